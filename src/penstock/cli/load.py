@@ -1,0 +1,84 @@
+"""``penstock load``: what the network costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import common
+
+
+def command(
+    network: common.NetworkArgument,
+    rates: common.RatesOption,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    placement: Annotated[
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Also show the load of hosts.")
+    ] = None,
+    series: Annotated[bool, typer.Option("--series", help="Also give every series and the load correlations.")] = False,
+    statistics: common.StatisticsOption = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    json: common.JsonOption = False,
+) -> None:
+    """Compute the load model: rates, load of each operator, load per unit of source rate.
+
+    Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
+    """
+    from penstock.load import correlation_matrix
+
+    graph, _ = common.get_network(network, statistics)
+    model = common.get_model(graph, rates, duration, period)
+    document: dict[str, Any] = {
+        "network": graph.name,
+        "period": model.period,
+        "sources": {
+            name: {"mean": float(row.mean()), "max": float(row.max())}
+            for name, row in zip(model.rates.sources, model.rates.values, strict=True)
+        },
+        "operators": {
+            name: {"mean": float(row.mean()), "std": float(row.std()), "max": float(row.max())}
+            for name, row in zip(graph.operators, model.load, strict=True)
+        },
+        "coefficients": {
+            name: dict(zip(model.rates.sources, map(float, row), strict=True))
+            for name, row in zip(graph.operators, model.coefficients, strict=True)
+        },
+    }
+    if cluster is not None or hosts is not None or placement is not None:
+        machines = common.get_cluster(cluster, hosts, graph)
+        if placement is not None:
+            placed = common.get_placement(placement, graph, machines)
+            document["hosts"] = common.host_rows(model, placed, machines)
+    if series:
+        for name, row in zip(model.rates.sources, model.rates.values, strict=True):
+            document["sources"][name]["series"] = row
+        for name, row in zip(graph.operators, model.load, strict=True):
+            document["operators"][name]["series"] = row
+        if "hosts" in document:
+            for (name, host), row in zip(machines.hosts.items(), model.host_load(placed, machines), strict=True):
+                document["hosts"][name]["series"] = row / host.capacity
+        matrix = correlation_matrix(model.load)
+        document["correlation"] = {
+            name: dict(zip(graph.operators, map(float, row), strict=True))
+            for name, row in zip(graph.operators, matrix, strict=True)
+        }
+    if json:
+        common.answer(document)
+        return
+    common.table(
+        f"{graph.name}: load in benchmark cores, period {model.period:g} s",
+        ["operator", "mean", "std", "max", *(f"per {name}/s" for name in model.rates.sources)],
+        [
+            [name, row["mean"], row["std"], row["max"], *document["coefficients"][name].values()]
+            for name, row in document["operators"].items()
+        ],
+    )
+    if "hosts" in document:
+        common.table(
+            "hosts: load as a share of capacity",
+            ["host", "mean", "std", "max"],
+            [[name, row["mean"], row["std"], row["max"]] for name, row in document["hosts"].items()],
+        )

@@ -1,0 +1,17 @@
+"""WHERE it runs: hosts, links, placements."""
+
+from penstock.cluster.file import read_cluster
+from penstock.cluster.model import Cluster, Host, Link, SparkSettings
+from penstock.cluster.placement import Placement, base_name, parse_placement, read_placement
+
+__all__ = [
+    "Cluster",
+    "Host",
+    "Link",
+    "Placement",
+    "SparkSettings",
+    "base_name",
+    "parse_placement",
+    "read_cluster",
+    "read_placement",
+]

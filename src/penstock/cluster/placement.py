@@ -1,0 +1,124 @@
+"""Placements: which operator (or replica) runs on which host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from penstock.errors import InputError
+from penstock.files import Text, suggest
+
+
+def base_name(operator: str) -> str:
+    """Return the operator of a replica: ``views`` of ``views#2``."""
+    return operator.partition("#")[0]
+
+
+class Placement(Mapping[str, str]):
+    """A frozen map from operators and replicas (``operator#2``) to hosts, ordered by operator."""
+
+    def __init__(self, hosts: Mapping[str, str]) -> None:
+        self._hosts = MappingProxyType(dict(sorted(hosts.items())))
+
+    def __getitem__(self, operator: str) -> str:
+        return self._hosts[operator]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hosts)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __repr__(self) -> str:
+        return f"Placement({dict(self._hosts)})"
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._hosts.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and dict(self._hosts) == dict(other)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Placement, (dict(self._hosts),))
+
+    def on(self, host: str) -> tuple[str, ...]:
+        """Return the operators and replicas on a host, by name."""
+        return tuple(operator for operator, place in self._hosts.items() if place == host)
+
+    def replicas(self, operator: str) -> tuple[str, ...]:
+        """Return the copies of an operator: itself and ``operator#2``, ``operator#3``, …"""
+        return tuple(name for name in self._hosts if base_name(name) == operator)
+
+    def moved(self, previous: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the operators that ``previous`` has on another host."""
+        return tuple(name for name, host in self._hosts.items() if previous.get(name, host) != host)
+
+    def check(self, operators: Iterable[str], hosts: Iterable[str], pins: Mapping[str, str] | None = None) -> Placement:
+        """Return self if it names every operator, and only known operators and hosts.
+
+        Raises
+        ------
+        InputError
+            Naming the operator or host that is missing or unknown, or the pin that is broken.
+        """
+        known, places = list(operators), set(hosts)
+        for name, host in self._hosts.items():
+            base, mark, copy = name.partition("#")
+            if base not in known or (mark and not (copy.isdigit() and int(copy) >= 2)):
+                raise InputError(
+                    f"{name!r} is no operator of the network", at="placement", hint=suggest(base, known, "operators")
+                )
+            if host not in places:
+                raise InputError(
+                    f"{host!r} is no host of the cluster",
+                    at=f"placement.{name}",
+                    hint=suggest(host, sorted(places), "hosts"),
+                )
+        for name in known:
+            if name not in self._hosts:
+                raise InputError(f"operator {name!r} has no host", at="placement", hint=f"add {name}=HOST")
+        for name, host in (pins or {}).items():
+            for copy in self.replicas(name)[:1]:
+                if self._hosts[copy] != host:
+                    raise InputError(
+                        f"{name!r} is pinned to {host!r}, got {self._hosts[copy]!r}", at=f"placement.{name}"
+                    )
+        return self
+
+
+def parse_placement(document: object) -> Placement:
+    """Build a placement from ``{"placement": {"operator": "host"}}``; other keys are ignored."""
+    table = document.get("placement") if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise InputError('expected {"placement": {"operator": "host"}}', at="placement")
+    for name, host in table.items():
+        if not isinstance(host, str):
+            raise InputError(f"expected the name of a host, got {host!r}", at=f"placement.{name}")
+    return Placement(table)
+
+
+def read_placement(given: str | os.PathLike[str]) -> Placement:
+    """Read a placement from a JSON file, or inline from ``a=h1,b=h2``.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    text = str(given)
+    if "=" in text and not os.path.exists(text):
+        hosts: dict[str, str] = {}
+        for item in text.split(","):
+            name, equals, host = (part.strip() for part in item.partition("="))
+            if not (name and equals and host):
+                raise InputError(f"expected operator=host, got {item!r}", at="--placement", hint="e.g. a=h1,b=h2")
+            if name in hosts:
+                raise InputError(f"operator {name!r} is placed twice", at="--placement")
+            hosts[name] = host
+        return Placement(hosts)
+    file = Text(given)
+    try:
+        return parse_placement(file.json())
+    except InputError as error:
+        raise error.located(file.name) from None

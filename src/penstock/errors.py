@@ -1,0 +1,91 @@
+"""The one error tree.
+
+    PenstockError                 everything that penstock raises on purpose
+    ├── InputError                a file, argument or value is wrong                       exit code 2
+    ├── Infeasible                the question was understood and the answer is no         exit code 1
+    ├── HostError                 a Spark host cannot be started, reached or trusted       exit code 2
+    ├── EngineError               a running deployment failed                              exit code 2
+    └── NotReady                  not enough observations yet: ask again later             never leaves the loop
+
+A message says what was expected, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PenstockError(Exception):
+    """Base of all errors that penstock raises on purpose."""
+
+    exit_code = 2
+
+
+class InputError(PenstockError):
+    """A file, argument or value that the user gave is wrong.
+
+    Parameters
+    ----------
+    problem
+        What is wrong: what was expected and what came.
+    file, line
+        Where it stands, if it stands in a file.
+    at
+        The table and key (``operators.views.cost``), column or option.
+    hint
+        What to do about it.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: object = None,
+        line: int | None = None,
+        at: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.problem, self.file, self.line, self.at, self.hint = problem, file, line, at, hint
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = str(self.file) if self.file is not None else ""
+        if self.line is not None:
+            where += f":{self.line}"
+        parts = [part for part in (where, self.at, self.problem) if part]
+        return ": ".join(parts) + (f" ({self.hint})" if self.hint else "")
+
+    def located(self, file: object, line: int | None = None) -> InputError:
+        """Return the same error, placed in a file."""
+        return InputError(self.problem, file=self.file or file, line=self.line or line, at=self.at, hint=self.hint)
+
+
+class Infeasible(PenstockError):
+    """The question was understood, and the answer is no.
+
+    Parameters
+    ----------
+    reason
+        Which host, link or bound falls short, and by how much.
+    document
+        What a ``--json`` caller gets besides ``feasible: false`` and ``reason``.
+    """
+
+    exit_code = 1
+
+    def __init__(self, reason: str, **document: Any) -> None:
+        self.reason = reason
+        self.document = document
+        super().__init__(reason)
+
+
+class HostError(PenstockError):
+    """A Spark host cannot be started, reached or trusted."""
+
+
+class EngineError(PenstockError):
+    """A running deployment failed."""
+
+
+class NotReady(PenstockError):
+    """Not enough observations yet; a normal answer inside the control loop."""

@@ -1,0 +1,201 @@
+"""Reading what users write, and writing whole files or none."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.errors import InputError
+
+T = TypeVar("T")
+
+MAX_BYTES = 256 * 2**20
+"""No file that people write is larger; a longer one is a mistake (a data file, a device)."""
+
+
+class Text:
+    """The text of an input file, with the name that messages use.
+
+    Parameters
+    ----------
+    path
+        The file, or ``-`` for standard input.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = "standard input" if str(path) == "-" else str(path)
+        try:
+            if str(path) == "-":
+                raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+            else:
+                with open(path, "rb") as file:
+                    raw = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            raise InputError("no such file", file=self.name, hint="check the path") from None
+        except IsADirectoryError:
+            raise InputError("expected a file, got a directory", file=self.name) from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=self.name) from None
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"expected at most {MAX_BYTES >> 20} MiB, got more", file=self.name)
+        try:
+            self.text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = raw[: error.start].count(b"\n") + 1
+            raise InputError(
+                "expected UTF-8 text, got other bytes", file=self.name, line=line, hint="is it a binary file?"
+            ) from None
+
+    def toml(self) -> dict[str, Any]:
+        """Parse as TOML."""
+        try:
+            return tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+            problem = re.sub(r"\s*\(at .*\)$", "", str(error))
+            hint = "a key or table may be given once only" if "overwrite" in problem or "twice" in problem else None
+            raise InputError(
+                f"not valid TOML: {problem}", file=self.name, line=int(found[1]) if found else None, hint=hint
+            ) from None
+        except RecursionError:
+            raise InputError("not valid TOML: nested too deeply", file=self.name) from None
+
+    def json(self) -> Any:
+        """Parse as JSON; a key given twice is an error."""
+
+        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            table = dict(pairs)
+            if len(table) < len(pairs):
+                names = [key for key, _ in pairs]
+                twice = next(name for name in names if names.count(name) > 1)
+                raise InputError(f"key {twice!r} is given twice", file=self.name)
+            return table
+
+        try:
+            return json.loads(self.text, object_pairs_hook=once)
+        except json.JSONDecodeError as error:
+            raise InputError(f"not valid JSON: {error.msg}", file=self.name, line=error.lineno) from None
+        except (RecursionError, ValueError) as error:
+            raise InputError(f"not valid JSON: {error}", file=self.name) from None
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Iterate over CSV rows with their line numbers; blank lines are passed over."""
+        reader = csv.reader(StringIO(self.text, newline=""), strict=True)
+        try:
+            for row in reader:
+                if row and any(cell.strip() for cell in row):
+                    yield reader.line_num, [cell.strip() for cell in row]
+        except csv.Error as error:
+            raise InputError(f"not valid CSV: {error}", file=self.name, line=reader.line_num) from None
+
+    def line_of(self, at: str | None) -> int | None:
+        """Return the line of a dotted TOML key such as ``operators.views.cost``, or of its table."""
+        best, table = None, ""
+        wanted = (at or "").replace('"', "")
+        for number, line in enumerate(self.text.splitlines(), 1):
+            stripped = line.strip()
+            if header := re.match(r"\[\s*([^\[\]]+?)\s*\]", stripped):
+                table = re.sub(r"\s*\.\s*", ".", header[1]).replace('"', "").replace("'", "")
+                if table and (wanted == table or wanted.startswith(table + ".")):
+                    best = number
+            elif key := re.match(r"([^=#]+?)\s*=", stripped):
+                name = key[1].replace('"', "").replace("'", "")
+                name = f"{table}.{name}" if table else name
+                if wanted == name or wanted.startswith(name + "."):
+                    return number
+        return best
+
+
+def convert(value: Any, shape: type[T], at: str) -> T:
+    """Check a parsed value against a msgspec type.
+
+    Raises
+    ------
+    InputError
+        Naming the dotted key, what was expected and what came.
+    """
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `")
+        where = at + path.rstrip("`").lstrip("$").replace("key", "")
+        if unknown := re.search(r"unknown field `(.*)`", problem):
+            known = [field.encode_name for field in msgspec.structs.fields(shape)]  # type: ignore[arg-type]
+            raise InputError(
+                f"unknown key {unknown[1]!r}", at=f"{where}.{unknown[1]}".lstrip("."), hint=suggest(unknown[1], known)
+            ) from None
+        if missing := re.search(r"missing required field `(.*)`", problem):
+            raise InputError(f"key {missing[1]!r} is missing", at=where or None) from None
+        problem = problem[0].lower() + problem[1:]
+        raise InputError(problem.replace("`", ""), at=where or None) from None
+
+
+def suggest(word: str, known: Iterable[str], what: str = "known keys") -> str:
+    """Return a hint for a misspelt word: the nearest known one, or the list."""
+    names = list(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    return f"{what}: {shown}" if names else f"there are no {what}"
+
+
+@contextmanager
+def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
+    """Open a file that appears whole, by a rename, or not at all."""
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", file=target) from None
+    try:
+        encoding = None if "b" in mode else "utf-8"
+        with os.fdopen(handle, mode, encoding=encoding, newline=None if encoding is None else "\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror or error}", file=target) from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike[str], document: Any) -> None:
+    """Write a JSON document atomically."""
+    with atomic(path) as file:
+        file.write(to_json(document))
+
+
+def to_json(document: Any) -> str:
+    """Return a document as JSON: plain numbers, what is not finite as ``null``."""
+    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and value - value != 0.0:
+        return None
+    return value

@@ -1,0 +1,1 @@
+"""DECIDE: how late results will be."""

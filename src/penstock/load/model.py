@@ -1,0 +1,184 @@
+"""The load model: a few matrices that every decision reads (design: one idea).
+
+Ideal rates cascade from the sources as if everything upstream were instantaneous (Xing et al. section 2.2,
+Chandramouli et al. definition 5), so all series are deterministic functions of the source rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster, base_name
+from penstock.errors import InputError
+from penstock.network import Network, Operator
+from penstock.workload import Rates
+
+Matrix = NDArray[np.float64]
+
+
+@attrs.frozen(eq=False)
+class LoadModel:
+    """Rates and loads of a network under given source rates.
+
+    Attributes
+    ----------
+    network
+        With every cost known.
+    rates
+        Of the sources; sets the period.
+    arrivals
+        Array (streams, periods), tuples per second on each stream, ordered as ``network.streams``.
+    load
+        Array (operators, periods), benchmark-core seconds per second, ordered as ``network.operators``: the load
+        series (Xing et al. section 2.3), also called deterministic load time series (Chandramouli et al. section III).
+    coefficients
+        Array (operators, sources): load per unit of source rate, about the mean rates where a time-window join makes
+        it non-linear.
+    stream_coefficients
+        Array (streams, sources): tuples per second on each stream per unit of source rate, likewise.
+    """
+
+    network: Network
+    rates: Rates
+    arrivals: Matrix
+    load: Matrix
+    coefficients: Matrix
+    stream_coefficients: Matrix
+
+    @property
+    def period(self) -> float:
+        """Length of a period (s)."""
+        return self.rates.period
+
+    @cached_property
+    def operator_index(self) -> dict[str, int]:
+        """Row of each operator in ``load`` and ``coefficients``."""
+        return {name: row for row, name in enumerate(self.network.operators)}
+
+    @cached_property
+    def stream_index(self) -> dict[str, int]:
+        """Row of each stream, by name, in ``arrivals``."""
+        return {stream.name: row for row, stream in enumerate(self.network.streams)}
+
+    @cached_property
+    def mean_load(self) -> Matrix:
+        """Array (operators,), mean over the periods."""
+        mean: Matrix = self.load.mean(axis=1)
+        return mean
+
+    def load_of(self, operator: str) -> Matrix:
+        """Return the load series of an operator or of a replica ``operator#2``."""
+        series: Matrix = self.load[self.operator_index[base_name(operator)]]
+        return series
+
+    def host_load(self, placement: Mapping[str, str], cluster: Cluster) -> Matrix:
+        """Return the load of each host.
+
+        Returns
+        -------
+        ndarray, shape (hosts, periods)
+            Benchmark-core seconds per second (not divided by capacity), ordered as ``cluster.hosts``.
+        """
+        rows = {host: row for row, host in enumerate(cluster.hosts)}
+        total = np.zeros((len(rows), self.load.shape[1]))
+        for operator, host in sorted(placement.items()):
+            total[rows[host]] += self.load_of(operator)
+        return total
+
+    def link_traffic(self, placement: Mapping[str, str], cluster: Cluster) -> dict[tuple[str, str], Matrix]:
+        """Return the tuples per second from host to host, each an array (periods,).
+
+        A tuple crosses to a host once, however many operators there read it. Sources and sinks without a host use
+        no link.
+        """
+        traffic: dict[tuple[str, str], Matrix] = {}
+        for writer in (*self.network.sources, *self.network.operators):
+            crossings: dict[tuple[str, str], Matrix] = {}
+            for stream in self.network.outputs(writer):
+                series = self.arrivals[self.stream_index[stream.name]]
+                routed = stream.share < 1
+                for start in self._hosts_of(writer, placement):
+                    for end in self._hosts_of(stream.reader, placement):
+                        if start != end:
+                            pair = (start, end)
+                            crossings[pair] = crossings[pair] + series if routed and pair in crossings else series
+            for pair, series in crossings.items():
+                traffic[pair] = traffic[pair] + series if pair in traffic else series
+        return dict(sorted(traffic.items()))
+
+    def _hosts_of(self, name: str, placement: Mapping[str, str]) -> list[str]:
+        if name in self.network.operators:
+            return sorted({host for copy, host in placement.items() if base_name(copy) == name})
+        end = self.network.sources.get(name) or self.network.sinks[name]
+        return [] if end.host is None else [end.host]
+
+
+def load_model(network: Network, rates: Rates) -> LoadModel:
+    """Compute the load model.
+
+    Parameters
+    ----------
+    network
+        Every operator needs a cost; a missing selectivity is 1.
+    rates
+        Of exactly the network's sources.
+
+    Raises
+    ------
+    InputError
+        If a cost is missing or the rates do not fit the network.
+    """
+    rates.check(network.sources)
+    for operator in network.operators.values():
+        if operator.cost is None:
+            raise InputError(
+                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
+            )
+    index = {stream.name: row for row, stream in enumerate(network.streams)}
+    arrivals = np.zeros((len(network.streams), rates.periods))
+    # Slopes about the mean rates: exact for everything but time-window joins.
+    slopes = np.zeros((len(network.streams), len(rates.sources)))
+    load = np.zeros((len(network.operators), rates.periods))
+    coefficients = np.zeros((len(network.operators), len(rates.sources)))
+    for position, source in enumerate(rates.sources):
+        for stream in network.outputs(source):
+            arrivals[index[stream.name]] = rates.values[position]
+            slopes[index[stream.name], position] = 1.0
+    for row, operator in enumerate(network.operators.values()):
+        inputs = [index[stream.name] for stream in network.inputs(operator.name)]
+        cost = np.asarray(operator.cost)
+        load[row] = cost @ arrivals[inputs]
+        coefficients[row] = cost @ slopes[inputs]
+        rate, slope = _output(operator, arrivals[inputs], slopes[inputs])
+        for stream in network.outputs(operator.name):
+            arrivals[index[stream.name]] = stream.share * rate
+            slopes[index[stream.name]] = stream.share * slope
+    for matrix in (arrivals, load, coefficients, slopes):
+        matrix.setflags(write=False)
+    return LoadModel(network, rates, arrivals, load, coefficients, slopes)
+
+
+def _output(operator: Operator, rates: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the output rate of an operator and its slope per source (design section 6)."""
+    selectivity = np.asarray(operator.selectivity or (1.0,) * len(operator.inputs))
+    if operator.kind != "join":
+        return selectivity @ rates, selectivity @ slopes
+    if operator.counts is not None:
+        first, second = operator.counts
+        weights = selectivity * np.array([second, first], float)
+        return weights @ rates, weights @ slopes
+    window = selectivity.sum() * (operator.within or 0.0)
+    mean = rates.mean(axis=1)
+    return window * rates[0] * rates[1], window * (mean[1] * slopes[0] + mean[0] * slopes[1])
+
+
+def expand_replicas(network: Network, replicas: int) -> tuple[str, ...]:
+    """Return the names to place: each operator and its copies ``operator#2`` … ``operator#replicas``."""
+    return tuple(
+        name if copy == 1 else f"{name}#{copy}" for name in network.operators for copy in range(1, replicas + 1)
+    )

@@ -1,0 +1,183 @@
+"""Measured statistics of operators and hosts, and their file."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import attrs
+import msgspec
+
+from penstock.errors import InputError
+from penstock.files import Text, convert, suggest, write_json
+from penstock.network import Network
+
+Positive = Annotated[float, msgspec.Meta(ge=0)]
+
+
+@attrs.frozen(kw_only=True)
+class OperatorStatistics:
+    """What one operator costs.
+
+    Attributes
+    ----------
+    cost, selectivity
+        Per input; None where it was not measured.
+    error
+        Relative standard error of the cost.
+    tuples
+        How many tuples were measured.
+    """
+
+    cost: tuple[float, ...] | None = None
+    selectivity: tuple[float, ...] | None = None
+    error: float = 0.0
+    tuples: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class HostStatistics:
+    """What a host adds: seconds per batch (``overhead``), and what in-place costs are of single ones (``factor``)."""
+
+    overhead: float = 0.0
+    factor: float = 1.0
+    error: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Statistics:
+    """Statistics of a network's operators and a cluster's hosts, and how they were measured."""
+
+    operators: Mapping[str, OperatorStatistics] = attrs.field(factory=dict)
+    hosts: Mapping[str, HostStatistics] = attrs.field(factory=dict)
+    measured: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def complete(self, network: Network, *, override: bool = False) -> Network:
+        """Return the network with the costs and selectivities that it leaves open.
+
+        Parameters
+        ----------
+        override
+            Whether measured values also replace those that the network gives.
+        """
+        operators = []
+        for operator in network.operators.values():
+            known = self.operators.get(operator.name)
+            if known is not None:
+                for key in ("cost", "selectivity"):
+                    measured = getattr(known, key)
+                    if measured is not None and (override or getattr(operator, key) is None):
+                        if len(measured) not in (1, len(operator.inputs)):
+                            raise InputError(
+                                f"expected {len(operator.inputs)} numbers (one per input), got {len(measured)}",
+                                at=f"operators.{operator.name}.{key}",
+                            )
+                        values = measured * len(operator.inputs) if len(measured) == 1 else measured
+                        operator = attrs.evolve(operator, **{key: values})
+            operators.append(operator)
+        return Network.of(network.name, network.sources.values(), operators, network.sinks.values())
+
+    def document(self) -> dict[str, Any]:
+        """Return the content of a statistics file."""
+
+        def row(known: OperatorStatistics) -> dict[str, Any]:
+            numbers = {
+                key: values[0] if len(set(values)) == 1 else list(values)
+                for key, values in (("cost", known.cost), ("selectivity", known.selectivity))
+                if values is not None
+            }
+            return {**numbers, "error": known.error, "tuples": known.tuples}
+
+        return {
+            "operators": {name: row(known) for name, known in sorted(self.operators.items())},
+            "hosts": {name: attrs.asdict(known) for name, known in sorted(self.hosts.items())},
+            "measured": dict(self.measured),
+        }
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a statistics file."""
+        write_json(path, self.document())
+
+
+class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operator of a statistics file."""
+
+    cost: Positive | list[Positive] | None = None
+    selectivity: Positive | list[Positive] | None = None
+    error: Positive = 0.0
+    tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host of a statistics file."""
+
+    overhead: Annotated[Positive, msgspec.Meta(description="seconds per batch")] = 0.0
+    factor: Annotated[Positive, msgspec.Meta(description="in-place cost over the cost measured alone")] = 1.0
+    error: Positive = 0.0
+
+
+class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A statistics file; further top-level keys are passed over, so that reports can be used as one."""
+
+    operators: dict[str, OperatorRow]
+    hosts: dict[str, HostRow] = {}
+    measured: dict[str, Any] = {}
+
+
+def read_statistics(path: str | os.PathLike[str], network: Network | None = None) -> Statistics:
+    """Read a statistics file.
+
+    Parameters
+    ----------
+    path
+        A JSON file, or ``-``.
+    network
+        If given, operators that it does not have are refused.
+
+    Raises
+    ------
+    InputError
+        Naming file and key.
+    """
+    text = Text(path)
+    document = text.json()
+    try:
+        if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
+            raise InputError('expected {"operators": {"name": {"cost": …}}}', at="operators")
+        operators = {}
+        for name, table in document["operators"].items():
+            at = f"operators.{name}"
+            if network is not None and name not in network.operators:
+                raise InputError(
+                    "is no operator of the network", at=at, hint=suggest(name, network.operators, "operators")
+                )
+            row = convert(table, OperatorRow, at)
+            operators[name] = OperatorStatistics(
+                cost=_numbers(row.cost, f"{at}.cost"),
+                selectivity=_numbers(row.selectivity, f"{at}.selectivity"),
+                error=row.error,
+                tuples=row.tuples,
+            )
+        rest = convert({**document, "operators": {}}, StatisticsFile, "")
+    except InputError as error:
+        raise error.located(text.name) from None
+    hosts = {
+        name: HostStatistics(overhead=h.overhead, factor=h.factor, error=h.error) for name, h in rest.hosts.items()
+    }
+    return Statistics(operators=operators, hosts=hosts, measured=rest.measured)
+
+
+def _numbers(value: float | list[float] | None, at: str) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    numbers = tuple(map(float, value)) if isinstance(value, list) else (float(value),)
+    if not numbers or not all(math.isfinite(number) for number in numbers):
+        raise InputError("expected finite numbers >= 0", at=at)
+    return numbers
+
+
+def statistics_schema() -> dict[str, Any]:
+    """Return the JSON schema of statistics files."""
+    return msgspec.json.schema(StatisticsFile)

@@ -1,0 +1,7 @@
+"""WHAT runs: the acyclic graph of sources, operators and sinks, as data."""
+
+from penstock.network.file import read_network
+from penstock.network.model import Network, Operator, Sink, Source, Stream
+from penstock.network.shapes import chain, chains, hybrid, tree
+
+__all__ = ["Network", "Operator", "Sink", "Source", "Stream", "chain", "chains", "hybrid", "read_network", "tree"]

@@ -1,0 +1,314 @@
+"""Network files (TOML) and their schema."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from penstock.errors import InputError
+from penstock.files import Text, convert, suggest
+from penstock.network.model import Network, Operator, Sink, Source
+from penstock.units import seconds
+
+Positive = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+Option = str | int | float | bool
+
+
+class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[sources.NAME]``: where tuples enter."""
+
+    schema: Annotated[str, msgspec.Meta(description="Spark DDL schema")] | None = None
+    format: Annotated[str, msgspec.Meta(description="Spark reader format, or nexmark")] | None = None
+    options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark reader")] = {}
+    time: Annotated[str, msgspec.Meta(description="event-time column")] | None = None
+    lateness: Annotated[str | float, msgspec.Meta(description="how late a row may come, e.g. '2 seconds'")] = 0.0
+    arrivals: Annotated[Literal["even", "poisson"], msgspec.Meta(description="spacing of tuples (simulator)")] = "even"
+    host: (
+        Annotated[str, msgspec.Meta(description="where the source enters; default: the host of each reader")] | None
+    ) = None
+
+
+class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[operators.NAME]``: one operator."""
+
+    kind: Literal["filter", "map", "union", "join", "aggregate", "delay", "python"]
+    input: Annotated[Name, msgspec.Meta(description="name of a source or operator")] | None = None
+    inputs: Annotated[list[Name], msgspec.Meta(description="names of sources or operators")] | None = None
+    cost: (
+        Annotated[
+            Positive | list[Positive],
+            msgspec.Meta(description="benchmark-core seconds per input tuple, or a list per input"),
+        ]
+        | None
+    ) = None
+    selectivity: (
+        Annotated[
+            Positive | list[Positive], msgspec.Meta(description="output tuples per input tuple, or a list per input")
+        ]
+        | None
+    ) = None
+    service: Annotated[
+        str, msgspec.Meta(description="simulator: constant, exponential, gamma:SHAPE, two-point:RATIO:PROBABILITY")
+    ] = "constant"
+    emit: Annotated[Literal["exact", "chance"], msgspec.Meta(description="simulator: how fractions come out")] = "exact"
+    where: Annotated[str, msgspec.Meta(description="filter: SQL condition")] | None = None
+    select: Annotated[str | list[str], msgspec.Meta(description="map, aggregate, join: SQL columns")] | None = None
+    by: Annotated[str | list[str], msgspec.Meta(description="aggregate: grouping columns")] | None = None
+    window: (
+        Annotated[str | float | list[Count], msgspec.Meta(description="aggregate: duration; join: [tuples, tuples]")]
+        | None
+    ) = None
+    slide: Annotated[str | float, msgspec.Meta(description="aggregate: duration; default: the window")] | None = None
+    on: Annotated[str, msgspec.Meta(description="join: SQL condition")] | None = None
+    within: Annotated[str | float, msgspec.Meta(description="join: largest difference of event times")] | None = None
+    function: Annotated[str, msgspec.Meta(description="python: 'module:name' of a mapInArrow function")] | None = None
+    burn: Annotated[Literal["cpu", "sleep"], msgspec.Meta(description="delay: how the cost is spent")] = "cpu"
+    pin: Annotated[str, msgspec.Meta(description="host that it must stay on")] | None = None
+    route: Annotated[dict[str, Share], msgspec.Meta(description="share of the output for each reader")] | None = None
+
+
+class SinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[sinks.NAME]``: where results leave."""
+
+    input: Annotated[Name, msgspec.Meta(description="name of a source or operator")]
+    weight: Annotated[Positive, msgspec.Meta(description="worth of one output tuple per second")] = 1.0
+    format: (
+        Annotated[str, msgspec.Meta(description="Spark writer format; default: parquet in the run's folder")] | None
+    ) = None
+    options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark writer")] = {}
+    host: Annotated[str, msgspec.Meta(description="where the sink is; default: the host of its writer")] | None = None
+
+
+class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A network file."""
+
+    name: Annotated[Name, msgspec.Meta(description="name of the network")]
+    sources: dict[str, SourceTable]
+    operators: dict[str, OperatorTable] = {}
+    sinks: dict[str, SinkTable] = {}
+    defaults: Annotated[dict[str, Any], msgspec.Meta(description="operator keys for all operators")] = {}
+
+
+# Keys that only some kinds have; every other key fits all kinds.
+_KEYS_OF_KINDS = {
+    "where": ("filter",),
+    "select": ("map", "aggregate", "join"),
+    "by": ("aggregate",),
+    "window": ("aggregate", "join"),
+    "slide": ("aggregate",),
+    "on": ("join",),
+    "within": ("join",),
+    "function": ("python",),
+    "burn": ("delay",),
+}
+
+
+def read_network(path: str | os.PathLike[str]) -> Network:
+    """Read and check a network file.
+
+    Parameters
+    ----------
+    path
+        A TOML file, or ``-`` for standard input.
+
+    Raises
+    ------
+    InputError
+        Naming file, line, table and key, what was expected, what came and what to do.
+    """
+    text = Text(path)
+    document = text.toml()
+    try:
+        return parse_network(document)
+    except InputError as error:
+        raise error.located(text.name, text.line_of(error.at)) from None
+
+
+def parse_network(document: dict[str, Any]) -> Network:
+    """Build a network from the tables of a network file."""
+    for key, value in document.items():
+        if key in ("sources", "operators", "sinks", "defaults") and not isinstance(value, dict):
+            raise InputError(f"expected a table, got {type(value).__name__}", at=key)
+        for name, table in value.items() if key in ("sources", "operators", "sinks") else ():
+            if not isinstance(table, dict):
+                raise InputError(f"expected a table, got {table!r}", at=f"{key}.{name}", hint=f"write [{key}.{name}]")
+    tables = ("sources", "operators", "sinks")
+    top = convert({key: value if key not in tables else {} for key, value in document.items()}, NetworkFile, "")
+    _defaults(top.defaults)
+    sources = [_source(name, table) for name, table in document["sources"].items()]
+    operators = [_operator(name, table, top.defaults) for name, table in document.get("operators", {}).items()]
+    sinks = [_sink(name, table) for name, table in document.get("sinks", {}).items()]
+    if not sources:
+        raise InputError("expected at least one source", at="sources")
+    return Network.of(top.name, sources, operators, sinks)
+
+
+def _defaults(defaults: dict[str, Any]) -> None:
+    known = [field.name for field in msgspec.structs.fields(OperatorTable)]
+    for key in defaults:
+        if key not in known:
+            raise InputError(f"unknown key {key!r}", at=f"defaults.{key}", hint=suggest(key, known))
+    convert({"kind": "map", **defaults}, OperatorTable, "defaults")
+
+
+def _source(name: str, document: dict[str, Any]) -> Source:
+    at = f"sources.{name}"
+    table = convert(document, SourceTable, at)
+    lateness = _duration(table.lateness, f"{at}.lateness")
+    values = {key: getattr(table, key) for key in ("schema", "format", "time", "arrivals", "host")}
+    return Source(name=name, lateness=lateness, options=_options(table.options), **values)
+
+
+def _sink(name: str, document: dict[str, Any]) -> Sink:
+    table = convert(document, SinkTable, f"sinks.{name}")
+    _finite(table.weight, f"sinks.{name}.weight")
+    return Sink(
+        name=name,
+        input=table.input,
+        weight=table.weight,
+        format=table.format,
+        options=_options(table.options),
+        host=table.host,
+    )
+
+
+def _options(options: dict[str, Option]) -> dict[str, str]:
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+
+
+def _operator(name: str, document: dict[str, Any], defaults: dict[str, Any]) -> Operator:
+    at = f"operators.{name}"
+    given = convert(document, OperatorTable, at)
+    for key in document:
+        if key in _KEYS_OF_KINDS and given.kind not in _KEYS_OF_KINDS[key]:
+            raise InputError(
+                f"a {given.kind} has no {key!r}", at=f"{at}.{key}", hint=f"only {', '.join(_KEYS_OF_KINDS[key])} has it"
+            )
+    fitting = {k: v for k, v in defaults.items() if k not in _KEYS_OF_KINDS or given.kind in _KEYS_OF_KINDS[k]}
+    if "input" in document or "inputs" in document:
+        fitting = {k: v for k, v in fitting.items() if k not in ("input", "inputs")}
+    table = convert({**fitting, **document}, OperatorTable, at)
+    inputs = _inputs(table, at)
+    window, counts = _windows(table, at)
+    _service(table.service, f"{at}.service")
+    if table.function is not None and not re.fullmatch(r"[\w.]+:\w+", table.function):
+        raise InputError(f"expected 'module:name', got {table.function!r}", at=f"{at}.function")
+    return Operator(
+        name=name,
+        kind=table.kind,
+        inputs=inputs,
+        cost=_per_input(table.cost, inputs, f"{at}.cost"),
+        selectivity=_per_input(table.selectivity, inputs, f"{at}.selectivity"),
+        service=table.service,
+        emit=table.emit,
+        where=table.where,
+        select=", ".join(table.select) if isinstance(table.select, list) else table.select,
+        by=_columns(table.by),
+        window=window,
+        slide=None if table.slide is None else _duration(table.slide, f"{at}.slide", positive=True),
+        on=table.on,
+        within=None if table.within is None else _duration(table.within, f"{at}.within"),
+        counts=counts,
+        function=table.function,
+        burn=table.burn,
+        pin=table.pin,
+        route=table.route,
+    )
+
+
+def _inputs(table: OperatorTable, at: str) -> tuple[str, ...]:
+    if (table.input is None) == (table.inputs is None):
+        problem = "key 'input' is missing" if table.input is None else "both 'input' and 'inputs' are given"
+        raise InputError(problem, at=at, hint='give one of input = "a" and inputs = ["a", "b"]')
+    inputs = (table.input,) if table.input is not None else tuple(table.inputs or ())
+    wanted = {"join": "two inputs", "union": "at least one input"}.get(table.kind, "one input")
+    fits = {"join": len(inputs) == 2, "union": len(inputs) >= 1}.get(table.kind, len(inputs) == 1)
+    if not fits:
+        raise InputError(f"a {table.kind} has {wanted}, got {len(inputs)}", at=f"{at}.inputs")
+    return inputs
+
+
+def _windows(table: OperatorTable, at: str) -> tuple[float | None, tuple[int, int] | None]:
+    if table.kind != "join":
+        if isinstance(table.window, list):
+            raise InputError("expected a duration such as '10 seconds', got a list", at=f"{at}.window")
+        if table.slide is not None and table.window is None:
+            raise InputError("a slide needs a window", at=f"{at}.slide")
+        if table.window is None:
+            return None, None
+        window = _duration(table.window, f"{at}.window", positive=True)
+        if table.slide is not None and _duration(table.slide, f"{at}.slide", positive=True) > window:
+            raise InputError("expected a slide of at most the window", at=f"{at}.slide")
+        return window, None
+    if (table.window is None) == (table.within is None):
+        problem = "has no window" if table.window is None else "has both 'within' and 'window'"
+        raise InputError(
+            f"the join {problem}", at=at, hint='give one of within = "10 seconds" and window = [5, 5] (tuples)'
+        )
+    if table.window is None:
+        return None, None
+    if not (isinstance(table.window, list) and len(table.window) == 2):
+        raise InputError(
+            f"expected two numbers of tuples such as [5, 5], got {table.window!r}",
+            at=f"{at}.window",
+            hint='a time window of a join is written within = "10 seconds"',
+        )
+    return None, (table.window[0], table.window[1])
+
+
+def _service(text: str, at: str) -> None:
+    name, *numbers = text.split(":")
+    wanted = {"constant": 0, "exponential": 0, "gamma": 1, "two-point": 2}
+    try:
+        values = [float(number) for number in numbers]
+        fits = len(values) == wanted[name] and all(math.isfinite(value) and value > 0 for value in values)
+        fits = fits and (name != "two-point" or values[1] < 1)
+    except (KeyError, ValueError):
+        fits = False
+    if not fits:
+        raise InputError(
+            f"expected constant, exponential, gamma:SHAPE or two-point:RATIO:PROBABILITY, got {text!r}", at=at
+        )
+
+
+def _columns(by: str | list[str] | None) -> tuple[str, ...]:
+    names = by.split(",") if isinstance(by, str) else by or ()
+    return tuple(name.strip() for name in names)
+
+
+def _per_input(value: Any, inputs: tuple[str, ...], at: str) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    numbers = tuple(map(float, value)) if isinstance(value, list) else (float(value),) * len(inputs)
+    if len(numbers) != len(inputs):
+        raise InputError(f"expected one number or {len(inputs)} (one per input), got {len(numbers)}", at=at)
+    for number in numbers:
+        _finite(number, at)
+    return numbers
+
+
+def _finite(number: float, at: str) -> None:
+    if not math.isfinite(number) or number < 0:
+        raise InputError(f"expected a finite number >= 0, got {number}", at=at)
+
+
+def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
+    try:
+        duration = seconds(value)
+    except InputError as error:
+        raise InputError(error.problem, at=at) from None
+    if positive and duration == 0:
+        raise InputError("expected a duration > 0, got 0", at=at)
+    return duration
+
+
+def network_schema() -> dict[str, Any]:
+    """Return the JSON schema of network files."""
+    return msgspec.json.schema(NetworkFile)

@@ -1,0 +1,286 @@
+"""The network as frozen values."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+
+import attrs
+
+from penstock.errors import InputError
+from penstock.files import suggest
+
+KINDS = ("filter", "map", "union", "join", "aggregate", "delay", "python")
+NAME = re.compile(r"\w[\w.\-]*")
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """Where tuples enter.
+
+    ``schema``, ``format``, ``options``, ``time`` (event-time column) and ``lateness`` (s) are for Spark,
+    ``arrivals`` (``even`` or ``poisson``) for the simulator; ``host`` is where the source enters, if anywhere.
+    """
+
+    name: str
+    schema: str | None = None
+    format: str | None = None
+    options: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    time: str | None = None
+    lateness: float = 0.0
+    arrivals: str = "even"
+    host: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Operator:
+    """One operator. All durations are seconds, ``cost`` is benchmark-core seconds per input tuple.
+
+    Attributes
+    ----------
+    cost, selectivity
+        One number per input, or None where only statistics can tell.
+    window, slide
+        Length and slide of an aggregate's windows.
+    within
+        A join's time window W: pairs whose times differ by at most W match.
+    counts
+        A join's count windows: tuples kept of the first and of the second input.
+    route
+        Share of the output that each reader gets; None: every reader gets everything.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    cost: tuple[float, ...] | None = None
+    selectivity: tuple[float, ...] | None = None
+    service: str = "constant"
+    emit: str = "exact"
+    where: str | None = None
+    select: str | None = None
+    by: tuple[str, ...] = ()
+    window: float | None = None
+    slide: float | None = None
+    on: str | None = None
+    within: float | None = None
+    counts: tuple[int, int] | None = None
+    function: str | None = None
+    burn: str = "cpu"
+    pin: str | None = None
+    route: Mapping[str, float] | None = attrs.field(default=None, hash=False)
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the operator keeps tuples or sums between inputs."""
+        return self.kind in ("join", "aggregate")
+
+
+@attrs.frozen(kw_only=True)
+class Sink:
+    """Where results leave; ``weight`` is the worth of one output tuple per second."""
+
+    name: str
+    input: str
+    weight: float = 1.0
+    format: str | None = None
+    options: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    host: str | None = None
+
+
+@attrs.frozen
+class Stream:
+    """The tuples on one edge, written ``writer->reader``.
+
+    ``port`` is the reader's input number; ``share`` the part of the writer's output that goes this way.
+    """
+
+    writer: str
+    reader: str
+    port: int = 0
+    share: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The stream's name in files, options and reports."""
+        return f"{self.writer}->{self.reader}"
+
+
+@attrs.frozen(eq=False)
+class Network:
+    """An acyclic graph of sources, operators and sinks.
+
+    Build it with `Network.of` or `read_network`, which check it. Sources and sinks are ordered by name, operators
+    topologically with ties by name, streams by writer and reader, so that nothing depends on the order in a file.
+    """
+
+    name: str
+    sources: Mapping[str, Source]
+    operators: Mapping[str, Operator]
+    sinks: Mapping[str, Sink]
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        sources: Iterable[Source],
+        operators: Iterable[Operator],
+        sinks: Iterable[Sink] = (),
+    ) -> Network:
+        """Check the parts and put them in order.
+
+        Raises
+        ------
+        InputError
+            If a name is wrong or used twice, an input is unknown, or the operators form a circle.
+        """
+        entries, steps, exits = list(sources), list(operators), list(sinks)
+        kinds: dict[str, str] = {}
+        for table, names in (
+            ("sources", [source.name for source in entries]),
+            ("operators", [operator.name for operator in steps]),
+            ("sinks", [sink.name for sink in exits]),
+        ):
+            for member in names:
+                at = f"{table}.{member}"
+                if not NAME.fullmatch(member) or "->" in member:
+                    raise InputError("expected a name of letters, digits, '_', '-' and '.'", at=at)
+                if member in kinds:
+                    raise InputError(f"the name is already used in {kinds[member]}", at=at, hint="rename one")
+                kinds[member] = table
+        by_name = {operator.name: operator for operator in steps}
+        writers = sorted(source.name for source in entries) + sorted(by_name)
+        for operator in steps:
+            for given in operator.inputs:
+                _check_input(given, f"operators.{operator.name}.input", kinds, writers)
+            if len(set(operator.inputs)) < len(operator.inputs):
+                raise InputError(
+                    "the same input is given twice", at=f"operators.{operator.name}.inputs", hint="put a map between"
+                )
+        for sink in exits:
+            _check_input(sink.input, f"sinks.{sink.name}.input", kinds, writers)
+        network = cls(
+            name,
+            MappingProxyType({s.name: s for s in sorted(entries, key=lambda s: s.name)}),
+            MappingProxyType({o: by_name[o] for o in _topological(by_name)}),
+            MappingProxyType({s.name: s for s in sorted(exits, key=lambda s: s.name)}),
+        )
+        for operator in network.operators.values():
+            _check_route(operator, [stream.reader for stream in network.outputs(operator.name)])
+        return network
+
+    @cached_property
+    def streams(self) -> tuple[Stream, ...]:
+        """All streams, ordered by writer and reader."""
+        found = [
+            Stream(writer, operator.name, port, self._share(writer, operator.name))
+            for operator in self.operators.values()
+            for port, writer in enumerate(operator.inputs)
+        ]
+        found += [Stream(sink.input, sink.name, 0, self._share(sink.input, sink.name)) for sink in self.sinks.values()]
+        return tuple(sorted(found, key=lambda stream: (stream.writer, stream.reader)))
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[Stream, ...]]:
+        found: dict[str, list[Stream]] = {name: [] for name in (*self.sources, *self.operators)}
+        for stream in self.streams:
+            found[stream.writer].append(stream)
+        return {name: tuple(streams) for name, streams in found.items()}
+
+    @cached_property
+    def _inputs(self) -> dict[str, tuple[Stream, ...]]:
+        found: dict[str, list[Stream]] = {name: [] for name in (*self.operators, *self.sinks)}
+        for stream in self.streams:
+            found[stream.reader].append(stream)
+        return {name: tuple(sorted(streams, key=lambda stream: stream.port)) for name, streams in found.items()}
+
+    def outputs(self, writer: str) -> tuple[Stream, ...]:
+        """Return the streams that a source or operator writes, ordered by reader."""
+        return self._outputs[writer]
+
+    def inputs(self, reader: str) -> tuple[Stream, ...]:
+        """Return the streams that an operator or sink reads, ordered by port."""
+        return self._inputs[reader]
+
+    @cached_property
+    def queries(self) -> tuple[tuple[str, ...], ...]:
+        """The connected parts of the network, each a tuple of operators, ordered by first operator.
+
+        Operators that read the same source are connected only if streams between operators connect them.
+        """
+        part = {name: name for name in self.operators}
+
+        def root(name: str) -> str:
+            while part[name] != name:
+                part[name] = part[part[name]]
+                name = part[name]
+            return name
+
+        for stream in self.streams:
+            if stream.writer in part and stream.reader in part:
+                low, high = sorted((root(stream.writer), root(stream.reader)))
+                part[high] = low
+        groups: dict[str, list[str]] = {}
+        for name in self.operators:
+            groups.setdefault(root(name), []).append(name)
+        return tuple(tuple(members) for _, members in sorted(groups.items()))
+
+    def _share(self, writer: str, reader: str) -> float:
+        route = self.operators[writer].route if writer in self.operators else None
+        return 1.0 if route is None else route[reader]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self.name, [*self.sources.values()], [*self.operators.values()], [*self.sinks.values()]))
+
+
+def _rebuild(name: str, sources: list[Source], operators: list[Operator], sinks: list[Sink]) -> Network:
+    return Network.of(name, sources, operators, sinks)
+
+
+def _check_input(given: str, at: str, kinds: Mapping[str, str], writers: list[str]) -> None:
+    if kinds.get(given) == "sinks":
+        raise InputError(f"{given!r} is a sink, which nothing can read", at=at, hint=f"read what {given!r} reads")
+    if given not in kinds:
+        raise InputError(f"{given!r} is no source or operator", at=at, hint=suggest(given, writers, "known names"))
+
+
+def _check_route(operator: Operator, readers: list[str]) -> None:
+    if operator.route is None:
+        return
+    at = f"operators.{operator.name}.route"
+    if set(operator.route) != set(readers):
+        raise InputError(
+            f"expected the readers {', '.join(readers) or '(none)'}, got {', '.join(sorted(operator.route))}", at=at
+        )
+    if abs(sum(operator.route.values()) - 1) > 1e-9:
+        raise InputError(f"expected shares that add up to 1, got {sum(operator.route.values()):g}", at=at)
+
+
+def _topological(operators: Mapping[str, Operator]) -> list[str]:
+    waiting = {name: sum(given in operators for given in operator.inputs) for name, operator in operators.items()}
+    readers: dict[str, list[str]] = {name: [] for name in operators}
+    for name, operator in operators.items():
+        for given in operator.inputs:
+            if given in operators:
+                readers[given].append(name)
+    ready = [name for name, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order: list[str] = []
+    while ready:
+        name = heapq.heappop(ready)
+        order.append(name)
+        for reader in readers[name]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heapq.heappush(ready, reader)
+    if len(order) < len(operators):
+        circle = sorted(set(operators) - set(order))
+        raise InputError(
+            f"the operators {', '.join(circle[:6])}{', …' if len(circle) > 6 else ''} feed each other in a circle",
+            at=f"operators.{circle[0]}",
+            hint="a network has no loops: remove one input",
+        )
+    return order

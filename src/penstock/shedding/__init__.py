@@ -1,0 +1,1 @@
+"""DECIDE: what to drop when input exceeds capacity."""

@@ -1,0 +1,1 @@
+"""ENGINE 1: discrete events in virtual time."""

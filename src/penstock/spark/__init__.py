@@ -1,0 +1,1 @@
+"""ENGINE 2: Spark. The only room that imports pyspark."""

@@ -1,0 +1,68 @@
+"""Units: SI everywhere inside, words at the border."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from penstock.errors import InputError
+
+_SECONDS = {
+    "us": 1e-6, "µs": 1e-6, "microsecond": 1e-6,
+    "ms": 1e-3, "millisecond": 1e-3,
+    "s": 1.0, "sec": 1.0, "second": 1.0,
+    "m": 60.0, "min": 60.0, "minute": 60.0,
+    "h": 3600.0, "hour": 3600.0,
+    "d": 86400.0, "day": 86400.0,
+}  # fmt: skip
+_DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
+
+
+def seconds(text: str | float) -> float:
+    """Return a duration in seconds.
+
+    Parameters
+    ----------
+    text
+        A number of seconds, or a number and a unit such as ``"10 seconds"``, ``"500 ms"``, ``"1 minute 30 seconds"``.
+
+    Raises
+    ------
+    InputError
+        If the text is not a finite duration >= 0.
+
+    Examples
+    --------
+    >>> seconds("1 minute 30 seconds")
+    90.0
+    """
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise InputError(f"expected a duration such as '10 seconds', got {text!r}")
+    if not isinstance(text, str):
+        total = float(text)
+    else:
+        total, end = 0.0, 0
+        while match := _DURATION.match(text, end):
+            unit = match[2].lower()
+            factor = _SECONDS.get(unit, _SECONDS.get(unit.removesuffix("s")))
+            if factor is None:
+                break
+            total, end = total + float(match[1]) * factor, match.end()
+        if end == 0 or end != len(text):
+            raise InputError(f"expected a duration such as '10 seconds' or '500 ms', got {text!r}")
+    if not (math.isfinite(total) and total >= 0):
+        raise InputError(f"expected a finite duration >= 0, got {text!r}")
+    return total
+
+
+def spark_interval(duration: float) -> str:
+    """Return a duration in seconds as an interval that Spark reads, exact to the microsecond."""
+    return f"{round(duration * 1e6)} microseconds"
+
+
+def human(duration: float) -> str:
+    """Return a duration in seconds for people: three digits and a fitting unit."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if abs(duration) >= factor:
+            return f"{duration / factor:.3g} {unit}"
+    return "0 s" if duration == 0 else f"{duration * 1e9:.3g} ns"
