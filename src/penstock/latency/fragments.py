@@ -1,0 +1,135 @@
+"""Fragments: which operators run together in one streaming query.
+
+The fixed cost of Spark's micro-batches is per query and batch, so the operators of a host form one query wherever
+Spark's semantics allow it; a host with one query is also the first-in first-out server of the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from penstock.network import Network, Stream
+
+CHEAP = ("filter", "map")
+"""Kinds that are evaluated again rather than passed through a log, in front of an operator with a plan of its own."""
+
+
+@attrs.frozen
+class Fragment:
+    """One streaming query.
+
+    Attributes
+    ----------
+    name
+        Of the query: the host, and a number where a host needs several.
+    host
+        Where it runs.
+    operators
+        In topological order.
+    cuts
+        Names of streams between operators of this host that pass through a log: visible at a batch's end.
+    """
+
+    name: str
+    host: str
+    operators: tuple[str, ...]
+    cuts: frozenset[str] = frozenset()
+
+
+def own_plan(kind: str) -> bool:
+    """Whether an operator of this kind needs a node of its own in Spark's plan, so that rows cannot pass beside it."""
+    return kind in ("union", "join", "aggregate", "python")
+
+
+def lineage(network: Network) -> dict[str, frozenset[str]]:
+    """Return the sources from which each source and operator derives."""
+    found = {name: frozenset([name]) for name in network.sources}
+    for name, operator in network.operators.items():
+        found[name] = frozenset().union(*(found[given] for given in operator.inputs))
+    return found
+
+
+def fragments(network: Network, placement: Mapping[str, str]) -> tuple[Fragment, ...]:
+    """Divide a placed network into streaming queries, ordered by host and number.
+
+    All operators of a host form one query, with two exceptions: stateful operators that derive from different
+    sources get queries of their own, since Spark keeps one watermark for a whole query and an idle source would
+    hold back the windows of another; and what lies behind a stateful or Python operator and needs a plan of its own
+    reads a log, so that nothing costly is computed twice.
+    """
+    sources = lineage(network)
+    made = []
+    for host in sorted(set(placement.values())):
+        members = [name for name in network.operators if placement[name] == host]
+        domains = sorted({tuple(sorted(sources[name])) for name in members if network.operators[name].stateful})
+        home = {name: 0 for name in members}
+        for name in members:
+            if network.operators[name].stateful:
+                home[name] = domains.index(tuple(sorted(sources[name])))
+        for number in range(max(1, len(domains))):
+            inside = tuple(name for name in members if home[name] == number)
+            if inside:
+                label = host if number == 0 else f"{host}.{number + 1}"
+                made.append(Fragment(label, host, inside, _cuts(network, inside)))
+    return tuple(made)
+
+
+def origins(network: Network, inside: Collection[str], cuts: Collection[str] = ()) -> dict[str, str]:
+    """Return the origin of each operator of a fragment: whose rows the operator's rows are, one to one or fewer.
+
+    The origin of a filter, map or delay is that of its input; it is a source, an operator whose log is read, or an
+    operator of the fragment that needs a plan of its own (which is its own origin).
+    """
+    found: dict[str, str] = {}
+    for name in inside:
+        given = network.inputs(name)[0]
+        direct = given.writer in found and given.name not in cuts
+        found[name] = (
+            name if own_plan(network.operators[name].kind) else (found[given.writer] if direct else given.writer)
+        )
+    return found
+
+
+def _cuts(network: Network, inside: tuple[str, ...]) -> frozenset[str]:
+    """Return the streams inside a query that pass through a log.
+
+    An operator with a plan of its own can read the rows of an origin directly where nothing else leaves that origin,
+    or where going over them again costs little. Spark does not chain stateful operators behind a join, and their
+    watermarks differ, so that a stateful operator never reads another one directly.
+    """
+    cuts: set[str] = set()
+    for name in inside:
+        operator = network.operators[name]
+        for stream in network.inputs(name) if own_plan(operator.kind) else ():
+            start = origins(network, inside, cuts)
+            if stream.writer not in start:
+                continue
+            origin = start[stream.writer]
+            members = {origin, *(other for other, root in start.items() if root == origin)}
+            leaving = [
+                out
+                for member in members
+                for out in network.outputs(member)
+                if out.name in cuts or out.reader not in inside or own_plan(network.operators[out.reader].kind)
+            ]
+            if origin in inside:
+                alone = len(leaving) == 1 and not (network.operators[origin].stateful and operator.stateful)
+                if not alone:
+                    cuts.add(stream.name)
+            elif len(leaving) > 1 and any(
+                network.operators[step].kind not in CHEAP for step in chain(network, stream, origin)
+            ):
+                cuts.add(stream.name)
+    return frozenset(cuts)
+
+
+def chain(network: Network, stream: Stream, origin: str) -> list[str]:
+    """Return the filters, maps and delays from an origin to a stream's writer, first one first."""
+    steps: list[str] = []
+    name = stream.writer
+    while name != origin:
+        steps.append(name)
+        name = network.operators[name].inputs[0]
+    return steps[::-1]
