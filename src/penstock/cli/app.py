@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli import estimate, load, place
+from penstock.cli import estimate, load, place, simulate
 from penstock.cli.common import fail
 from penstock.errors import PenstockError
 
@@ -18,6 +18,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "load": load.command,
     "place": place.command,
     "estimate": estimate.command,
+    "simulate": simulate.command,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.

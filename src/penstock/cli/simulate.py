@@ -1,0 +1,226 @@
+"""``penstock simulate``: the placed network in virtual time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import InputError
+from penstock.files import Text, atomic
+
+if TYPE_CHECKING:
+    from penstock.simulation import MicroBatch
+
+T = TypeVar("T")
+
+
+def command(
+    network: common.NetworkArgument,
+    placement: common.PlacementOption,
+    rates: Annotated[
+        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")
+    ] = None,
+    arrivals: Annotated[
+        str | None, typer.Option("--arrivals", metavar="FILE", help="Single tuples: time,source[,work].")
+    ] = None,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    statistics: common.StatisticsOption = None,
+    policy: Annotated[str, typer.Option("--policy", help="fcfs, round-robin or stimulus.")] = "fcfs",
+    duration: Annotated[
+        float | None,
+        typer.Option("--duration", metavar="S", help="When the run ends; default: with the input, or 60 s."),
+    ] = None,
+    period: common.PeriodOption = 1.0,
+    warmup: Annotated[float, typer.Option("--warmup", metavar="S", help="Left out of latency and wait.")] = 0.0,
+    queue: Annotated[
+        int | None, typer.Option("--queue", metavar="N", help="Tuples that may wait at an operator input.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or 'a->b=0.4'.")
+    ] = None,
+    fail: Annotated[list[str] | None, typer.Option("--fail", metavar="HOST@S", help="A host fails.")] = None,
+    recover: Annotated[list[str] | None, typer.Option("--recover", metavar="HOST@S", help="It serves again.")] = None,
+    move: Annotated[list[str] | None, typer.Option("--move", metavar="OP:HOST@S", help="An operator moves.")] = None,
+    move_time: Annotated[
+        float, typer.Option("--move-time", metavar="S", help="How long a moving operator starts nothing.")
+    ] = 0.0,
+    move_time_per_tuple: Annotated[
+        float, typer.Option("--move-time-per-tuple", metavar="S", help="The same, per tuple in its queue.")
+    ] = 0.0,
+    drain: Annotated[bool, typer.Option("--drain", help="Go on after the input until the system is empty.")] = False,
+    trace: Annotated[
+        str | None, typer.Option("--trace", metavar="OUT.csv", help="A row per sink tuple: sink,stimulus,egress.")
+    ] = None,
+    trigger: Annotated[
+        float | None, typer.Option("--trigger", metavar="S", help="Hosts work in micro-batches with this trigger.")
+    ] = None,
+    overhead: Annotated[
+        float | None,
+        typer.Option("--overhead", metavar="S", help="Fixed time of a micro-batch; default: of the statistics, or 0."),
+    ] = None,
+    progressive: Annotated[
+        bool, typer.Option("--progressive", help="A micro-batch's outputs come evenly, not at its end.")
+    ] = False,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Run the placed network in virtual time and report latency, queues and every tuple's fate.
+
+    Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
+    """
+    from penstock.simulation import Options, read_arrivals, simulate
+
+    graph, known = common.get_network(network, statistics)
+    machines = common.get_cluster(cluster, hosts, graph)
+    placed = common.get_placement(placement, graph, machines)
+    if (rates is None) == (arrivals is None):
+        raise InputError("expected one of --rates and --arrivals", at="--rates")
+    given: Any
+    if rates is not None:
+        given = common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
+    else:
+        assert arrivals is not None  # noqa: S101
+        given = read_arrivals(arrivals)
+    options = Options(
+        policy=policy,
+        duration=duration,
+        warmup=warmup,
+        queue=queue,
+        keep=_keep(keep),
+        drain=drain,
+        move_time=move_time,
+        move_time_per_tuple=move_time_per_tuple,
+        microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
+        **_events(fail, recover, move),
+    )
+    with ExitStack() as files:
+        sink = None
+        if trace is not None:
+            sink = _tracer(files.enter_context(atomic(trace)), sorted(graph.sinks))
+        advance = None
+        began = time.perf_counter()
+        try:
+            result = simulate(graph, machines, placed, given, options, seed=seed, trace=sink or False, progress=advance)
+        except InputError as error:
+            source = {"arrivals": arrivals, "rates": rates, "placement": placement}.get(str(error.at))
+            raise error.located(source) if source and "=" not in source else error from None
+        seconds = time.perf_counter() - began
+    document = {"network": graph.name, "policy": policy, "seed": seed, **result.document(), "seconds": seconds}
+    if json:
+        common.answer(document)
+        return
+    _print(document)
+
+
+def _events(fail: list[str] | None, recover: list[str] | None, move: list[str] | None) -> dict[str, Any]:
+    from penstock.simulation import Failure, Move, Recovery
+
+    def moved(what: str, at: float) -> Move:
+        operator, colon, host = what.rpartition(":")
+        if not (colon and operator and host):
+            raise InputError(f"expected OPERATOR:HOST@SECONDS, got {what!r}", at="--move", hint="e.g. views:h2@30")
+        return Move(operator, host, at)
+
+    return {
+        "failures": _timed(fail, "--fail", Failure),
+        "recoveries": _timed(recover, "--recover", Recovery),
+        "moves": _timed(move, "--move", moved),
+    }
+
+
+def _timed(given: list[str] | None, option: str, make: Callable[[str, float], T]) -> tuple[T, ...]:
+    made = []
+    for item in (part.strip() for text in given or () for part in text.split(",")):
+        what, at, when = item.rpartition("@")
+        try:
+            number = float(when)
+        except ValueError:
+            number = -1.0 if not when.strip() else float("nan")
+        if not (what and at) or number != number:
+            raise InputError(f"expected …@SECONDS, got {item!r}", at=option, hint="e.g. h1@10")
+        made.append(make(what.strip(), number))
+    return tuple(made)
+
+
+def _keep(given: str | None) -> dict[str, float]:
+    """Read keep fractions: ``{"keep": {"a->b": 0.4}}``, or inline ``a->b=0.4,b->c=0.5``."""
+    if given is None:
+        return {}
+    table: Any
+    if "=" in given and "->" in given:
+        table = {}
+        for item in given.split(","):
+            stream, _, share = (part.strip() for part in item.partition("="))
+            if stream in table:
+                raise InputError(f"stream {stream!r} is given twice", at="--keep")
+            try:
+                table[stream] = float(share)
+            except ValueError:
+                raise InputError(f"expected STREAM=FRACTION, got {item!r}", at="--keep") from None
+        return dict(table)
+    text = Text(given)
+    name, document = text.name, text.json()
+    table = document.get("keep") if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise InputError('expected {"keep": {"a->b": 0.4}}', file=name, at="keep")
+    for stream, share in table.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InputError(f"expected a fraction in 0..1, got {share!r}", file=name, at=f"keep.{stream}")
+    return {stream: float(share) for stream, share in table.items()}
+
+
+def _microbatch(
+    trigger: float | None, overhead: float | None, progressive: bool, known: dict[str, float]
+) -> MicroBatch | None:
+    from penstock.simulation import MicroBatch
+
+    if trigger is None:
+        if overhead is not None or progressive:
+            raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
+        return None
+    return MicroBatch(trigger=trigger, overhead=known if overhead is None else overhead, progressive=progressive)
+
+
+def _tracer(file: Any, sinks: list[str]) -> Callable[[Any], None]:
+    file.write("sink,stimulus,egress\n")
+
+    def write(rows: Any) -> None:
+        for stimulus, egress, sink in rows.tolist():
+            file.write(f"{sinks[sink]},{stimulus:.12f},{egress:.12f}\n")
+
+    return write
+
+
+def _print(document: dict[str, Any]) -> None:
+    latency = document["latency"]
+    columns = ("mean", "p50", "p99", "max", "count")
+    common.table(
+        f"{document['network']}: latency in s at the sinks, {document['policy']}, {document['end']:.6g} s simulated",
+        ["sink", *columns],
+        [
+            *([name, *(row["latency"][c] for c in columns)] for name, row in document["sinks"].items()),
+            ["all", *(latency[c] for c in columns)],
+        ],
+    )
+    common.table(
+        "operators",
+        ["operator", "served", "wait (s)", "busy"],
+        [[name, row["served"], row["wait"], row["busy"]] for name, row in document["operators"].items()],
+    )
+    common.table("hosts", ["host", "busy"], [[name, row["busy"]] for name, row in document["hosts"].items()])
+    parts = ("arrived", "delivered", "dropped", "consumed", "queued", "lost")
+    common.table(
+        "streams" + ("" if document["balanced"] else ": NOT BALANCED"),
+        ["stream", *parts],
+        [
+            *([name, *(row[part] for part in parts)] for name, row in document["streams"].items()),
+            ["all", *(document[part] for part in parts)],
+        ],
+    )
+    common.say(f"{document['events']} events in {document['seconds']:.3g} s")

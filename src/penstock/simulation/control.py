@@ -1,0 +1,210 @@
+"""What happens to hosts and operators during a run: failure, recovery, migration.
+
+These are rare, so they are plain Python on the kernel's arrays.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+
+import numpy as np
+
+from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
+from penstock.simulation.state import FCFS, ROUND_ROBIN, State
+
+
+def apply(run: Compiled, pending: list[Control]) -> None:
+    """Apply the first of the pending controls, and put what follows from it among them."""
+    s, g = run.state, run.state.g
+    control = pending.pop(0)
+    g["now"] = control.at
+    if control.kind == FAIL:
+        _fail(run, control.host)
+    elif control.kind == RECOVER:
+        s.hosts[control.host]["down"] = 0
+    elif control.kind == MOVE:
+        queue = _suspend(run, control.unit, control.host)
+        pause = run.options.move_time + run.options.move_time_per_tuple * queue
+        bisect.insort(
+            pending,
+            Control(control.at + pause, 3, RESUME, control.host, control.unit),
+            key=lambda c: (c.at, c.rank, c.unit, c.host),
+        )
+    else:
+        _resume(run, control.unit)
+    g["control"] = pending[0].at if pending else np.inf
+
+
+def _walk(s: State, head: int) -> Iterator[int]:
+    while head >= 0:
+        after = int(s.nodes[head]["next"])
+        yield head
+        head = after
+
+
+def _heap(s: State, root: int) -> Iterator[int]:
+    """Iterate over a pairing heap in any order."""
+    stack = [root] if root >= 0 else []
+    while stack:
+        n = stack.pop()
+        child, sibling = int(s.nodes[n]["child"]), int(s.nodes[n]["next"])
+        if sibling >= 0 and n != root:
+            stack.append(sibling)
+        if child >= 0:
+            stack.append(child)
+        yield n
+
+
+def _release(s: State, n: int) -> None:
+    g = s.g
+    s.nodes[n]["input"], s.nodes[n]["next"] = -1, g["free"][0]
+    g["free"] = n
+    g["used"] -= 1
+
+
+def _lose(s: State, n: int) -> None:
+    """Count a tuple as lost."""
+    at = int(s.nodes[n]["input"])
+    if at >= 0:
+        s.streams["lost"][s.inputs["stream"][at]] += 1
+    _release(s, n)
+
+
+def _waiting(run: Compiled, h: int) -> list[int]:
+    """Take everything out of the queue of a host, operators that pause excepted, in the order of arrival."""
+    s = run.state
+    host = s.hosts[h]
+    if s.g["policy"][0] == ROUND_ROBIN and not host["batch"]:
+        found: list[int] = []
+        for u in np.flatnonzero((s.units["host"] == h) & (s.units["paused"] == 0)).tolist():
+            found += _walk(s, int(s.units[u]["head"]))
+            s.units[u]["head"] = s.units[u]["tail"] = -1
+        first = int(host["words"])
+        s.words["bits"][first : first + int(host["wide"])] = 0
+    elif s.g["policy"][0] == FCFS or host["batch"]:
+        found = list(_walk(s, int(host["head"])))
+        host["head"] = host["tail"] = -1
+    else:
+        found = list(_heap(s, int(host["root"])))
+        host["root"] = -1
+    host["waiting"] = 0
+    found.sort(key=lambda n: int(s.nodes[n]["order"]))
+    return found
+
+
+def _insert(run: Compiled, h: int, tuples: list[int]) -> None:
+    """Put tuples, in the order of their arrival, into the empty queue of a host."""
+    s = run.state
+    host, g = s.hosts[h], s.g
+    for n in tuples:
+        node = s.nodes[n]
+        node["next"] = node["child"] = -1
+        unit = s.units[s.inputs["unit"][int(node["input"])]]
+        if g["policy"][0] == ROUND_ROBIN and not host["batch"]:
+            _append(s, unit, n)
+            word = int(host["words"]) + (int(unit["position"]) >> 6)
+            s.words["bits"][word] |= np.uint64(1 << (int(unit["position"]) & 63))
+        elif g["policy"][0] == FCFS or host["batch"]:
+            _append(s, host, n)
+        else:
+            root = int(host["root"])
+            if root < 0:
+                host["root"] = n
+            else:
+                a, b = sorted((root, n), key=lambda k: (float(s.nodes[k]["stimulus"]), int(s.nodes[k]["order"])))
+                s.nodes[b]["next"] = s.nodes[a]["child"]
+                s.nodes[a]["child"] = b
+                host["root"] = a
+        host["waiting"] += 1
+    s.kicks["host"][int(g["kicked"][0])] = h
+    g["kicked"] += 1
+
+
+def _append(s: State, owner: np.void, n: int) -> None:
+    if owner["head"] < 0:
+        owner["head"] = n
+    else:
+        s.nodes[int(owner["tail"])]["next"] = n
+    owner["tail"] = n
+    s.nodes[n]["next"] = -1
+
+
+def _fail(run: Compiled, h: int) -> None:
+    """Lose what a host holds: what waits, is in service, or waits for a link, and the state of its operators."""
+    s = run.state
+    host, now = s.hosts[h], float(s.g["now"][0])
+    for n in _waiting(run, h):
+        _lose(s, n)
+    for u in np.flatnonzero(s.units["host"] == h).tolist():
+        unit = s.units[u]
+        for n in list(_walk(s, int(unit["head"]))):
+            _lose(s, n)
+        unit["head"] = unit["tail"] = -1
+        if unit["panes"]:
+            s.panes["count"][int(unit["pane"]) : int(unit["pane"]) + int(unit["panes"])] = 0
+            unit["pending"] = 0
+        here = s.inputs["unit"] == u
+        s.inputs["waiting"][here] = 0
+        s.inputs["length"][here] = 0
+    for core in s.cores[int(host["core"]) : int(host["core"]) + int(host["cores"])]:
+        if core["node"] >= 0:
+            busy = (now - float(core["start"])) / int(host["cores"])
+            host["busy"] += busy
+            s.units["busy"][s.inputs["unit"][int(s.nodes[int(core["node"])]["input"])]] += busy
+            _lose(s, int(core["node"]))
+            core["node"] = core["key"] = -1
+    for index in np.flatnonzero(s.links["start"] == h).tolist():
+        link = s.links[index]
+        for n in list(_walk(s, int(link["waithead"]))):
+            while n >= 0:
+                after = int(s.nodes[n]["child"])
+                _lose(s, n)
+                n = after
+        link["waithead"] = link["waittail"] = -1
+    for n in list(_walk(s, int(host["held"]))):
+        _release(s, n)
+    if host["until"] > now:
+        host["busy"] -= float(host["until"]) - now
+    host["held"] = host["heldtail"] = -1
+    host["planned"], host["key"], host["until"] = 0, -1, min(float(host["until"]), now)
+    host["idle"], host["down"] = host["cores"], 1
+
+
+def _suspend(run: Compiled, u: int, target: int) -> int:
+    """Move an operator with its queue; it starts nothing until it is resumed. Return the length of its queue."""
+    s = run.state
+    unit, old = s.units[u], int(s.units[u]["host"])
+    if not unit["paused"]:
+        waiting = _waiting(run, old)
+        mine = [n for n in waiting if s.inputs["unit"][int(s.nodes[n]["input"])] == u]
+        _insert(run, old, [n for n in waiting if s.inputs["unit"][int(s.nodes[n]["input"])] != u])
+        for n in mine:
+            _append(s, unit, n)
+    unit["paused"] += 1
+    unit["host"] = target
+    unit["position"] = position(s.hosts[target], run.state.members, u)
+    wire(s, run.links, only=u)
+    queue = list(_walk(s, int(unit["head"])))
+    if s.hosts[target]["down"]:
+        for n in queue:
+            s.inputs["waiting"][int(s.nodes[n]["input"])] -= 1
+            _lose(s, n)
+        unit["head"] = unit["tail"] = -1
+        return 0
+    return len(queue)
+
+
+def _resume(run: Compiled, u: int) -> None:
+    s = run.state
+    unit = s.units[u]
+    unit["paused"] -= 1
+    if unit["paused"]:
+        return
+    host = int(unit["host"])
+    queue = list(_walk(s, int(unit["head"])))
+    unit["paused"] = 1
+    others = _waiting(run, host)
+    unit["paused"] = 0
+    unit["head"] = unit["tail"] = -1
+    _insert(run, host, sorted([*others, *queue], key=lambda n: int(s.nodes[n]["order"])))

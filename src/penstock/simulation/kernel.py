@@ -1,0 +1,859 @@
+"""The event loop, compiled. It allocates nothing: where room runs out it returns a reason and is called again.
+
+Every draw is a hash of a key (of the operator, stream or source, and the seed) and the tuple's identity, so that
+neither the policy nor the order of events changes what a tuple costs, where it goes and whether it is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import from_dtype, int64, njit
+
+from penstock.simulation.memory import rows_of
+from penstock.simulation.state import (
+    AGGREGATE,
+    ARRIVAL,
+    BATCH,
+    BUDGET,
+    COMPLETE,
+    CONSTANT,
+    CONTROL,
+    DONE,
+    EPSILON,
+    EXPONENTIAL,
+    FCFS,
+    GAMMA,
+    GLOBALS,
+    JOIN,
+    LINK,
+    LOG,
+    POOL,
+    RELEASE,
+    RING,
+    ROUND_ROBIN,
+    ROWS,
+    STIMULUS,
+    TABLE,
+    TABLES,
+    TRACE,
+    WINDOW,
+)
+
+cores_at = rows_of(TABLES["cores"])
+curve_at = rows_of(TABLES["curve"])
+heap_at = rows_of(TABLES["heap"])
+hosts_at = rows_of(TABLES["hosts"])
+inputs_at = rows_of(TABLES["inputs"])
+kicks_at = rows_of(TABLES["kicks"])
+links_at = rows_of(TABLES["links"])
+log_at = rows_of(TABLES["log"])
+members_at = rows_of(TABLES["members"])
+nodes_at = rows_of(TABLES["nodes"])
+outputs_at = rows_of(TABLES["outputs"])
+panes_at = rows_of(TABLES["panes"])
+rings_at = rows_of(TABLES["rings"])
+rows_at = rows_of(TABLES["rows"])
+seen_at = rows_of(TABLES["seen"])
+sources_at = rows_of(TABLES["sources"])
+streams_at = rows_of(TABLES["streams"])
+trace_at = rows_of(TABLES["trace"])
+units_at = rows_of(TABLES["units"])
+words_at = rows_of(TABLES["words"])
+
+_G = from_dtype(GLOBALS)
+_PLAIN: Any = {"_nrt": False}  # nothing here owns memory, so no references need counting
+_inner: Any = njit(**_PLAIN)
+_A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+_ONE, _63, _LOW = np.uint64(1), np.uint64(63), np.uint64(0xFFFFFFFF)
+_HUGE = 4_000_000_000_000_000_000
+
+
+@_inner
+def mix(x: Any) -> Any:
+    """Return a hash of 64 bits (the finaliser of SplitMix64)."""
+    x = x + _A
+    x = (x ^ (x >> _30)) * _B
+    x = (x ^ (x >> _27)) * _C
+    return x ^ (x >> _31)
+
+
+@_inner
+def uniform(key: Any, identity: Any) -> Any:
+    """Return the number in [0, 1) that belongs to a key and an identity."""
+    return float(mix(identity ^ key) >> _11) * 1.1102230246251565e-16
+
+
+@_inner
+def duration(kind: int, shape: float, share: float, mean: float, key: Any, identity: Any) -> Any:
+    """Return a service time (s) of the given mean: constant, exponential, gamma or two-point."""
+    if kind == CONSTANT:
+        return mean
+    if kind == EXPONENTIAL:
+        return -mean * math.log(1.0 - uniform(key, identity))
+    if kind != GAMMA:
+        value = mean / (share * shape + 1.0 - share)
+        return value * shape if uniform(key, identity) < share else value
+    # Marsaglia and Tsang (2000); a shape below 1 is drawn at shape + 1 and scaled by a power.
+    raised = shape if shape >= 1.0 else shape + 1.0
+    d = raised - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    draw = identity
+    while True:
+        draw = mix(draw ^ key)
+        radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, draw)))
+        draw = mix(draw ^ key)
+        x = radius * math.cos(2.0 * math.pi * uniform(key, draw))
+        draw = mix(draw ^ key)
+        u = 1.0 - uniform(key, draw)
+        v = (1.0 + c * x) ** 3
+        if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
+            break
+    value = d * v
+    if shape < 1.0:
+        value *= (1.0 - uniform(key, mix(draw ^ key))) ** (1.0 / shape)
+    return mean * value / shape
+
+
+@_inner
+def _sink(g: Any, time: float, key: int, index: int) -> None:
+    n, at = g.heaped, 0
+    while True:
+        down = 2 * at + 1
+        if down >= n:
+            break
+        right = down + 1
+        if right < n and (
+            heap_at(g.heap, right).time < heap_at(g.heap, down).time
+            or (
+                heap_at(g.heap, right).time == heap_at(g.heap, down).time
+                and heap_at(g.heap, right).key < heap_at(g.heap, down).key
+            )
+        ):
+            down = right
+        if time < heap_at(g.heap, down).time or (
+            time == heap_at(g.heap, down).time and key < heap_at(g.heap, down).key
+        ):
+            break
+        heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = (
+            heap_at(g.heap, down).time,
+            heap_at(g.heap, down).key,
+            heap_at(g.heap, down).index,
+        )
+        at = down
+    heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = time, key, index
+
+
+@_inner
+def _push(g: Any, time: float, kind: int, index: int) -> Any:
+    g.sequence += 1
+    key = (kind << 56) | g.sequence
+    if g.hole == 1:
+        # The event in hand has left the root empty: put the new one there and let it sink.
+        g.hole = 0
+        _sink(g, time, key, index)
+        return key
+    at = g.heaped
+    g.heaped += 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if heap_at(g.heap, up).time < time or (heap_at(g.heap, up).time == time and heap_at(g.heap, up).key < key):
+            break
+        heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = (
+            heap_at(g.heap, up).time,
+            heap_at(g.heap, up).key,
+            heap_at(g.heap, up).index,
+        )
+        at = up
+    heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = time, key, index
+    return key
+
+
+@_inner
+def _free(g: Any, n: int) -> None:
+    node = nodes_at(g.nodes, n)
+    node.input = -1
+    node.next = g.free
+    g.free = n
+    g.used -= 1
+
+
+@_inner
+def _meld(g: Any, a: int, b: int) -> Any:
+    if a < 0:
+        return b
+    if b < 0:
+        return a
+    if nodes_at(g.nodes, b).stimulus < nodes_at(g.nodes, a).stimulus or (
+        nodes_at(g.nodes, b).stimulus == nodes_at(g.nodes, a).stimulus
+        and nodes_at(g.nodes, b).order < nodes_at(g.nodes, a).order
+    ):
+        a, b = b, a
+    nodes_at(g.nodes, b).next = nodes_at(g.nodes, a).child
+    nodes_at(g.nodes, a).child = b
+    return a
+
+
+@_inner
+def _begin(g: Any, n: int, core: int, now: float) -> None:
+    """Serve a tuple on an idle core."""
+    node, c = nodes_at(g.nodes, n), cores_at(g.cores, core)
+    i = inputs_at(g.inputs, node.input)
+    unit, host = units_at(g.units, i.unit), hosts_at(g.hosts, c.host)
+    mean = i.cost * node.work / host.speed
+    if unit.service != CONSTANT:
+        mean = duration(unit.service, unit.shape, unit.share, mean, unit.draw, node.identity)
+    if now >= g.warmup:
+        unit.begun += 1
+        unit.wait += now - node.enqueued
+    host.idle -= 1
+    c.node = n
+    c.start = now
+    c.until = now + mean
+    c.key = _push(g, now + mean, COMPLETE, core)
+
+
+@_inner
+def _next(g: Any, h: int, core: int, now: float) -> None:
+    """Let an idle core take the tuple that the policy chooses among those that wait."""
+    host = hosts_at(g.hosts, h)
+    if g.policy == FCFS:
+        n = host.head
+        host.head = nodes_at(g.nodes, n).next
+    elif g.policy == STIMULUS:
+        n = host.root
+        # Two-pass pairing: meld the children in pairs, then from the last pair to the first.
+        pairs, child = -1, nodes_at(g.nodes, n).child
+        while child >= 0:
+            other = nodes_at(g.nodes, child).next
+            after = nodes_at(g.nodes, other).next if other >= 0 else -1
+            merged = _meld(g, child, other)
+            nodes_at(g.nodes, merged).next = pairs
+            pairs, child = merged, after
+        root = -1
+        while pairs >= 0:
+            after = nodes_at(g.nodes, pairs).next
+            root = _meld(g, root, pairs)
+            pairs = after
+        host.root = root
+    else:
+        word = host.cursor >> 6
+        bits = words_at(g.words, host.words + word).bits & ~((_ONE << np.uint64(host.cursor & 63)) - _ONE)
+        while bits == 0:
+            word = word + 1 if word + 1 < host.wide else 0
+            bits = words_at(g.words, host.words + word).bits
+        low = bits & (~bits + _ONE)
+        at = 0
+        for step in (32, 16, 8, 4, 2, 1):
+            if low >> np.uint64(at + step):
+                at += step
+        place = (word << 6) + at
+        unit = units_at(g.units, members_at(g.members, host.members + place).unit)
+        n = unit.head
+        unit.head = nodes_at(g.nodes, n).next
+        if unit.head < 0:
+            flags = words_at(g.words, host.words + word)
+            flags.bits &= ~low
+        host.cursor = place + 1 if place + 1 < host.size else 0
+    host.waiting -= 1
+    inputs_at(g.inputs, nodes_at(g.nodes, n).input).waiting -= 1
+    _begin(g, n, core, now)
+
+
+@_inner
+def _enqueue(g: Any, n: int, u: int, now: float) -> None:
+    """Put a tuple where it waits: the unit's list, or under the host's policy."""
+    unit = units_at(g.units, u)
+    host = hosts_at(g.hosts, unit.host)
+    node = nodes_at(g.nodes, n)
+    node.next = -1
+    node.child = -1
+    g.order += 1
+    node.order = g.order
+    if unit.paused > 0 or (g.policy == ROUND_ROBIN and host.batch == 0):
+        if unit.head < 0:
+            unit.head = n
+        else:
+            nodes_at(g.nodes, unit.tail).next = n
+        unit.tail = n
+        if unit.paused > 0:
+            return
+        flags = words_at(g.words, host.words + (unit.position >> 6))
+        flags.bits |= _ONE << np.uint64(unit.position & 63)
+    elif g.policy == FCFS or host.batch > 0:
+        if host.head < 0:
+            host.head = n
+        else:
+            nodes_at(g.nodes, host.tail).next = n
+        host.tail = n
+    else:
+        host.root = _meld(g, host.root, n)
+    host.waiting += 1
+
+
+@_inner
+def _seen(g: Any, key: Any, copies: int) -> Any:
+    """Whether a copy of this tuple was here before; forget it after the last copy."""
+    mask = g.size_seen - 1
+    at = np.int64(key >> _11) & mask
+    while seen_at(g.seen, at).count != 0 and seen_at(g.seen, at).key != key:
+        at = (at + 1) & mask
+    seen_at(g.seen, at).count += 1
+    if seen_at(g.seen, at).count == 1:
+        seen_at(g.seen, at).key = key
+        g.known += 1
+        return False
+    if seen_at(g.seen, at).count == copies:
+        g.known -= 1
+        # Close the gap, so that no later search stops at it.
+        gap, probe = at, (at + 1) & mask
+        while seen_at(g.seen, probe).count != 0:
+            home = np.int64(seen_at(g.seen, probe).key >> _11) & mask
+            if ((probe - home) & mask) >= ((probe - gap) & mask):
+                seen_at(g.seen, gap).key, seen_at(g.seen, gap).count = (
+                    seen_at(g.seen, probe).key,
+                    seen_at(g.seen, probe).count,
+                )
+                gap = probe
+            probe = (probe + 1) & mask
+        seen_at(g.seen, gap).count = 0
+    return True
+
+
+@_inner
+def _plan(g: Any, h: int, now: float) -> None:
+    """Plan the next micro-batch: the next multiple of the trigger after the last start, not before now."""
+    host = hosts_at(g.hosts, h)
+    start = now
+    if host.trigger > 0.0:
+        start = math.ceil(now / host.trigger - EPSILON) * host.trigger
+        if start <= host.began:
+            start += host.trigger
+        start = max(start, now)
+    host.planned = 1
+    host.key = _push(g, start, BATCH, h)
+
+
+@_inner
+def _deliver(g: Any, n: int, now: float) -> None:
+    """Let a tuple arrive at its reader."""
+    node = nodes_at(g.nodes, n)
+    i = inputs_at(g.inputs, node.input)
+    stream = streams_at(g.streams, i.stream)
+    if i.copies > 1 and _seen(g, mix(node.identity ^ i.key), i.copies):
+        stream.arrived -= 1
+        g.duplicates += 1
+        _free(g, n)
+        return
+    if i.sink >= 0:
+        stream.delivered += 1
+        row = rows_at(g.rows, g.rowed)
+        row.sink, row.stimulus, row.egress = i.sink, node.stimulus, now
+        g.rowed += 1
+        _free(g, n)
+        return
+    unit = units_at(g.units, i.unit)
+    host = hosts_at(g.hosts, unit.host)
+    if host.down > 0:
+        stream.lost += 1
+        _free(g, n)
+        return
+    node.enqueued = now
+    if host.idle > 0 and unit.paused == 0 and host.batch == 0:
+        core = host.core
+        while cores_at(g.cores, core).node >= 0:
+            core += 1
+        if g.policy == ROUND_ROBIN:
+            host.cursor = unit.position + 1 if unit.position + 1 < host.size else 0
+        _begin(g, n, core, now)
+        return
+    if i.waiting >= g.queue:
+        stream.dropped += 1
+        _free(g, n)
+        return
+    i.waiting += 1
+    _enqueue(g, n, i.unit, now)
+    if host.batch > 0 and host.planned == 0:
+        _plan(g, unit.host, now)
+
+
+@_inner
+def _between(g: Any, start: int, end: int) -> Any:
+    """Find the link of two hosts: only for what finishes on a host that its operator has left."""
+    low, high = 0, g.size_links
+    while low < high:
+        middle = (low + high) >> 1
+        link = links_at(g.links, middle)
+        if link.start < start or (link.start == start and link.end < end):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_inner
+def _fly(g: Any, l: int, n: int, now: float) -> None:  # noqa: E741
+    """Send a tuple over a link; only the first in flight has an event, since all take equally long."""
+    link = links_at(g.links, l)
+    link.flying += 1
+    link.sent += 1
+    nodes_at(g.nodes, n).enqueued = now + link.delay
+    if link.head < 0:
+        link.head = n
+        nodes_at(g.nodes, n).order = _push(g, now + link.delay, LINK, l)
+    else:
+        nodes_at(g.nodes, link.tail).next = n
+        g.sequence += 1
+        nodes_at(g.nodes, n).order = (LINK << 56) | g.sequence
+    link.tail = n
+
+
+@_inner
+def _put(g: Any, first: int, readers: int, start: int, part: int, identity: Any, stimulus: float, work: float,
+         now: float) -> None:  # fmt: skip
+    """Write one tuple to its readers, from a host (-1: from outside).
+
+    ``part``: 0 to all readers, 1 to those on the same host, 2 to the others.
+    """
+    g.stamp += 1
+    for o in range(first, first + readers):
+        out = outputs_at(g.outputs, o)
+        i = inputs_at(g.inputs, out.input)
+        if part > 0 and (part == 1) != (i.unit >= 0 and units_at(g.units, i.unit).host == start):
+            continue
+        stream = streams_at(g.streams, out.stream)
+        if out.routed > 0:
+            u = uniform(out.draw, identity)
+            if u < out.low or u >= out.high:
+                continue
+        stream.arrived += 1
+        if stream.keep < 1.0:
+            # In front of an aggregate whole windows are dropped, so that what remains is part of the true answer.
+            salt = identity if stream.window == 0.0 else mix(np.uint64(math.floor(stimulus / stream.window)))
+            if uniform(stream.key, salt) >= stream.keep:
+                stream.dropped += 1
+                continue
+        crosses = i.unit >= 0 and start >= 0 and units_at(g.units, i.unit).host != start
+        if crosses and hosts_at(g.hosts, units_at(g.units, i.unit).host).down > 0:
+            stream.lost += 1
+            continue
+        n = g.free
+        if n >= 0:
+            g.free = nodes_at(g.nodes, n).next
+        else:
+            n = g.fresh
+            g.fresh += 1
+        g.used += 1
+        node = nodes_at(g.nodes, n)
+        node.stimulus, node.identity, node.work, node.input = stimulus, identity, work, out.input
+        node.next = -1
+        node.child = -1
+        if not crosses:
+            _deliver(g, n, now)
+            continue
+        at = out.link
+        if at < 0 or links_at(g.links, at).start != start:
+            at = _between(g, start, units_at(g.units, i.unit).host)
+        link, end = links_at(g.links, at), hosts_at(g.hosts, units_at(g.units, i.unit).host)
+        first_there = end.stamp != g.stamp
+        end.stamp = g.stamp
+        if link.delay == 0.0:
+            link.sent += first_there
+            _deliver(g, n, now)
+        elif not first_there:
+            nodes_at(g.nodes, end.last).child = n
+            end.last = n
+        else:
+            end.last = n
+            if link.flying < link.capacity:
+                _fly(g, at, n, now)
+            else:
+                if link.waithead < 0:
+                    link.waithead = n
+                else:
+                    nodes_at(g.nodes, link.waittail).next = n
+                link.waittail = n
+
+
+@_inner
+def _emit(g: Any, u: int, start: int, identity: Any, stimulus: float, work: float, now: float) -> None:
+    """Put out one tuple of an operator; a host of micro-batches holds back what leaves it."""
+    unit, host = units_at(g.units, u), hosts_at(g.hosts, start)
+    if host.batch == 0:
+        _put(g, unit.outputs, unit.readers, start, 0, identity, stimulus, work, now)
+        return
+    _put(g, unit.outputs, unit.readers, start, 1, identity, stimulus, work, now)
+    n = g.free
+    if n >= 0:
+        g.free = nodes_at(g.nodes, n).next
+    else:
+        n = g.fresh
+        g.fresh += 1
+    g.used += 1
+    node = nodes_at(g.nodes, n)
+    node.stimulus, node.identity, node.work, node.input, node.next = stimulus, identity, work, -2 - u, -1
+    if host.held < 0:
+        host.held = n
+    else:
+        nodes_at(g.nodes, host.heldtail).next = n
+    host.heldtail = n
+    host.outputs += 1
+
+
+@_inner
+def _serve(g: Any, n: int, start: int, now: float) -> None:
+    """Finish the service of a tuple on a host: count it and put out what it yields."""
+    node = nodes_at(g.nodes, n)
+    at, identity, stimulus, work = node.input, node.identity, node.stimulus, node.work
+    i = inputs_at(g.inputs, at)
+    u = i.unit
+    unit = units_at(g.units, u)
+    unit.served += 1
+    streams_at(g.streams, i.stream).consumed += 1
+    _free(g, n)
+    selectivity = i.selectivity
+    if unit.kind == AGGREGATE:
+        lowest = math.floor((now - unit.window) / unit.slide) + 1
+        while lowest * unit.slide + unit.window <= now:
+            lowest += 1
+        k = max(lowest, 0)
+        while k * unit.slide <= now:
+            pane = panes_at(g.panes, unit.pane + k % unit.panes)
+            if pane.count == 0 or stimulus >= pane.stimulus:
+                pane.stimulus, pane.work = stimulus, work
+            pane.count += 1
+            if unit.pending == 0:
+                unit.lowest = k
+                unit.pending = _push(g, k * unit.slide + unit.window, WINDOW, u)
+            k += 1
+        return
+    if unit.kind != JOIN:
+        i.count += 1
+        if unit.chance > 0:
+            whole = math.floor(selectivity)
+            outputs = int(whole) + (uniform(unit.draw ^ _A, identity) < selectivity - whole)
+        else:
+            outputs = int(
+                math.floor(i.count * selectivity + EPSILON) - math.floor((i.count - 1) * selectivity + EPSILON)
+            )
+        for k in range(outputs):
+            _emit(g, u, start, mix((identity ^ unit.key) + np.uint64(k)), stimulus, work, now)
+        return
+    other = inputs_at(g.inputs, unit.first + 1 - i.port)
+    timed = i.within >= 0.0
+    if timed:
+        i.last = max(i.last, stimulus)
+        while i.length > 0 and rings_at(g.rings, i.ring + i.head).stimulus + i.within < other.last:
+            i.head = i.head + 1 if i.head + 1 < i.capacity else 0
+            i.length -= 1
+        while other.length > 0 and rings_at(g.rings, other.ring + other.head).stimulus + i.within < i.last:
+            other.head = other.head + 1 if other.head + 1 < other.capacity else 0
+            other.length -= 1
+    if i.length == i.capacity:
+        i.head = i.head + 1 if i.head + 1 < i.capacity else 0
+        i.length -= 1
+    kept = rings_at(g.rings, i.ring + (i.head + i.length) % i.capacity)
+    kept.stimulus, kept.identity, kept.work = stimulus, identity, work
+    i.length += 1
+    for k in range(other.length):
+        at = other.head + k
+        kept = rings_at(g.rings, other.ring + (at if at < other.capacity else at - other.capacity))
+        if timed and abs(kept.stimulus - stimulus) > i.within:
+            continue
+        i.count += 1
+        pair = mix(mix(identity if i.port == 0 else kept.identity) ^ (kept.identity if i.port == 0 else identity))
+        if unit.chance > 0:
+            whole = math.floor(selectivity)
+            outputs = int(whole) + (uniform(unit.draw ^ _A, pair) < selectivity - whole)
+        else:
+            outputs = int(
+                math.floor(i.count * selectivity + EPSILON) - math.floor((i.count - 1) * selectivity + EPSILON)
+            )
+        older = kept.stimulus <= stimulus
+        for j in range(outputs):
+            _emit(
+                g, u, start, mix((pair ^ unit.key) + np.uint64(j)), stimulus if older else kept.stimulus,
+                work if older else kept.work, now,
+            )  # fmt: skip
+
+
+@_inner
+def _close(g: Any, u: int, now: float) -> None:
+    """End a window of an aggregate: put out its results and wait for the next window that holds something."""
+    unit = units_at(g.units, u)
+    i = inputs_at(g.inputs, unit.first)
+    k = unit.lowest
+    pane = panes_at(g.panes, unit.pane + k % unit.panes)
+    # A tuple counts in window / slide windows, so that the output stays selectivity times the input.
+    share = i.selectivity * unit.slide / unit.window
+    before = i.count
+    i.count += pane.count
+    if unit.chance > 0:
+        whole = math.floor(pane.count * share)
+        rest = pane.count * share - whole
+        outputs = int(whole) + (uniform(unit.draw ^ _A, mix(unit.key ^ np.uint64(k))) < rest)
+    else:
+        outputs = int(math.floor(i.count * share + EPSILON) - math.floor(before * share + EPSILON))
+    stimulus, work = pane.stimulus, pane.work
+    pane.count = 0
+    unit.pending = 0
+    for ahead in range(k + 1, k + unit.panes):
+        if panes_at(g.panes, unit.pane + ahead % unit.panes).count > 0:
+            unit.lowest = ahead
+            unit.pending = _push(g, ahead * unit.slide + unit.window, WINDOW, u)
+            break
+    for j in range(outputs):
+        identity = mix((mix(np.uint64(k)) ^ unit.key) + np.uint64(j))
+        _put(g, unit.outputs, unit.readers, unit.host, 0, identity, stimulus, work, now)
+
+
+@_inner
+def _schedule(g: Any, index: int) -> None:
+    """Schedule the next tuple of a source: when the integral of its rate reaches the next target."""
+    source = sources_at(g.sources, index)
+    source.number += 1
+    if source.poisson > 0:
+        source.target -= math.log(1.0 - uniform(source.draw, mix(np.uint64(source.number))))
+    else:
+        source.target = float(source.number)
+    row, periods, first = source.row, g.periods, index * (g.periods + 1)
+    while (
+        row < periods and source.target >= curve_at(g.curve, first + row + 1).integral - EPSILON - 1e-12 * source.target
+    ):
+        row += 1
+    source.row = row
+    if row < periods:
+        here = curve_at(g.curve, first + row)
+        time = row * g.period + max(0.0, source.target - here.integral) / here.rate
+        if time < g.input_end:
+            _push(g, time, ARRIVAL, index)
+
+
+@_inner
+def _batch(g: Any, h: int, now: float) -> None:
+    """Run a micro-batch: take what has arrived, work through it, hold back what leaves the host."""
+    host = hosts_at(g.hosts, h)
+    host.planned = 2
+    host.began = now
+    host.outputs = 0
+    host.released = 0
+    total = host.overhead
+    while host.head >= 0:
+        n = host.head
+        host.head = nodes_at(g.nodes, n).next
+        host.waiting -= 1
+        i = inputs_at(g.inputs, nodes_at(g.nodes, n).input)
+        i.waiting -= 1
+        unit = units_at(g.units, i.unit)
+        mean = i.cost * nodes_at(g.nodes, n).work / (host.speed * host.cores)
+        if unit.service != CONSTANT:
+            mean = duration(unit.service, unit.shape, unit.share, mean, unit.draw, nodes_at(g.nodes, n).identity)
+        if now >= g.warmup:
+            unit.begun += 1
+            unit.wait += now - nodes_at(g.nodes, n).enqueued
+        unit.busy += mean
+        total += mean
+        _serve(g, n, h, now)
+    host.busy += total
+    host.until = now + total
+    # Progressively: the outputs one by one, evenly over the batch; else all at its end.
+    progressive = host.batch == 2 and host.outputs > 0
+    host.step = (total - host.overhead) / host.outputs if progressive else 0.0
+    due = now + host.overhead + host.step if progressive else host.until
+    host.key = _push(g, due, RELEASE, h)
+
+
+@_inner
+def _release(g: Any, h: int, now: float) -> None:
+    """Let the outputs of a micro-batch become visible, and plan the next batch after its end."""
+    host = hosts_at(g.hosts, h)
+    progressive = host.step > 0.0
+    while host.held >= 0:
+        n = host.held
+        node = nodes_at(g.nodes, n)
+        host.held = node.next
+        u, identity, stimulus, work = -2 - node.input, node.identity, node.stimulus, node.work
+        _free(g, n)
+        host.released += 1
+        _put(g, units_at(g.units, u).outputs, units_at(g.units, u).readers, h, 2, identity, stimulus, work, now)
+        if progressive and host.held >= 0:
+            due = host.began + host.overhead + host.step * (host.released + 1)
+            host.key = _push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)
+            return
+    host.planned = 0
+    if host.head >= 0:
+        _plan(g, h, now)
+
+
+@_inner
+def _room(g: Any, kind: int, index: int) -> Any:
+    """Return a status if the next event might not fit into the arrays, with what it needs in ``g.need``."""
+    outputs = 1.0
+    if kind == COMPLETE and cores_at(g.cores, index).node >= 0:
+        i = inputs_at(g.inputs, nodes_at(g.nodes, cores_at(g.cores, index).node).input)
+        unit = units_at(g.units, i.unit)
+        outputs = math.floor(i.selectivity) + 1.0
+        if unit.kind == JOIN:
+            outputs *= inputs_at(g.inputs, unit.first + 1 - i.port).length + 1
+            if i.within >= 0.0 and i.length == i.capacity:
+                g.need = nodes_at(g.nodes, cores_at(g.cores, index).node).input
+                return RING
+    elif kind == WINDOW:
+        unit = units_at(g.units, index)
+        outputs = (
+            panes_at(g.panes, unit.pane + unit.lowest % unit.panes).count * inputs_at(g.inputs, unit.first).selectivity
+            + 2.0
+        )
+    elif kind == LINK:
+        outputs = 2.0
+    elif kind == RELEASE:
+        outputs = hosts_at(g.hosts, index).outputs + 1.0
+    elif kind == BATCH:
+        # Everything that may come of what waits; time windows get room for all of it.
+        outputs = 1.0 + hosts_at(g.hosts, index).waiting
+        host = hosts_at(g.hosts, index)
+        for place in range(host.members, host.members + host.size):
+            u = members_at(g.members, place).unit
+            unit = units_at(g.units, u)
+            if unit.host != index:
+                continue
+            grown = 0.0
+            for port in range(unit.first, unit.first + (2 if unit.kind == JOIN else 1)):
+                i = inputs_at(g.inputs, port)
+                grown = max(grown, i.selectivity)
+                if unit.kind == JOIN:
+                    grown = max(grown, (math.floor(i.selectivity) + 1.0) * (i.length + outputs))
+                    if i.within >= 0.0 and i.length + outputs > i.capacity:
+                        g.need = port
+                        return RING
+            outputs += outputs * grown
+    g.need = int(outputs * g.fan) + 8
+    if g.size_nodes - g.used < g.need:
+        return POOL
+    if g.size_rows - g.rowed < g.need:
+        return ROWS
+    if g.size_log > 0 and g.size_log - g.logs < 1:
+        return LOG
+    if g.replicated > 0 and 2 * (g.known + g.need) > g.size_seen:
+        return TABLE
+    return DONE
+
+
+@njit(int64(_G[::1]), cache=True, **_PLAIN)
+def advance(scalars: Any) -> Any:
+    """Run events in the order (time, priority, sequence) until the end or until the caller has to act."""
+    g = scalars[0]
+    for k in range(g.kicked):
+        h = kicks_at(g.kicks, k).host
+        host = hosts_at(g.hosts, h)
+        if host.batch > 0:
+            if host.head >= 0 and host.planned == 0 and host.down == 0:
+                _plan(g, h, g.now)
+            continue
+        while host.waiting > 0 and host.idle > 0 and host.down == 0:
+            core = host.core
+            while cores_at(g.cores, core).node >= 0:
+                core += 1
+            _next(g, h, core, g.now)
+    g.kicked = 0
+    if g.sequence == 0:
+        for index in range(g.size_sources):
+            if g.size_trace == 0:
+                _schedule(g, index)
+        if g.size_trace > 0:
+            _push(g, trace_at(g.trace, 0).time, TRACE, 0)
+    stop = g.events + g.budget
+    while True:
+        if g.heaped == 0:
+            return CONTROL if g.control <= g.end and (g.used > 0 or g.drain == 0) else DONE
+        now, key, index = heap_at(g.heap, 0).time, heap_at(g.heap, 0).key, heap_at(g.heap, 0).index
+        if g.control <= now and g.control <= g.end:
+            return CONTROL
+        if now > g.end:
+            return DONE
+        kind = key >> 56
+        stale = (
+            (kind == COMPLETE and cores_at(g.cores, index).key != key)
+            or (kind == WINDOW and units_at(g.units, index).pending != key)
+            or (kind in (BATCH, RELEASE) and hosts_at(g.hosts, index).key != key)
+        )
+        if not stale:
+            if g.events >= stop:
+                return BUDGET
+            status = _room(g, kind, index)
+            if status != DONE:
+                return status
+            g.events += 1
+            g.now = now
+        g.hole = 1
+        identity = np.uint64(0)
+        if stale:
+            pass
+        elif kind == COMPLETE:
+            core = cores_at(g.cores, index)
+            host, h = hosts_at(g.hosts, core.host), core.host
+            n = core.node
+            identity = nodes_at(g.nodes, n).identity
+            unit = units_at(g.units, inputs_at(g.inputs, nodes_at(g.nodes, n).input).unit)
+            unit.busy += (now - core.start) / host.cores
+            host.busy += (now - core.start) / host.cores
+            _serve(g, n, h, now)
+            core.node = -1
+            core.key = -1
+            host.idle += 1
+            if host.waiting > 0:
+                _next(g, h, index, now)
+        elif kind == ARRIVAL:
+            source = sources_at(g.sources, index)
+            identity = mix(source.key + np.uint64(source.number))
+            _schedule(g, index)
+            _put(g, source.outputs, source.readers, source.host, 0, identity, now, 1.0, now)
+        elif kind == LINK:
+            link = links_at(g.links, index)
+            n = link.head
+            identity = nodes_at(g.nodes, n).identity
+            link.head = nodes_at(g.nodes, n).next
+            link.flying -= 1
+            if link.head >= 0:
+                # It keeps the place in the order of events that it got when it took off.
+                first = nodes_at(g.nodes, link.head)
+                g.hole = 0
+                _sink(g, first.enqueued, first.order, index)
+            while n >= 0:
+                after = nodes_at(g.nodes, n).child
+                _deliver(g, n, now)
+                n = after
+            n = link.waithead
+            if n >= 0:
+                link.waithead = nodes_at(g.nodes, n).next
+                nodes_at(g.nodes, n).next = -1
+                _fly(g, index, n, now)
+        elif kind == TRACE:
+            row = trace_at(g.trace, g.traced)
+            source = sources_at(g.sources, row.source)
+            source.number += 1
+            identity = mix(source.key + np.uint64(source.number))
+            work = row.work
+            g.traced += 1
+            if g.traced < g.size_trace:
+                _push(g, trace_at(g.trace, g.traced).time, TRACE, 0)
+            _put(g, source.outputs, source.readers, source.host, 0, identity, now, work, now)
+        elif kind == WINDOW:
+            _close(g, index, now)
+        elif kind == BATCH:
+            _batch(g, index, now)
+        else:
+            _release(g, index, now)
+        if g.size_log > 0 and not stale:
+            entry = log_at(g.log, g.logs)
+            entry.time, entry.kind, entry.index, entry.identity = now, kind, index, identity
+            g.logs += 1
+        if g.hole == 1:
+            g.hole = 0
+            g.heaped -= 1
+            if g.heaped > 0:
+                last = heap_at(g.heap, g.heaped)
+                _sink(g, last.time, last.key, last.index)

@@ -1,0 +1,222 @@
+"""What a run is asked to do, and the arrivals of single tuples."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from penstock.errors import InputError
+from penstock.files import Text, suggest
+
+POLICIES = ("fcfs", "round-robin", "stimulus")
+
+
+@attrs.frozen
+class Failure:
+    """A host fails at a time (s): what it holds, and what is sent to it until it recovers, is lost."""
+
+    host: str
+    at: float
+
+
+@attrs.frozen
+class Recovery:
+    """A failed host serves again from a time (s) on, empty."""
+
+    host: str
+    at: float
+
+
+@attrs.frozen
+class Move:
+    """An operator or replica moves to a host at a time (s), with its queue."""
+
+    operator: str
+    host: str
+    at: float
+
+
+@attrs.frozen(kw_only=True)
+class MicroBatch:
+    """Hosts work in micro-batches instead of tuple by tuple.
+
+    Attributes
+    ----------
+    trigger
+        Batches start at multiples of it (s), or at the end of the last one if that is later.
+    overhead
+        Fixed time of every batch (s), one number or one per host.
+    progressive
+        Whether outputs become visible evenly during the batch; else at its end.
+    """
+
+    trigger: float
+    overhead: float | Mapping[str, float] = 0.0
+    progressive: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """Options of a run; times in seconds.
+
+    Attributes
+    ----------
+    policy
+        Which waiting tuple a host serves next: ``fcfs``, ``round-robin`` (one tuple per operator per turn) or
+        ``stimulus`` (the earliest stimulus time; Chandramouli et al. definition 7).
+    duration
+        When the run ends; None: at the end of the input.
+    warmup
+        Sink tuples and services before it do not count in latency and waiting times.
+    queue
+        How many tuples may wait at an operator input; None: any number.
+    keep
+        Keep fractions by stream, 0..1.
+    failures, recoveries, moves
+        What happens to hosts and operators.
+    move_time, move_time_per_tuple
+        How long a moving operator starts nothing: fixed, and per tuple in its queue.
+    drain
+        Go on after the end of the input until the system is empty.
+    microbatch
+        None: hosts serve tuple by tuple.
+    """
+
+    policy: str = "fcfs"
+    duration: float | None = None
+    warmup: float = 0.0
+    queue: int | None = None
+    keep: Mapping[str, float] = attrs.field(factory=dict)
+    failures: tuple[Failure, ...] = ()
+    recoveries: tuple[Recovery, ...] = ()
+    moves: tuple[Move, ...] = ()
+    move_time: float = 0.0
+    move_time_per_tuple: float = 0.0
+    drain: bool = False
+    microbatch: MicroBatch | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise InputError(
+                f"{self.policy!r} is no policy", at="--policy", hint=suggest(self.policy, POLICIES, "policies")
+            )
+        if self.queue is not None and self.queue < 0:
+            raise InputError(f"expected a number of tuples >= 0, got {self.queue}", at="--queue")
+        if self.duration is not None and not (math.isfinite(self.duration) and self.duration > 0):
+            raise InputError(f"expected a duration > 0 s, got {self.duration:g}", at="--duration")
+        for name in ("warmup", "move_time", "move_time_per_tuple"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(
+                    f"expected a finite number of seconds >= 0, got {value:g}", at="--" + name.replace("_", "-")
+                )
+        for stream, share in self.keep.items():
+            if not 0 <= share <= 1:
+                raise InputError(f"expected a keep fraction in 0..1, got {share:g}", at=f"keep.{stream}")
+        for option, events in (("--fail", self.failures), ("--recover", self.recoveries), ("--move", self.moves)):
+            for event in events:
+                if not (math.isfinite(event.at) and event.at >= 0):
+                    raise InputError(f"expected a time >= 0 s, got {event.at:g}", at=option)
+        if self.microbatch is not None:
+            overheads = self.microbatch.overhead
+            for value in (
+                self.microbatch.trigger,
+                *(overheads.values() if isinstance(overheads, Mapping) else (overheads,)),
+            ):
+                if not (math.isfinite(value) and value >= 0):
+                    raise InputError(f"expected a finite number of seconds >= 0, got {value:g}", at="--trigger")
+
+
+@attrs.frozen(eq=False)
+class Arrivals:
+    """Tuples that enter one by one.
+
+    Attributes
+    ----------
+    times
+        Array (tuples,), seconds, not falling.
+    sources
+        Name of each tuple's source.
+    work
+        Array (tuples,): factor on the cost of every service of the tuple and of what derives from it.
+    """
+
+    times: NDArray[np.float64]
+    sources: tuple[str, ...]
+    work: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, times: ArrayLike, sources: str | tuple[str, ...] | list[str], work: ArrayLike = 1.0) -> Arrivals:
+        """Check and freeze; one source or one factor stands for all tuples."""
+        when = np.array(times, dtype=float, ndmin=1)
+        factors = np.array(np.broadcast_to(np.asarray(work, dtype=float), when.shape))
+        names = (sources,) * len(when) if isinstance(sources, str) else tuple(sources)
+        if len(names) != len(when):
+            raise InputError(f"expected {len(when)} sources, got {len(names)}", at="arrivals")
+        if len(when) == 0:
+            raise InputError("expected at least one arrival", at="arrivals")
+        if not (np.isfinite(when).all() and (when >= 0).all()):
+            raise InputError("expected finite times >= 0", at="arrivals")
+        if (np.diff(when) < 0).any():
+            row = int(np.argmax(np.diff(when) < 0)) + 1
+            raise InputError(f"expected a time of at least {when[row - 1]:g}, got {when[row]:g}", at="arrivals")
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise InputError("expected finite work >= 0", at="arrivals")
+        when.setflags(write=False)
+        factors.setflags(write=False)
+        return cls(when, names, factors)
+
+
+def read_arrivals(path: str | os.PathLike[str]) -> Arrivals:
+    """Read a file of arrivals: ``time,source[,work]``.
+
+    Raises
+    ------
+    InputError
+        Naming file, line and column.
+    """
+    text = Text(path)
+    rows = text.rows()
+    line, header = next(rows, (1, []))
+    if header not in (["time", "source"], ["time", "source", "work"]):
+        raise InputError(
+            f"expected the columns time,source[,work], got {','.join(header)[:80] or 'nothing'}",
+            file=text.name,
+            line=line,
+        )
+    times: list[float] = []
+    names: list[str] = []
+    work: list[float] = []
+    for line, row in rows:
+        if len(row) != len(header):
+            raise InputError(f"expected {len(header)} cells, got {len(row)}", file=text.name, line=line)
+        time = _number(row[0], "column time", text.name, line)
+        if times and time < times[-1]:
+            raise InputError(
+                f"expected a time of at least {times[-1]:g}, got {time:g}",
+                at="column time",
+                file=text.name,
+                line=line,
+                hint="sort the rows by time",
+            )
+        times.append(time)
+        names.append(row[1])
+        work.append(_number(row[2], "column work", text.name, line) if len(row) > 2 else 1.0)
+    if not times:
+        raise InputError("expected at least one arrival", file=text.name)
+    return Arrivals.of(times, names, work)
+
+
+def _number(cell: str, at: str, file: str, line: int) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        raise InputError(f"expected a number, got {cell[:40]!r}", at=at, file=file, line=line) from None
+    if not math.isfinite(value) or value < 0:
+        raise InputError(f"expected a finite number >= 0, got {cell}", at=at, file=file, line=line)
+    return value

@@ -1,0 +1,217 @@
+"""What a run has shown, as frozen values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.simulation.compile import Compiled
+from penstock.simulation.state import Records
+
+EXACT = 1 << 22
+"""Up to so many sink tuples the quantiles are exact; beyond, to the relative width of a bin."""
+_BINS = 1 << 13  # per factor of 2: relative width 1e-4
+
+
+class Latencies:
+    """Collects latencies: every value up to a limit, counts in logarithmic bins beyond."""
+
+    def __init__(self, sinks: int) -> None:
+        self._count = np.zeros(sinks, np.int64)
+        self._sum = np.zeros(sinks)
+        self._max = np.zeros(sinks)
+        self._values: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
+        self._kept = 0
+        self._bins: list[dict[int, int]] | None = None
+
+    def add(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        """Add the latencies (s) of tuples at sinks."""
+        self._count += np.bincount(sinks, minlength=len(self._count))
+        self._sum += np.bincount(sinks, values, minlength=len(self._count))
+        np.maximum.at(self._max, sinks, values)
+        if self._bins is not None:
+            self._bin(sinks, values)
+            return
+        self._values.append((sinks.copy(), values))
+        self._kept += len(values)
+        if self._kept > EXACT:
+            self._bins = [{} for _ in self._count]
+            for part in self._values:
+                self._bin(*part)
+            self._values = []
+
+    def _bin(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
+        assert self._bins is not None  # noqa: S101
+        places = np.round(np.log2(np.maximum(values, 1e-12)) * _BINS).astype(np.int64)
+        for sink in np.unique(sinks).tolist():
+            table = self._bins[sink]
+            found, counts = np.unique(places[sinks == sink], return_counts=True)
+            for place, count in zip(found.tolist(), counts.tolist(), strict=True):
+                table[place] = table.get(place, 0) + count
+
+    def summary(self, sink: int | None = None) -> dict[str, float]:
+        """Return mean, p50, p99, max (s) and count, at one sink or at all."""
+        which = slice(None) if sink is None else slice(sink, sink + 1)
+        count = int(self._count[which].sum())
+        if count == 0:
+            return {"mean": math.nan, "p50": math.nan, "p99": math.nan, "max": math.nan, "count": 0}
+        if self._bins is None:
+            chosen = [values if sink is None else values[sinks == sink] for sinks, values in self._values]
+            p50, p99 = np.quantile(np.concatenate(chosen), (0.5, 0.99)).tolist()
+        else:
+            merged: dict[int, int] = {}
+            for table in self._bins[which]:
+                for place, number in table.items():
+                    merged[place] = merged.get(place, 0) + number
+            places = np.array(sorted(merged))
+            running = np.cumsum([merged[place] for place in places.tolist()])
+            p50, p99 = (
+                2.0 ** (places[np.searchsorted(running, q * (count - 1), side="right")] / _BINS) for q in (0.5, 0.99)
+            )
+        return {
+            "mean": float(self._sum[which].sum()) / count,
+            "p50": float(p50),
+            "p99": float(p99),
+            "max": float(self._max[which].max()),
+            "count": count,
+        }
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class SimulationResult:
+    """The result of a run. Times in seconds, rows keyed by name.
+
+    Attributes
+    ----------
+    latency
+        ``mean``, ``p50``, ``p99``, ``max`` and ``count`` over the sink tuples after the warm-up (nan where there
+        is none).
+    sinks
+        The same by sink.
+    operators
+        By operator and replica: ``served``, ``wait`` (mean seconds queued before service) and ``busy`` (share of
+        its host's time).
+    hosts
+        ``busy`` (share of the time).
+    links
+        By pair: ``sent`` (crossings) and ``queued`` (tuples on the link or waiting for it now).
+    streams
+        ``arrived``, ``delivered``, ``dropped``, ``consumed``, ``queued``, ``lost``.
+    totals
+        The sums over all streams.
+    balanced
+        Whether arrived = delivered + dropped + consumed + queued + lost on every stream.
+    duplicates
+        Copies from replicas that were removed.
+    end
+        When the run ended (s).
+    events
+        How many events happened.
+    trace
+        Array of records ``stimulus``, ``egress``, ``sink`` (number in ``sinks``), if it was asked for.
+    log
+        Array of records ``time``, ``kind``, ``index``, ``identity`` of every event, if it was asked for.
+    """
+
+    latency: Mapping[str, float]
+    sinks: Mapping[str, Mapping[str, float]]
+    operators: Mapping[str, Mapping[str, float]]
+    hosts: Mapping[str, float]
+    links: Mapping[str, Mapping[str, int]]
+    streams: Mapping[str, Mapping[str, int]]
+    totals: Mapping[str, int]
+    balanced: bool
+    duplicates: int
+    end: float
+    events: int
+    trace: Records | None = None
+    log: Records | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``penstock simulate --json`` prints, without the seconds that it took."""
+        return {
+            "latency": dict(self.latency),
+            "sinks": {name: {"latency": dict(row)} for name, row in self.sinks.items()},
+            "operators": {name: dict(row) for name, row in self.operators.items()},
+            "hosts": {name: {"busy": busy} for name, busy in self.hosts.items()},
+            "links": {name: dict(row) for name, row in self.links.items()},
+            "streams": {name: dict(row) for name, row in self.streams.items()},
+            **self.totals,
+            "balanced": self.balanced,
+            "duplicates": self.duplicates,
+            "end": self.end,
+            "events": self.events,
+        }
+
+
+def assemble(run: Compiled, latencies: Latencies, trace: Records | None, log: Records | None) -> SimulationResult:
+    """Read the result out of the arrays after a run."""
+    s, g = run.state, run.state.g[0]
+    end = float(g["now"] if run.options.drain else g["end"])
+    alive = s.nodes["input"][: int(g["fresh"])]
+    alive = alive[alive >= 0]
+    queued = np.bincount(s.inputs["stream"][alive], minlength=len(s.streams))
+    # Services and batches that the end interrupts count as far as they have come.
+    busy_units, busy_hosts = s.units["busy"].copy(), s.hosts["busy"].copy()
+    for core in s.cores[s.cores["node"] >= 0]:
+        share = (end - float(core["start"])) / int(s.hosts["cores"][core["host"]])
+        busy_hosts[core["host"]] += share
+        busy_units[s.inputs["unit"][s.nodes["input"][core["node"]]]] += share
+    busy_hosts -= np.maximum(0.0, s.hosts["until"] - end) * (s.hosts["batch"] > 0)
+    span = end if end > 0 else math.inf
+    streams = {
+        name: {
+            "arrived": int(row["arrived"]),
+            "delivered": int(row["delivered"]),
+            "dropped": int(row["dropped"]),
+            "consumed": int(row["consumed"]),
+            "queued": int(queued[index]),
+            "lost": int(row["lost"]),
+        }
+        for index, (name, row) in enumerate(zip(run.streams, s.streams, strict=True))
+    }
+    parts = ("delivered", "dropped", "consumed", "queued", "lost")
+    on_links = _on_links(run)
+    return SimulationResult(
+        latency=latencies.summary(),
+        sinks={name: latencies.summary(index) for index, name in enumerate(run.sinks)},
+        operators={
+            name: {
+                "served": int(row["served"]),
+                "wait": float(row["wait"]) / int(row["begun"]) if row["begun"] else 0.0,
+                "busy": float(busy_units[u]) / span,
+            }
+            for u, (name, row) in enumerate(zip(run.units, s.units, strict=True))
+        },
+        hosts={name: float(busy) / span for name, busy in zip(run.hosts, busy_hosts, strict=True)},
+        links={
+            f"{run.hosts[a]}->{run.hosts[b]}": {"sent": int(s.links[index]["sent"]), "queued": on_links[index]}
+            for (a, b), index in run.links.items()
+        },
+        streams=streams,
+        totals={key: sum(row[key] for row in streams.values()) for key in ("arrived", *parts)},
+        balanced=all(row["arrived"] == sum(row[part] for part in parts) for row in streams.values()),
+        duplicates=int(g["duplicates"]),
+        end=end,
+        events=int(g["events"]),
+        trace=trace,
+        log=log,
+    )
+
+
+def _on_links(run: Compiled) -> list[int]:
+    s = run.state
+    counts = []
+    for link in s.links:
+        count = int(link["flying"])
+        n = int(link["waithead"])
+        while n >= 0:
+            count += 1
+            n = int(s.nodes[n]["next"])
+        counts.append(count)
+    return counts

@@ -1,0 +1,140 @@
+"""Running the kernel: room for tuples, controls, and the sinks' rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster
+from penstock.network import Network
+from penstock.simulation import state as layout
+from penstock.simulation.compile import Compiled, compile_run
+from penstock.simulation.control import apply
+from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.result import Latencies, SimulationResult, assemble
+from penstock.simulation.state import Records, State
+from penstock.workload import Rates
+
+_STRIDE = 5_000_000
+
+
+def simulate(
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    arrivals: Rates | Arrivals,
+    options: Options | None = None,
+    *,
+    seed: int = 0,
+    trace: bool | Callable[[Records], None] = False,
+    log: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> SimulationResult:
+    """Run a placed network in virtual time.
+
+    Parameters
+    ----------
+    network
+        Every operator needs a cost; a missing selectivity is 1.
+    cluster, placement
+        Where each operator, and each replica ``operator#2``, runs.
+    arrivals
+        Rates of the sources (from time 0, whatever ``arrivals.start`` says), or single tuples.
+    options
+        Policy, bounds, drops, failures, moves.
+    seed
+        Of everything random: same seed, same result.
+    trace
+        Keep a row per sink tuple, or hand the rows on in parts.
+    log
+        Keep a row per event.
+    progress
+        Called now and then with the time that the run has reached (s).
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit each other.
+    """
+    from penstock.simulation.kernel import advance
+
+    options = options or Options()
+    run = compile_run(network, cluster, placement, arrivals, options, seed, log=1 << 16 if log else 0)
+    pending = list(run.controls)
+    latencies = Latencies(len(run.sinks))
+    rows: list[Records] = []
+    logged: list[Records] = []
+
+    def flush(state: State) -> None:
+        part = state.rows[: int(state.g["rowed"][0])]
+        counted = part[part["egress"] >= options.warmup]
+        latencies.add(counted["sink"], counted["egress"] - counted["stimulus"])
+        if callable(trace):
+            trace(part)
+        elif trace:
+            rows.append(part.copy())
+        state.g["rowed"] = 0
+
+    while True:
+        s = run.state
+        s.g["budget"] = _STRIDE
+        status = advance(s.g)
+        if status == layout.DONE:
+            break
+        if status == layout.CONTROL:
+            apply(run, pending)
+        elif status == layout.ROWS:
+            flush(s)
+        elif status == layout.LOG:
+            logged.append(s.log[: int(s.g["logs"][0])].copy())
+            s.g["logs"] = 0
+        if progress is not None:
+            progress(float(s.g["now"][0]))
+        run = _grown(run, status)
+    flush(run.state)
+    logged.append(run.state.log[: int(run.state.g["logs"][0])].copy())
+    return assemble(
+        run,
+        latencies,
+        np.concatenate(rows) if trace is True and rows else None,
+        np.concatenate(logged) if log else None,
+    )
+
+
+def _grown(run: Compiled, status: int) -> Compiled:
+    """Return the run with more room where the kernel asked for it."""
+    s = run.state
+    need = int(s.g["need"][0])
+    if status == layout.POOL:
+        s = s._replace(nodes=_longer(s.nodes, max(2 * s.nodes.size, s.nodes.size + need)))
+    elif status == layout.ROWS and (s.rows.size < (1 << 16) or need > s.rows.size):
+        s = s._replace(rows=np.zeros(max(4 * s.rows.size, need), layout.ROW))
+    elif status == layout.RING:
+        row = s.inputs[need]
+        first, size, head = int(row["ring"]), int(row["capacity"]), int(row["head"])
+        start = s.rings.size
+        rings = _longer(s.rings, start + 4 * size)
+        rings[start : start + size] = np.roll(rings[first : first + size], -head)
+        row["ring"], row["capacity"], row["head"] = start, 4 * size, 0
+        s = s._replace(rings=rings)
+    elif status == layout.TABLE:
+        size = 1 << math.ceil(math.log2(4 * (int(s.g["known"][0]) + need)))
+        table = np.zeros(size, layout.SEEN)
+        for entry in s.seen[s.seen["count"] > 0]:
+            at = (int(entry["key"]) >> 11) & (size - 1)
+            while table[at]["count"]:
+                at = (at + 1) & (size - 1)
+            table[at] = entry
+        s = s._replace(seen=table)
+    else:
+        return run
+    return attrs.evolve(run, state=s.addressed())
+
+
+def _longer(table: Records, size: int) -> Records:
+    grown = np.zeros(size, table.dtype)
+    grown[: table.size] = table
+    return grown

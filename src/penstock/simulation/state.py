@@ -1,0 +1,139 @@
+"""The simulator's state: a handful of flat record arrays that the kernel, the controls and the results share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Records = NDArray[Any]
+
+FCFS, ROUND_ROBIN, STIMULUS = 0, 1, 2
+STATELESS, JOIN, AGGREGATE = 0, 1, 2
+CONSTANT, EXPONENTIAL, GAMMA, TWO_POINT = 0, 1, 2, 3
+# What happens at one moment happens in this order: the kind of an event is its priority.
+WINDOW, COMPLETE, RELEASE, LINK, ARRIVAL, TRACE, BATCH = 1, 2, 3, 4, 5, 6, 7
+# Why the kernel came back.
+DONE, CONTROL, POOL, ROWS, RING, TABLE, LOG, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
+
+EPSILON = 1e-9
+"""Slack of exact accumulation: 100 tuples at 0.29 are 29, whatever binary fractions say."""
+
+
+# One tuple: queued, in service, on a link, or held as output of a batch (then input is -2 - unit). 64 bytes.
+# next: in a list, or the sibling in a pairing heap. child: first child in the heap, or next reader of a crossing.
+NODE = np.dtype(
+    [
+        ("stimulus", "f8"), ("enqueued", "f8"), ("order", "i8"), ("identity", "u8"), ("work", "f8"),
+        ("input", "i8"), ("next", "i8"), ("child", "i8"),
+    ]
+)  # fmt: skip
+UNIT = np.dtype(
+    [
+        ("key", "u8"), ("draw", "u8"), ("kind", "i8"), ("host", "i8"), ("first", "i8"), ("outputs", "i8"),
+        ("readers", "i8"), ("chance", "i8"), ("service", "i8"), ("paused", "i8"), ("head", "i8"), ("tail", "i8"),
+        ("position", "i8"), ("panes", "i8"), ("shape", "f8"), ("share", "f8"), ("window", "f8"), ("slide", "f8"),
+        ("pane", "i8"), ("lowest", "i8"), ("pending", "i8"), ("served", "i8"), ("begun", "i8"), ("wait", "f8"),
+        ("busy", "f8"),
+    ]
+)  # fmt: skip
+INPUT = np.dtype(
+    [
+        ("unit", "i8"), ("sink", "i8"), ("stream", "i8"), ("port", "i8"), ("cost", "f8"), ("selectivity", "f8"),
+        ("count", "i8"), ("waiting", "i8"), ("copies", "i8"), ("within", "f8"), ("last", "f8"),
+        ("ring", "i8"), ("capacity", "i8"), ("head", "i8"), ("length", "i8"), ("key", "u8"),
+    ]
+)  # fmt: skip
+OUTPUT = np.dtype(
+    [("input", "i8"), ("stream", "i8"), ("link", "i8"), ("routed", "i8"), ("low", "f8"), ("high", "f8"), ("draw", "u8")]
+)
+STREAM = np.dtype(
+    [
+        ("key", "u8"), ("keep", "f8"), ("window", "f8"), ("arrived", "i8"), ("delivered", "i8"), ("dropped", "i8"),
+        ("consumed", "i8"), ("lost", "i8"),
+    ]
+)  # fmt: skip
+HOST = np.dtype(
+    [
+        ("speed", "f8"), ("cores", "i8"), ("core", "i8"), ("idle", "i8"), ("down", "i8"), ("head", "i8"),
+        ("tail", "i8"), ("root", "i8"), ("cursor", "i8"), ("words", "i8"), ("wide", "i8"), ("members", "i8"),
+        ("size", "i8"), ("waiting", "i8"), ("stamp", "i8"), ("last", "i8"), ("batch", "i8"), ("trigger", "f8"),
+        ("overhead", "f8"), ("busy", "f8"), ("began", "f8"), ("until", "f8"), ("step", "f8"), ("key", "i8"),
+        ("held", "i8"), ("heldtail", "i8"), ("outputs", "i8"), ("released", "i8"), ("planned", "i8"),
+    ]
+)  # fmt: skip
+CORE = np.dtype([("host", "i8"), ("node", "i8"), ("key", "i8"), ("start", "f8"), ("until", "f8")])
+LINKS = np.dtype(
+    [
+        ("start", "i8"), ("end", "i8"), ("delay", "f8"), ("capacity", "i8"), ("flying", "i8"), ("sent", "i8"),
+        ("head", "i8"), ("tail", "i8"), ("waithead", "i8"), ("waittail", "i8"),
+    ]
+)  # fmt: skip
+SOURCE = np.dtype(
+    [
+        ("key", "u8"), ("draw", "u8"), ("host", "i8"), ("outputs", "i8"), ("readers", "i8"), ("poisson", "i8"),
+        ("number", "i8"), ("row", "i8"), ("target", "f8"),
+    ]
+)  # fmt: skip
+EVENT = np.dtype([("time", "f8"), ("key", "i8"), ("index", "i8")])
+KEPT = np.dtype([("stimulus", "f8"), ("identity", "u8"), ("work", "f8")])
+PANE = np.dtype([("stimulus", "f8"), ("work", "f8"), ("count", "i8")])
+ROW = np.dtype([("stimulus", "f8"), ("egress", "f8"), ("sink", "i8")])
+TRACED = np.dtype([("time", "f8"), ("work", "f8"), ("source", "i8")])
+SEEN = np.dtype([("key", "u8"), ("count", "i8")])
+LOGGED = np.dtype([("time", "f8"), ("identity", "u8"), ("kind", "i8"), ("index", "i8")])
+
+CURVE = np.dtype([("integral", "f8"), ("rate", "f8")])
+WORD, MEMBER, KICK = np.dtype([("bits", "u8")]), np.dtype([("unit", "i8")]), np.dtype([("host", "i8")])
+
+TABLES = {
+    "nodes": NODE, "units": UNIT, "inputs": INPUT, "outputs": OUTPUT, "streams": STREAM, "hosts": HOST,
+    "cores": CORE, "links": LINKS, "sources": SOURCE, "heap": EVENT, "rings": KEPT, "panes": PANE, "words": WORD,
+    "members": MEMBER, "curve": CURVE, "trace": TRACED, "rows": ROW, "seen": SEEN, "log": LOGGED, "kicks": KICK,
+}  # fmt: skip
+
+GLOBALS = np.dtype(
+    [
+        ("now", "f8"), ("end", "f8"), ("control", "f8"), ("warmup", "f8"), ("input_end", "f8"),
+        ("sequence", "i8"), ("order", "i8"), ("stamp", "i8"), ("events", "i8"), ("budget", "i8"), ("need", "i8"),
+        ("duplicates", "i8"), ("heaped", "i8"), ("hole", "i8"), ("free", "i8"), ("fresh", "i8"), ("used", "i8"),
+        ("rowed", "i8"), ("logs", "i8"), ("kicked", "i8"), ("traced", "i8"), ("known", "i8"), ("fan", "i8"),
+        ("policy", "i8"), ("queue", "i8"), ("drain", "i8"), ("replicated", "i8"), ("period", "f8"),
+        ("periods", "i8"),
+        *((name, "i8") for name in TABLES), *((f"size_{name}", "i8") for name in TABLES),
+    ]
+)  # fmt: skip
+
+
+class State(NamedTuple):
+    """All arrays; ``g`` holds one record of scalars, and the addresses and sizes of the others."""
+
+    g: Records
+    nodes: Records
+    units: Records
+    inputs: Records
+    outputs: Records
+    streams: Records
+    hosts: Records
+    cores: Records
+    links: Records
+    sources: Records
+    heap: Records
+    rings: Records
+    panes: Records
+    words: Records
+    members: Records
+    curve: Records
+    trace: Records
+    rows: Records
+    seen: Records
+    log: Records
+    kicks: Records
+
+    def addressed(self) -> State:
+        """Return self after noting where the arrays lie; needed whenever one is replaced."""
+        for name in TABLES:
+            array = getattr(self, name)
+            self.g[name], self.g[f"size_{name}"] = array.ctypes.data, array.size
+        return self
