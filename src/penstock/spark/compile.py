@@ -1,0 +1,544 @@
+"""Compiling a fragment into one streaming query.
+
+The filters, maps and delays behind an *origin* (a source, a log, or an operator with a plan of its own) become one
+projection that carries a row per input row and a nullable struct per operator: a shared prefix is read and computed
+once, however many readers it has, and one ``observe`` counts every stream. Operators with plans of their own are
+branches; all are united, and one writer takes the rows of every exit to its log or sink.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pyspark.sql.functions as F
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.cluster import SparkSettings
+from penstock.errors import InputError
+from penstock.latency.fragments import CHEAP, Fragment, chain, fragments, lineage, origins, own_plan
+from penstock.network import Network, Operator, Source, Stream
+from penstock.spark import operators, shipped
+from penstock.spark.operators import FILES, quoted
+from penstock.units import spark_interval
+from penstock.workload import nexmark
+
+for _module in (shipped, nexmark):
+    cloudpickle.register_pickle_by_value(_module)
+
+_ENVELOPE = list(shipped.ENVELOPE)
+_MARK = "CAST(NULL AS BIGINT) AS _id", "CAST(NULL AS BIGINT) AS _stimulus", "_time"
+
+
+@attrs.frozen(eq=False)
+class Deployment:
+    """What all fragments of a run share.
+
+    Attributes
+    ----------
+    network, placement
+        Every operator placed.
+    folder
+        Of the run: logs, checkpoints, sinks, manifests.
+    keep
+        Keep fraction by stream.
+    speeds
+        Steps of a delay's loop per second, by host.
+    schedules
+        Options of the Nexmark sources, by source.
+    schemas
+        DDL of every source's and operator's rows, without envelope.
+    everything
+        Whether scheduled sources give all their events at once.
+    """
+
+    network: Network
+    placement: Mapping[str, str]
+    folder: str
+    keep: Mapping[str, float] = attrs.field(factory=dict)
+    speeds: Mapping[str, float] = attrs.field(factory=dict)
+    schedules: Mapping[str, dict[str, str]] = attrs.field(factory=dict)
+    schemas: Mapping[str, str] = attrs.field(factory=dict)
+    everything: bool = False
+
+    def log(self, writer: str) -> str:
+        """Return the folder of an operator's log."""
+        return os.path.join(self.folder, "logs", writer)
+
+    def lateness(self, writer: str) -> float:
+        """Return the lateness of a stream: the largest of its sources (s)."""
+        return max(self.network.sources[source].lateness for source in lineage(self.network)[writer])
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The streaming queries."""
+        return fragments(self.network, self.placement)
+
+
+@attrs.frozen(eq=False)
+class Query:
+    """A compiled fragment: its frame, its writer's description, and how to read its counts.
+
+    ``counts`` maps the name of an observation to the streams that it counts, in the order of its fields: arrived and
+    dropped of each. ``reads`` are the writers whose logs it reads.
+    """
+
+    fragment: Fragment
+    frame: DataFrame
+    spec: dict[str, Any]
+    counts: Mapping[str, tuple[Stream, ...]]
+    reads: tuple[str, ...]
+
+
+def check_network(network: Network, settings: SparkSettings) -> None:
+    """Refuse what Spark would refuse, before anything starts.
+
+    Raises
+    ------
+    InputError
+        Naming operator, reason and remedy.
+    """
+    if settings.mode != "micro-batch" or settings.hop != "directory":
+        raise InputError(
+            f"mode {settings.mode!r} with hop {settings.hop!r} does not run yet",
+            at="spark",
+            hint='use mode = "micro-batch" and hop = "directory"',
+        )
+    sources = lineage(network)
+    for source in network.sources.values():
+        at = f"sources.{source.name}"
+        if source.format is None:
+            raise InputError("a source needs a format to run on Spark", at=f"{at}.format", hint='e.g. format = "json"')
+        if source.format in FILES and source.schema is None and source.format != "text":
+            raise InputError(f"a stream of {source.format} files needs a schema", at=f"{at}.schema")
+        if source.format == "nexmark" and source.schema is not None:
+            raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
+    for operator in network.operators.values():
+        at = f"operators.{operator.name}"
+        if operator.kind == "filter" and operator.where is None:
+            raise InputError(
+                "a filter needs a condition to run on Spark", at=f"{at}.where", hint="where = 'SQL condition'"
+            )
+        if operator.kind == "delay" and operator.cost is None:
+            raise InputError("a delay needs a cost to run on Spark", at=f"{at}.cost")
+        if operator.kind == "delay" and (operator.selectivity or (0.0,))[0] > 1:
+            raise InputError("a delay cannot make more rows than it takes on Spark", at=f"{at}.selectivity")
+        if operator.counts is not None:
+            raise InputError(
+                "a join with a count window runs in the simulator and the models only",
+                at=f"{at}.window",
+                hint='give a time window: within = "10 seconds"',
+            )
+        if operator.kind == "aggregate" and operator.window is None:
+            raise InputError("an aggregate needs a window to run on Spark", at=f"{at}.window")
+        if operator.kind == "aggregate" and operator.window and operator.slide:
+            ratio = operator.window / operator.slide
+            if abs(ratio - round(ratio)) > 1e-9:
+                raise InputError("expected a window that is a multiple of its slide", at=f"{at}.slide")
+        for name in sorted(sources[operator.name]) if operator.stateful else ():
+            if network.sources[name].time is None and network.sources[name].format != "nexmark":
+                raise InputError(
+                    f"a {operator.kind} needs event time, but source {name!r} names no time column",
+                    at=f"sources.{name}.time",
+                    hint='e.g. time = "at"',
+                )
+    for sink in network.sinks.values():
+        if sink.input in network.sources:
+            raise InputError(
+                "a sink that reads a source has no host to run on",
+                at=f"sinks.{sink.name}.input",
+                hint='put a map between: kind = "map"',
+            )
+        if sink.format in FILES and "path" not in sink.options:
+            raise InputError(
+                f"a {sink.format} sink needs a path", at=f"sinks.{sink.name}.options", hint='{ path = "out" }'
+            )
+
+
+def derive_schemas(session: SparkSession, network: Network) -> dict[str, str]:
+    """Return the DDL of every source's and operator's rows, by letting Spark analyse the operators on empty frames.
+
+    Raises
+    ------
+    InputError
+        Naming the operator whose SQL Spark does not understand, and why.
+    """
+    frames: dict[str, DataFrame] = {}
+    found: dict[str, str] = {}
+    for name, source in network.sources.items():
+        with blame(f"sources.{name}"):
+            if source.format == "nexmark":
+                ddl = f"{nexmark.SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
+                frames[name] = session.createDataFrame([], ddl)
+            else:
+                shape = operators.read_source(session, source).schema
+                frames[name] = session.createDataFrame([], shape)
+            found[name] = _ddl(frames[name])
+    for name, operator in network.operators.items():
+        with blame(f"operators.{name}"):
+            result = operators.apply(operator, [frames[given] for given in operator.inputs])
+            frames[name] = session.createDataFrame([], result.schema)
+            found[name] = _ddl(frames[name])
+    return found
+
+
+class blame:  # noqa: N801
+    """Translate Spark's errors in a block into one that names the table at fault."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Translate."""
+        if isinstance(error, PySparkException):
+            text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
+            text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
+            raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint="mend the SQL") from None
+
+
+def _ddl(frame: DataFrame) -> str:
+    return ", ".join(
+        f"{quoted(field.name)} {field.dataType.simpleString()}"
+        for field in frame.schema.fields
+        if field.name in operators.columns(frame)
+    )
+
+
+def compile_fragment(session: SparkSession, deployment: Deployment, fragment: Fragment) -> Query:
+    """Compile one fragment into a streaming query."""
+    return _Compiler(session, deployment, fragment).query()
+
+
+class _Compiler:
+    """Builds one query; memory of what is built already."""
+
+    def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment) -> None:
+        self.session, self.deployment, self.fragment = session, deployment, fragment
+        self.network = deployment.network
+        self.start = origins(self.network, fragment.operators, fragment.cuts)
+        # Logs and sources that this query reads, numbered; only they tell how far event time has come.
+        outside = {name for name in self.start.values() if name not in self.start}
+        for name in fragment.operators:
+            for stream in self.network.inputs(name):
+                if stream.writer not in fragment.operators or stream.name in fragment.cuts:
+                    outside.add(stream.writer)
+        self.outside = sorted(outside)
+        self.speed = deployment.speeds.get(fragment.host, 0.0)
+        self.counts: dict[str, tuple[Stream, ...]] = {}
+        self.exits: list[dict[str, Any]] = []
+        self.barriers = 0
+
+    def query(self) -> Query:
+        """Return the compiled query."""
+        parts: list[DataFrame] = []
+        for origin in [*self.outside, *(name for name in self.fragment.operators if self.start[name] == name)]:
+            parts += self._leave(origin)
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.unionByName(part, allowMissingColumns=True)
+        spec = {
+            "folder": self.deployment.folder,
+            "fragment": self.fragment.name,
+            "origins": {
+                str(number): {
+                    "lateness": round(self.deployment.lateness(name) * 1e6),
+                    "marked": self._marked(name),
+                }
+                for number, name in enumerate(self.outside)
+            },
+            "exits": self.exits,
+        }
+        logs = tuple(name for name in self.outside if name in self.network.operators)
+        return Query(self.fragment, whole, spec, self.counts, logs)
+
+    def _marked(self, name: str) -> bool:
+        return name in self.network.operators or self.network.sources[name].format == "nexmark"
+
+    def _members(self, origin: str) -> list[str]:
+        """Return the filters, maps and delays behind an origin."""
+        return [name for name in self.fragment.operators if self.start[name] == origin and name != origin]
+
+    def _readers(self, origin: str) -> list[Stream]:
+        """Return the streams from an origin's rows that this query evaluates, or that leave it."""
+        return [
+            stream
+            for member in (origin, *self._members(origin))
+            for stream in self.network.outputs(member)
+            if stream.reader in self.fragment.operators
+            or (stream.reader in self.network.sinks and member in self.fragment.operators)
+        ]
+
+    def _logs(self, origin: str) -> list[str]:
+        """Return the operators among an origin's rows whose output others read from a log."""
+        return [
+            member
+            for member in (origin, *self._members(origin))
+            if member in self.fragment.operators
+            and any(
+                out.name in self.fragment.cuts
+                or (out.reader in self.network.operators and out.reader not in self.fragment.operators)
+                for out in self.network.outputs(member)
+            )
+        ]
+
+    def _branches(self, origin: str) -> list[Stream]:
+        return [
+            stream
+            for stream in self._readers(origin)
+            if stream.reader in self.network.operators
+            and own_plan(self.network.operators[stream.reader].kind)
+            and stream.name not in self.fragment.cuts
+        ]
+
+    def _alone(self, origin: str) -> bool:
+        """Whether one branch is all that leaves an origin, so that nothing is evaluated twice."""
+        sinks = [stream for stream in self._readers(origin) if stream.reader in self.network.sinks]
+        return len(self._branches(origin)) == 1 and not sinks and not self._logs(origin)
+
+    def _leave(self, origin: str) -> list[DataFrame]:
+        """Return the frames of an origin's exits and marks."""
+        inner = origin in self.fragment.operators and origin not in self.outside
+        number = "CAST(NULL AS INT)" if inner else str(self.outside.index(origin))
+        sinks = [stream for stream in self._readers(origin) if stream.reader in self.network.sinks]
+        logs = self._logs(origin)
+        if self._alone(origin) or (inner and not sinks and not logs and not self._readers(origin)):
+            return [] if inner and self._alone(origin) else [self._marks(origin, number)]
+        frame, place = self._pass(self._frame(origin), origin, self._members(origin), counted=self._readers(origin))
+        shown: list[str] = []
+        for stream in sinks:
+            meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+            row = place[stream.writer]
+            shown.append(
+                self._exit(f"CASE WHEN {row} IS NOT NULL AND {meant} AND {kept} THEN {row} END", origin, stream=stream)
+            )
+        shown += [self._exit(place[member], origin, log=member) for member in logs]
+        live = " OR ".join(f"{column.rsplit(' AS ', 1)[1]} IS NOT NULL" for column in shown) or "false"
+        wide = frame.selectExpr(*_ENVELOPE, f"{number} AS _origin", *shown)
+        if inner:
+            return [wide.filter(live)]
+        if self._marked(origin) or not self._needed(origin):
+            return [wide.filter(f"_id IS NULL OR {live}")]
+        return [wide]
+
+    def _needed(self, origin: str) -> bool:
+        """Whether an operator outside this query needs the event time that comes with an origin."""
+
+        def stateful_behind(name: str) -> bool:
+            return any(
+                self.network.operators[out.reader].stateful or stateful_behind(out.reader)
+                for out in self.network.outputs(name)
+                if out.reader in self.network.operators
+            )
+
+        return any(stateful_behind(member) for member in self.fragment.operators)
+
+    def _marks(self, origin: str, number: str) -> DataFrame:
+        """Return the event times of an origin, without rows."""
+        frame = self._frame(origin)
+        if self._marked(origin) or not self._needed(origin):
+            frame = frame.filter("_id IS NULL")
+        return frame.selectExpr(*_MARK, f"{number} AS _origin")
+
+    def _exit(self, row: str, origin: str, *, log: str | None = None, stream: Stream | None = None) -> str:
+        """Note an exit, and return its column."""
+        column = f"e{len(self.exits)}"
+        writer = log or (stream.writer if stream else "")
+        numbers, behind = self._derives(origin)
+        leave: dict[str, Any] = {
+            "column": column,
+            "writer": writer,
+            "origins": numbers,
+            "behind": behind,
+            "lateness": round(self.deployment.lateness(writer) * 1e6),
+        }
+        if stream is None:
+            leave["log"] = self.deployment.log(writer)
+        else:
+            sink = self.network.sinks[stream.reader]
+            options = dict(sink.options)
+            if sink.format in FILES:
+                options["path"] = os.path.abspath(options["path"])
+            leave |= {
+                "sink": os.path.join(self.deployment.folder, "sinks", sink.name),
+                "latency": os.path.join(self.deployment.folder, "latency", sink.name),
+                "format": sink.format,
+                "options": options,
+            }
+        self.exits.append(leave)
+        return f"{row} AS {column}"
+
+    def _derives(self, origin: str) -> tuple[list[int], bool]:
+        """Return the outside origins that an origin derives from, and whether a stateful operator lies between."""
+        if origin in self.outside:
+            return [self.outside.index(origin)], False
+        operator = self.network.operators[origin]
+        found: set[int] = set()
+        behind = operator.stateful
+        for stream in self.network.inputs(origin):
+            numbers, deeper = self._derives(self._origin(stream))
+            found |= set(numbers)
+            behind |= deeper
+        return sorted(found), behind
+
+    def _origin(self, stream: Stream) -> str:
+        inside = stream.writer in self.fragment.operators and stream.name not in self.fragment.cuts
+        return self.start[stream.writer] if inside else stream.writer
+
+    def _frame(self, origin: str, *, watermark: bool = False) -> DataFrame:
+        """Return the rows of an origin, with envelope and marks."""
+        if origin in self.outside:
+            frame = self._read(origin)
+        else:
+            frame = self._own(self.network.operators[origin], watermark=watermark)
+        kind = self.network.operators[origin].kind if origin in self.fragment.operators else ""
+        if not watermark or (kind == "union" and origin not in self.outside):
+            return frame
+        return self._watermarked(frame, origin)
+
+    def _watermarked(self, frame: DataFrame, origin: str) -> DataFrame:
+        """Let event time advance by all rows and marks, before anything is filtered out.
+
+        Rows of several sources may run ahead of the slowest one. Only the marks then say how far it has come, and
+        Spark takes the slower of the two.
+        """
+        delay = spark_interval(self.deployment.lateness(origin))
+        marked = self._barrier(frame.withWatermark("_time", delay)).filter("_id IS NOT NULL")
+        if origin in self.network.operators and len(lineage(self.network)[origin]) > 1:
+            marks = frame.filter("_id IS NULL").withWatermark("_time", delay)
+            return marked.unionByName(self._barrier(marks).filter("_id IS NOT NULL"))
+        return marked
+
+    def _barrier(self, frame: DataFrame) -> DataFrame:
+        """Keep Spark from moving filters below the watermark, where dropped rows would not move it."""
+        self.barriers += 1
+        return frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
+
+    def _read(self, name: str) -> DataFrame:
+        if name in self.network.operators:
+            ddl = self.deployment.schemas[name]
+            shape = f"{ddl}, _id bigint, _stimulus bigint, _time timestamp"
+            reader = self.session.readStream.format("penstock-log").option("ddl", shape)
+            return reader.option("folder", self.deployment.log(name)).load()
+        source: Source = self.network.sources[name]
+        if source.format == "nexmark":
+            options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
+            return self.session.readStream.format("penstock-nexmark").options(**options).load()
+        return operators.read_source(self.session, source)
+
+    def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
+        """Return what an operator with a plan of its own makes of its branches."""
+        inputs = [
+            self._branch(stream, watermark=operator.stateful or (watermark and operator.kind == "union"))
+            for stream in self.network.inputs(operator.name)
+        ]
+        result = operators.apply(operator, inputs, self.speed)
+        if operator.kind == "aggregate":
+            # A window's result is due when its end and the lateness have passed: latency counts from there.
+            due = f"unix_micros(window_end) + {round(self.deployment.lateness(operator.name) * 1e6)}"
+            for way in self._drops_into(operator):
+                result = operators.drop_windows(result, way, self.deployment.keep[way])
+            shown = [quoted(name) for name in operators.columns(result)]
+            result = result.selectExpr(*shown, "_id", f"greatest(_stimulus, {due}) AS _stimulus", "_time")
+        return result
+
+    def _drops_into(self, operator: Operator) -> list[str]:
+        """Return the streams with keep fractions that drop this aggregate's windows."""
+        found, waiting = [], [operator.name]
+        while waiting:
+            for stream in self.network.inputs(waiting.pop()):
+                if self.deployment.keep.get(stream.name, 1.0) < 1:
+                    found.append(stream.name)
+                if (
+                    stream.writer in self.network.operators
+                    and not self.network.operators[stream.writer].kind == "aggregate"
+                ):
+                    waiting.append(stream.writer)
+        return sorted(set(found))
+
+    def _branch(self, stream: Stream, *, watermark: bool) -> DataFrame:
+        """Return the rows of one input of an operator with a plan of its own."""
+        origin = self._origin(stream)
+        steps = chain(self.network, stream, origin) if stream.writer != origin else []
+        alone = self._alone(origin)
+        if not alone and any(self.network.operators[step].kind not in CHEAP for step in steps):
+            raise AssertionError(f"{stream.name} would be computed twice")  # fragments() cuts such streams
+        frame, place = self._pass(
+            self._frame(origin, watermark=watermark), origin, steps, counted=self._readers(origin) if alone else []
+        )
+        meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+        row = place[stream.writer]
+        taken = f"CASE WHEN {row} IS NOT NULL AND {meant} AND {kept} THEN {row} END AS _row"
+        passes_marks = self.network.operators[stream.reader].kind in ("python", "union") and not watermark
+        rows = frame.selectExpr(*_ENVELOPE, taken).filter(
+            "_row IS NOT NULL" + (" OR _id IS NULL" if passes_marks else "")
+        )
+        return rows.select("_row.*", *_ENVELOPE)
+
+    def _pass(
+        self, frame: DataFrame, origin: str, steps: list[str], counted: list[Stream]
+    ) -> tuple[DataFrame, dict[str, str]]:
+        """Evaluate filters, maps and delays in one projection.
+
+        Returns
+        -------
+        tuple
+            A frame with the envelope and a nullable struct per step, and the struct's column by operator.
+        """
+        place = {origin: "__0"}
+        shown = [quoted(name) for name in operators.columns(frame)]
+        frame = frame.selectExpr(*_ENVELOPE, f"CASE WHEN _id IS NOT NULL THEN struct({', '.join(shown)}) END AS __0")
+        for name in steps:
+            operator = self.network.operators[name]
+            stream = self.network.inputs(name)[0]
+            before, column = place[stream.writer], f"__{len(place)}"
+            meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+            there = f"{before} IS NOT NULL AND {meant} AND {kept}"
+            if operator.kind == "map" and operator.select:
+                row = f"CASE WHEN {there} THEN struct({operator.select}) END"
+            else:
+                test = "true" if operator.kind == "map" else operators.condition(operator, self.speed)
+                row = f"CASE WHEN {there} AND {test} THEN {before} END"
+            structs = [*place.values()]
+            # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
+            scope = frame.select(*_ENVELOPE, *structs, f"{before}.*")
+            frame = scope.selectExpr(*_ENVELOPE, *structs, f"{row} AS {column}")
+            place[name] = column
+        if counted:
+            sums = []
+            for number, stream in enumerate(counted):
+                meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+                there = f"{place[stream.writer]} IS NOT NULL AND {meant}"
+                sums.append(F.expr(f"count(CASE WHEN {there} THEN 1 END) AS a{number}"))
+                lost = "0" if kept == "true" else f"count(CASE WHEN {there} AND NOT ({kept}) THEN 1 END)"
+                sums.append(
+                    F.expr(f"{lost} AS d{number}")
+                    if lost != "0"
+                    else F.expr(f"count(CASE WHEN false THEN 1 END) AS d{number}")
+                )
+            name = f"pass{len(self.counts)}"
+            self.counts[name] = tuple(counted)
+            frame = frame.observe(name, *sums)
+        return frame, place
+
+
+def register(session: SparkSession) -> None:
+    """Make penstock's sources known to a host."""
+    session.dataSource.register(shipped.LogSource)
+    session.dataSource.register(shipped.NexmarkSource)
+
+
+def nexmark_options(source: Source, rates: Mapping[str, Any], folder: str) -> dict[str, str]:
+    """Return the options of a scheduled source: its rates, its seed, and the file that holds its epoch."""
+    return {
+        "rates": json.dumps(rates),
+        "seed": source.options.get("seed", "0"),
+        "gate": os.path.join(folder, "epoch"),
+    }

@@ -1,0 +1,303 @@
+"""What each operator kind means on Spark: one function from DataFrames to a DataFrame, for batches and streams alike.
+
+Every frame has the columns that the user sees and the envelope ``_id``, ``_stimulus``, ``_time``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyspark.sql.functions as F
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import InputError
+from penstock.network import Network, Operator, Source, Stream
+from penstock.spark.shipped import ENVELOPE, wrap_python
+from penstock.units import spark_interval
+
+BUCKETS = 1_000_000
+"""Keep fractions and shares are multiples of one in this many."""
+
+FILES = ("json", "csv", "parquet", "orc", "text", "xml", "avro")
+
+
+def columns(frame: DataFrame) -> list[str]:
+    """Return the columns that the user sees."""
+    return [name for name in frame.columns if name not in (*ENVELOPE, "_origin")]
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def split_columns(text: str) -> list[str]:
+    """Split an SQL select list at its top-level commas."""
+    parts, depth, quote, begin = [], 0, "", 0
+    for place, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"`":
+            quote = letter
+        elif letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[begin:place].strip())
+            begin = place + 1
+    return [part for part in [*parts, text[begin:].strip()] if part]
+
+
+def bucket(salt: str) -> str:
+    """Return SQL for a row's bucket, 0..BUCKETS-1: a pure function of its identity and the salt."""
+    return f"pmod(xxhash64(_id, '{salt}'), {BUCKETS})"
+
+
+def passes(stream: Stream, network: Network, keep: Mapping[str, float]) -> tuple[str, str]:
+    """Return SQL for whether a row is meant for a stream (route), and whether the stream keeps it (drop operator).
+
+    Drops depend on the row's identity only, so that a replay drops the same rows and keep fractions nest. A stream
+    that leads to an aggregate drops whole windows, so that results are a subset of the true ones (Tatbul et al.,
+    section 3).
+    """
+    meant = "true"
+    if stream.share < 1:
+        low = sum(other.share for other in network.outputs(stream.writer) if other.reader < stream.reader)
+        place = bucket(f"route {stream.writer}")
+        meant = f"{place} >= {round(low * BUCKETS)} AND {place} < {round((low + stream.share) * BUCKETS)}"
+    fraction = keep.get(stream.name, 1.0)
+    if fraction >= 1:
+        return meant, "true"
+    limit = round(fraction * BUCKETS)
+    windows = windows_behind(network, stream)
+    if not windows:
+        return meant, f"{bucket(stream.name)} < {limit}"
+    if len(windows) > 1:
+        raise InputError(
+            "leads to aggregates with different windows, so that no window can be dropped whole",
+            at=f"keep.{stream.name}",
+            hint="drop on the streams into the aggregates",
+        )
+    (length, slide) = windows.pop()
+    micros, salt = round(slide * 1e6), stream.name
+    start = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
+    kept = [
+        f"pmod(xxhash64({start} - {k * micros}, '{salt}'), {BUCKETS}) < {limit}"
+        for k in range(max(1, round(length / slide)))
+    ]
+    return meant, "(" + " OR ".join(kept) + ")"
+
+
+def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]:
+    """Return length and slide of the windows of the first aggregates that a stream leads to."""
+    if stream.reader not in network.operators:
+        return set()
+    reader = network.operators[stream.reader]
+    if reader.kind == "aggregate":
+        return {(reader.window or 0.0, reader.slide or reader.window or 0.0)}
+    found: set[tuple[float, float]] = set()
+    for out in network.outputs(reader.name):
+        found |= windows_behind(network, out)
+    return found
+
+
+def drop_windows(frame: DataFrame, salt: str, fraction: float) -> DataFrame:
+    """Remove the results of dropped windows: a row is kept while any of its windows is."""
+    if fraction >= 1:
+        return frame
+    limit = round(fraction * BUCKETS)
+    return frame.filter(f"pmod(xxhash64(unix_micros(window_start), '{salt}'), {BUCKETS}) < {limit}")
+
+
+def burn(operator: Operator, steps_per_second: float) -> str:
+    """Return SQL that is always true and takes the operator's cost."""
+    cost = (operator.cost or (0.0,))[0]
+    if operator.burn == "sleep":
+        whole, rest = divmod(round(cost * 1e9), 1_000_000)
+        call = f"java_method('java.lang.Thread', 'sleep', CAST({whole} AS BIGINT), {rest})"
+        return f"coalesce({call}, 'slept') <> ''"
+    steps = max(1, round(cost * steps_per_second))
+    return f"aggregate(sequence(1, {steps}), _id, (a, x) -> xxhash64(a, x)) <> 42"
+
+
+def thinned(operator: Operator) -> str:
+    """Return SQL for the share of rows that a stand-in lets through."""
+    selectivity = (operator.selectivity or (1.0,))[0]
+    return "true" if selectivity >= 1 else f"{bucket('select ' + operator.name)} < {round(selectivity * BUCKETS)}"
+
+
+def condition(operator: Operator, speed: float) -> str:
+    """Return SQL for the rows that a filter or delay lets through."""
+    if operator.kind == "delay":
+        return f"{thinned(operator)} AND {burn(operator, speed)}" if speed else thinned(operator)
+    return f"({operator.where})" if operator.where is not None else "true"
+
+
+def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0) -> DataFrame:
+    """Return what an operator makes of its inputs.
+
+    Parameters
+    ----------
+    operator
+        Of any kind.
+    inputs
+        A frame per input, with envelope; for stateful operators on streams with watermarks.
+    speed
+        Steps of a delay's loop that a host does per second; 0 leaves the delay out.
+    """
+    frame = inputs[0]
+    match operator.kind:
+        case "filter" | "delay":
+            return frame.filter(condition(operator, speed))
+        case "map":
+            return frame.selectExpr(*split_columns(operator.select or "*"), *ENVELOPE) if operator.select else frame
+        case "union":
+            return _union(operator, inputs)
+        case "join":
+            return _join(operator, inputs)
+        case "aggregate":
+            return _aggregate(operator, frame)
+        case "python":
+            function, schema = load_function(operator, frame)
+            names = [field.name for field in schema]
+            ddl = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
+            shape = f"{ddl}, _id bigint, _stimulus bigint, _time timestamp"
+            result: DataFrame = frame.mapInArrow(wrap_python(function, names), shape)
+            return result
+    raise InputError(f"the kind {operator.kind!r} does not run on Spark", at=f"operators.{operator.name}.kind")
+
+
+def _union(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
+    wanted = columns(inputs[0])
+    for given, frame in zip(operator.inputs, inputs, strict=True):
+        if set(columns(frame)) != set(wanted):
+            raise InputError(
+                f"expected the same columns of all inputs, got {', '.join(columns(frame))} of {given!r} and "
+                f"{', '.join(wanted)} of {operator.inputs[0]!r}",
+                at=f"operators.{operator.name}.inputs",
+                hint="make them equal by a map",
+            )
+    whole = inputs[0].select(*map(quoted, wanted), *ENVELOPE)
+    for frame in inputs[1:]:
+        whole = whole.unionByName(frame.select(*map(quoted, wanted), *ENVELOPE))
+    return whole
+
+
+def _join(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
+    one, two = operator.inputs
+    left, right = inputs[0].alias(one), inputs[1].alias(two)
+    near = f"INTERVAL {spark_interval(operator.within or 0.0)}"
+    first, second = f"{quoted(one)}._time", f"{quoted(two)}._time"
+    on = f"({operator.on or 'true'}) AND {first} >= {second} - {near} AND {first} <= {second} + {near}"
+    if operator.select is not None:
+        shown = split_columns(operator.select)
+    else:
+        clash = {name.lower() for name in columns(inputs[0])} & {name.lower() for name in columns(inputs[1])}
+        shown = [
+            f"{quoted(side)}.{quoted(name)} AS {quoted(f'{side}_{name}' if name.lower() in clash else name)}"
+            for side, frame in ((one, inputs[0]), (two, inputs[1]))
+            for name in columns(frame)
+        ]
+    return left.join(right, F.expr(on), "inner").selectExpr(
+        *shown,
+        f"xxhash64({quoted(one)}._id, {quoted(two)}._id) AS _id",
+        f"greatest({quoted(one)}._stimulus, {quoted(two)}._stimulus) AS _stimulus",
+        f"greatest({first}, {second}) AS _time",
+    )
+
+
+def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
+    length = spark_interval(operator.window or 0.0)
+    slide = spark_interval(operator.slide or operator.window or 0.0)
+    made = [F.expr(part) for part in split_columns(operator.select or "count(*) AS count")]
+    grouped = frame.groupBy(
+        *[F.expr(quoted(name)) for name in operator.by], F.window("_time", length, slide).alias("_w")
+    )
+    keys = [quoted(name) for name in operator.by]
+    named = grouped.agg(*made, F.max("_stimulus").alias("_stimulus"))
+    results = [quoted(name) for name in named.columns if name not in (*operator.by, "_w", "_stimulus")]
+    identity = ", ".join([*keys, "unix_micros(_w.start)", f"'{operator.name}'"])
+    return named.selectExpr(
+        *keys,
+        "_w.start AS window_start",
+        "_w.end AS window_end",
+        *results,
+        f"xxhash64({identity}) AS _id",
+        "_stimulus",
+        "_w.end - INTERVAL 1 microsecond AS _time",
+    )
+
+
+def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, list[Any]]:
+    """Import a python operator's function, and return it with the columns that it gives.
+
+    The function's attribute ``schema`` (DDL) names its columns; without one it gives the columns that it takes. The
+    function's module travels to the hosts by value, so that they need not have it.
+    """
+    at = f"operators.{operator.name}.function"
+    if operator.function is None:
+        raise InputError("a python operator needs a function to run on Spark", at=at, hint="function = 'module:name'")
+    place, _, name = operator.function.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(place)
+        function = getattr(module, name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot be imported: {error}", at=at, hint="run in the folder of the module") from None
+    if place.partition(".")[0] not in ("pyspark", "pandas", "pyarrow", "numpy") and getattr(module, "__file__", None):
+        cloudpickle.register_pickle_by_value(module)
+    schema = getattr(function, "schema", None)
+    if schema is None:
+        return function, [field for field in frame.schema.fields if field.name in columns(frame)]
+    return function, frame.sparkSession.createDataFrame([], schema).schema.fields
+
+
+def read_source(session: SparkSession, source: Source, *, batch: bool = False) -> DataFrame:
+    """Return a frame of a source that Spark itself reads, with envelope.
+
+    Identity and stimulus time: Kafka's topic, partition and offset, and its timestamp; ``rate``'s value and
+    timestamp; a file's path and the row's content, and the time when the file appeared; elsewhere the content, and
+    the time of reading.
+    """
+    reader: Any = session.read if batch else session.readStream
+    name = source.format or ""
+    options = dict(source.options)
+    if name in FILES and "path" in options and "://" not in options["path"]:
+        options["path"] = os.path.abspath(options["path"])
+    reader = reader.format(name).options(**options)
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    frame = reader.load()
+    names = frame.columns
+    for column in names:
+        if column in (*ENVELOPE, "_origin") or column.startswith("__"):
+            raise InputError(f"the column name {column!r} is used by penstock", at=f"sources.{source.name}.schema")
+    if source.time is not None and source.time not in names:
+        raise InputError(
+            f"expected a column of the source ({', '.join(names)}), got {source.time!r}",
+            at=f"sources.{source.name}.time",
+        )
+    content = ", ".join(quoted(column) for column in names)
+    match name:
+        case "kafka":
+            identity, stimulus = "xxhash64(topic, partition, offset)", "unix_micros(timestamp)"
+        case "rate" | "rate-micro-batch":
+            identity, stimulus = "xxhash64(value)", "unix_micros(timestamp)"
+        case _ if name in FILES:
+            identity = f"xxhash64(_metadata.file_path, {content})"
+            stimulus = "unix_micros(_metadata.file_modification_time)"
+        case _:
+            clock = "java_method('java.lang.System', 'currentTimeMillis')"
+            identity, stimulus = f"xxhash64({content})", f"CAST({clock} AS BIGINT) * 1000"
+    time = f"CAST({quoted(source.time)} AS TIMESTAMP)" if source.time else "CAST(NULL AS TIMESTAMP)"
+    shown: DataFrame = frame.selectExpr(
+        *map(quoted, names), f"{identity} AS _id", f"{stimulus} AS _stimulus", f"{time} AS _time"
+    )
+    return shown

@@ -1,0 +1,391 @@
+"""Code that runs on the hosts. It is shipped by value, so that hosts need pyspark and nothing of ours.
+
+Imports are the standard library, numpy, pyarrow and pyspark only, and happen inside functions where they are slow.
+
+A *log* is a folder with one Arrow file per batch of the query that writes it, named by the batch's number from 0 on.
+Offsets are numbers of files. A file's metadata holds the event-time progress of its stream (a punctuation): the
+largest event time of which the writer knows that nothing older than it by more than the lateness will follow.
+Readers get it as a row without identity.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from penstock.workload.nexmark import SCHEMA, Nexmark, Schedule
+
+ENVELOPE = ("_id", "_stimulus", "_time")
+"""Identity (64 bits), stimulus time (µs since the epoch), event time of every row."""
+
+PROGRESS = b"penstock.progress"
+
+
+def batch_file(folder: str, batch: int) -> str:
+    """Return the path of a batch's file in a log."""
+    return os.path.join(folder, f"{batch:012d}.arrow")
+
+
+def publish(path: str, write: Callable[[Any], None]) -> bool:
+    """Write a file that appears whole, by a rename; return False if it is already there (a replayed batch)."""
+    if os.path.exists(path):
+        return False
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+    return True
+
+
+def read_batch(path: str) -> Any:
+    """Return the Arrow table of a log's file."""
+    import pyarrow as pa
+
+    with pa.memory_map(path) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def write_batch(table: Any, progress: int | None) -> Callable[[Any], None]:
+    """Return a function that writes a table and its progress (µs) into an open file."""
+    import pyarrow as pa
+
+    marked = table.replace_schema_metadata({PROGRESS: json.dumps(progress).encode()})
+
+    def write(file: Any) -> None:
+        with pa.ipc.new_file(file, marked.schema) as writer:
+            writer.write_table(marked)
+
+    return write
+
+
+class LogSource(DataSource):
+    """Reads a log. Options: ``folder``, and ``ddl``, the schema of its rows without envelope."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "penstock-log"
+
+    def schema(self) -> str:
+        """Return the rows' schema as DDL."""
+        return self.options["ddl"]
+
+    def simpleStreamReader(self, schema: Any) -> LogReader:  # noqa: N802
+        """Return a reader."""
+        return LogReader(self.options["folder"], [field.name for field in schema.fields])
+
+
+class LogReader(SimpleDataSourceStreamReader):
+    """Reads whole files, in the order of batches."""
+
+    def __init__(self, folder: str, columns: list[str]) -> None:
+        self.folder, self.columns = folder, columns
+        self.progress: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Begin with the first batch."""
+        return {"batch": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
+        """Read all batches there are; trailing ones without rows or progress are left for later.
+
+        Otherwise a query that reads its own output would never come to rest.
+        """
+        end = kept = start["batch"]
+        rows: list[Any] = []
+        while os.path.exists(batch_file(self.folder, end)):
+            found, news = self._rows(end)
+            end += 1
+            if found or news:
+                rows += found
+                kept = end
+        return iter(rows), {"batch": kept}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
+        """Read the same batches again, after a failure."""
+        self.progress = None
+        return iter([row for batch in range(start["batch"], end["batch"]) for row in self._rows(batch)[0]])
+
+    def _rows(self, batch: int) -> tuple[list[Any], bool]:
+        table = read_batch(batch_file(self.folder, batch))
+        progress = json.loads(table.schema.metadata[PROGRESS])
+        rows = (
+            list(zip(*(table.column(name).to_pylist() for name in self.columns), strict=True)) if table.num_rows else []
+        )
+        if progress is not None:
+            epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+            at = epoch + datetime.timedelta(microseconds=progress)
+            rows.append(tuple(at if name == "_time" else None for name in self.columns))
+        news = progress is not None and progress != self.progress
+        self.progress = progress if progress is not None else self.progress
+        return rows, news or table.num_rows > 0
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to do: penstock cleans logs up when all readers have passed."""
+
+
+class NexmarkSource(DataSource):
+    """Auction events on a schedule. Options: ``rates`` (JSON), ``seed``, ``gate``, ``all`` (every event at once).
+
+    Nothing comes before the file ``gate`` exists; it holds the epoch (µs) at which the schedule begins.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "penstock-nexmark"
+
+    def schema(self) -> str:
+        """Return the rows' schema as DDL, envelope included."""
+        return f"{SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
+
+    def simpleStreamReader(self, schema: Any) -> NexmarkReader:  # noqa: N802
+        """Return a reader."""
+        return NexmarkReader(dict(self.options))
+
+
+class NexmarkReader(SimpleDataSourceStreamReader):
+    """Reads the events that are due; the offset is the number of the next event."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        rates = json.loads(options["rates"])
+        self.schedule = Schedule.of(rates["values"], rates["period"])
+        self.gate, self.everything = options["gate"], options.get("all") == "true"
+        self.seed = int(options.get("seed", "0"))
+        self.events: Nexmark | None = None
+        self.epoch = 0
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Begin with event 0."""
+        return {"event": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
+        """Read the events that are due by now."""
+        if not self._open():
+            return iter([]), start
+        now = self.schedule.duration if self.everything else time.time() - self.epoch / 1e6
+        end = {"event": max(start["event"], self.schedule.count_by(now))}
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
+        """Read given events; behind them stands a row without identity that carries the event time."""
+        self._open()
+        first, last = start["event"], end["event"]
+        if last <= first or self.events is None:
+            return iter([])
+        rows = []
+        for row in self.events.rows(first, last):
+            key = ((row[0] * 2 + 1) * 0x9E3779B97F4A7C15 + self.seed) % 2**64 - 2**63
+            rows.append((*row, key, self.epoch + round((row[3] - self.zero) / self.tick), row[3]))
+        mark = (None,) * (len(rows[-1]) - 1) + (rows[-1][-1],)
+        return iter([*rows, mark])
+
+    def _open(self) -> bool:
+        if self.events is None and os.path.exists(self.gate):
+            with open(self.gate, encoding="utf-8") as file:
+                self.epoch = int(file.read())
+            self.events = Nexmark(self.schedule, self.seed, self.epoch)
+            self.zero = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=self.epoch)
+            self.tick = datetime.timedelta(microseconds=1)
+        return self.events is not None
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to do: any event can be made again."""
+
+
+def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
+    """Return the function that takes a fragment's batches to its logs and sinks.
+
+    Parameters
+    ----------
+    spec
+        ``folder`` of the run, ``fragment``, ``origins`` (per number: lateness in µs), and ``exits``: per column of
+        the batch a ``log`` or ``sink`` with a folder, the ``origins`` that it derives from, whether it is ``behind``
+        a stateful operator, its ``lateness``, and for sinks ``format`` and ``options``.
+
+    Notes
+    -----
+    Each batch leaves at most one file per log and sink, named by the batch, and lastly its manifest. A batch that is
+    replayed after a failure finds the files that it had left and writes the others.
+    """
+    manifests = os.path.join(spec["folder"], "batches", spec["fragment"])
+    state: dict[str, Any] = {"next": None, "water": {}, "before": {}}
+
+    def write(frame: Any, batch: int) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        path = os.path.join(manifests, f"{batch:012d}.json")
+        if os.path.exists(path):
+            return
+        if state["next"] != batch:
+            state["water"] = {}
+            if batch > 0:
+                with open(os.path.join(manifests, f"{batch - 1:012d}.json"), encoding="utf-8") as file:
+                    state["water"] = json.load(file)["water"]
+        before = dict(state["water"])
+        table = frame.toArrow()
+        water = dict(before)
+        origin = table.column("_origin")
+        clock = pc.cast(table.column("_time"), pa.int64())
+        for number, start in spec["origins"].items():
+            mask = pc.equal(origin, int(number))
+            if start["marked"]:
+                mask = pc.and_(mask, pc.is_null(table.column("_id")))
+            latest = pc.max(pc.filter(clock, mask)).as_py()
+            if latest is not None:
+                water[number] = max(latest, water.get(number, latest))
+        written = {}
+        for leave in spec["exits"]:
+            column = table.column(leave["column"])
+            there = pc.is_valid(column)
+            rows = (
+                pa.Table.from_arrays(
+                    [*pa.chunked_array(column.filter(there)).combine_chunks().flatten()],
+                    names=[field.name for field in column.type],
+                )
+                if table.num_rows
+                else None
+            )
+            kept = table.select(list(ENVELOPE)).filter(there)
+            if rows is None:
+                rows = pa.schema([*column.type]).empty_table()
+            if "log" in leave:
+                known = before if leave["behind"] else water
+                whole = rows
+                for name in ENVELOPE:
+                    whole = whole.append_column(name, kept.column(name))
+                publish(batch_file(leave["log"], batch), write_batch(whole, _progress(leave, known, spec["origins"])))
+            elif rows.num_rows:
+                _deliver(leave, rows, kept.column("_stimulus"), frame, batch, spec["fragment"])
+            written[leave["column"]] = rows.num_rows
+        manifest = {"batch": batch, "water": water, "rows": written, "visible": time.time()}
+        publish(path, lambda file: file.write(json.dumps(manifest).encode()))
+        state.update(next=batch + 1, water=water)
+
+    return write
+
+
+def _progress(leave: dict[str, Any], water: dict[str, int], origins: dict[str, Any]) -> int | None:
+    """Return the event time that a log may promise: the slowest of its origins, each less its lateness."""
+    if not leave["origins"] or any(str(number) not in water for number in leave["origins"]):
+        return None
+    slowest: int = min(water[str(number)] - origins[str(number)]["lateness"] for number in leave["origins"])
+    return slowest + int(leave["lateness"])
+
+
+def _deliver(leave: dict[str, Any], rows: Any, stimulus: Any, frame: Any, batch: int, fragment: str) -> None:
+    """Write a sink's rows, then when they became visible and the stimulus time of each."""
+    import numpy as np
+
+    name = f"{fragment}-{batch:012d}"
+    if leave["format"] is None:
+        import pyarrow.parquet as pq
+
+        target = os.path.join(leave["sink"], f"{name}.parquet")
+        publish(target, lambda file: pq.write_table(rows, file))
+        visible = os.stat(target).st_mtime_ns // 1000
+    else:
+        visible = _save(leave, rows, frame, name)
+    publish(
+        os.path.join(leave["latency"], f"{name}.npy"),
+        lambda file: np.save(file, np.concatenate([[visible], stimulus.to_numpy()]).astype(np.int64)),
+    )
+
+
+def _save(leave: dict[str, Any], rows: Any, frame: Any, name: str) -> int:
+    """Write rows in a Spark format; files of a batch get the batch's name, so that a replay replaces them."""
+    import shutil
+
+    session = frame.sparkSession
+    files = leave["format"] in ("json", "csv", "parquet", "orc", "text", "xml", "avro")
+    options = {key: value for key, value in leave["options"].items() if not (files and key == "path")}
+    writer = session.createDataFrame(rows).coalesce(1).write.format(leave["format"]).options(**options)
+    target = leave["options"].get("path")
+    if not files or target is None:
+        writer.mode("append").save()
+        return time.time_ns() // 1000
+    scratch = os.path.join(target, f"_{name}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    writer.mode("overwrite").save(scratch)
+    parts = sorted(part for part in os.listdir(scratch) if part.startswith("part-"))
+    for number, part in enumerate(parts):
+        ending = part[part.index(".") :] if "." in part else ""
+        os.replace(os.path.join(scratch, part), os.path.join(target, f"part-{name}-{number}{ending}"))
+    shutil.rmtree(scratch, ignore_errors=True)
+    return time.time_ns() // 1000
+
+
+def wrap_python(function: Callable[[Iterator[Any]], Iterator[Any]], columns: list[str]) -> Callable[[Any], Any]:
+    """Return a mapInArrow function that hands the user's columns to ``function`` and carries the envelope along.
+
+    Parameters
+    ----------
+    function
+        Takes and gives an iterator of record batches, as Spark's ``mapInArrow``.
+    columns
+        Names that it gives.
+
+    Notes
+    -----
+    Rows keep their envelope where the function gives as many rows as it took; otherwise the rows of a batch get the
+    latest stimulus and event time of the batch and identities of their own.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        taken: list[Any] = []
+
+        marks: list[Any] = []
+
+        def feed() -> Iterator[Any]:
+            for batch in batches:
+                data = batch.filter(pc.is_valid(batch.column("_id")))
+                if data.num_rows < batch.num_rows:
+                    marks.extend(batch.filter(pc.is_null(batch.column("_id"))).column("_time").to_pylist())
+                if data.num_rows:
+                    taken.append(data.select(list(ENVELOPE)))
+                    yield data.drop_columns(list(ENVELOPE))
+
+        given = 0
+        for result in function(feed()):
+            envelope = taken[-1]
+            if len(taken) > 1:
+                del taken[:-1]
+                given = 0
+            arrays = [result.column(name) for name in columns]
+            if result.num_rows == envelope.num_rows:
+                carried = [envelope.column(name) for name in ENVELOPE]
+            else:
+                count = result.num_rows
+                base = pc.max(envelope.column("_id")).as_py()
+                mixed = [
+                    ((base * 31 + given + k) * 0x9E3779B97F4A7C15 + 0x7F4A7C15) % 2**64 - 2**63 for k in range(count)
+                ]
+                carried = [
+                    pa.array(mixed, pa.int64()),
+                    pa.array([pc.max(envelope.column("_stimulus")).as_py()] * count, pa.int64()),
+                    pa.array([pc.max(envelope.column("_time")).as_py()] * count, envelope.column("_time").type),
+                ]
+            given += result.num_rows
+            shape = pa.RecordBatch.from_arrays([*arrays, *carried], names=[*columns, *ENVELOPE])
+            yield shape
+        if marks:
+            nothing = {name: pa.nulls(1) for name in (*columns, "_id", "_stimulus")}
+            yield pa.RecordBatch.from_pydict({**nothing, "_time": pa.array([max(marks)], pa.timestamp("us", "UTC"))})
+
+    return run
