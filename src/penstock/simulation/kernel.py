@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import from_dtype, int64, njit
+from numba import boolean, float64, from_dtype, int64, njit, types, uint64
 
-from penstock.simulation.memory import rows_of
+from penstock.simulation.memory import inner, rows_of
 from penstock.simulation.state import (
     AGGREGATE,
     ARRIVAL,
@@ -51,6 +51,7 @@ kicks_at = rows_of(TABLES["kicks"])
 links_at = rows_of(TABLES["links"])
 log_at = rows_of(TABLES["log"])
 members_at = rows_of(TABLES["members"])
+scalars_at = rows_of(GLOBALS)
 nodes_at = rows_of(TABLES["nodes"])
 outputs_at = rows_of(TABLES["outputs"])
 panes_at = rows_of(TABLES["panes"])
@@ -65,7 +66,10 @@ words_at = rows_of(TABLES["words"])
 
 _G = from_dtype(GLOBALS)
 _PLAIN: Any = {"_nrt": False}  # nothing here owns memory, so no references need counting
-_inner: Any = njit(**_PLAIN)
+_inner: Any = inner(
+    {"int": int64, "float": float64, "bool": boolean, "Hash": uint64, "Scalars": _G, "None": types.none}
+)
+Scalars = Hash = Any
 _A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
 _ONE, _63, _LOW = np.uint64(1), np.uint64(63), np.uint64(0xFFFFFFFF)
@@ -73,7 +77,7 @@ _HUGE = 4_000_000_000_000_000_000
 
 
 @_inner
-def mix(x: Any) -> Any:
+def mix(x: Hash) -> Hash:
     """Return a hash of 64 bits (the finaliser of SplitMix64)."""
     x = x + _A
     x = (x ^ (x >> _30)) * _B
@@ -82,13 +86,13 @@ def mix(x: Any) -> Any:
 
 
 @_inner
-def uniform(key: Any, identity: Any) -> Any:
+def uniform(key: Hash, identity: Hash) -> float:
     """Return the number in [0, 1) that belongs to a key and an identity."""
     return float(mix(identity ^ key) >> _11) * 1.1102230246251565e-16
 
 
 @_inner
-def duration(kind: int, shape: float, share: float, mean: float, key: Any, identity: Any) -> Any:
+def duration(kind: int, shape: float, share: float, mean: float, key: Hash, identity: Hash) -> float:
     """Return a service time (s) of the given mean: constant, exponential, gamma or two-point."""
     if kind == CONSTANT:
         return mean
@@ -119,7 +123,7 @@ def duration(kind: int, shape: float, share: float, mean: float, key: Any, ident
 
 
 @_inner
-def _sink(g: Any, time: float, key: int, index: int) -> None:
+def _sink(g: Scalars, time: float, key: int, index: int) -> None:
     n, at = g.heaped, 0
     while True:
         down = 2 * at + 1
@@ -148,7 +152,7 @@ def _sink(g: Any, time: float, key: int, index: int) -> None:
 
 
 @_inner
-def _push(g: Any, time: float, kind: int, index: int) -> Any:
+def _push(g: Scalars, time: float, kind: int, index: int) -> int:
     g.sequence += 1
     key = (kind << 56) | g.sequence
     if g.hole == 1:
@@ -173,7 +177,7 @@ def _push(g: Any, time: float, kind: int, index: int) -> Any:
 
 
 @_inner
-def _free(g: Any, n: int) -> None:
+def _free(g: Scalars, n: int) -> None:
     node = nodes_at(g.nodes, n)
     node.input = -1
     node.next = g.free
@@ -182,7 +186,7 @@ def _free(g: Any, n: int) -> None:
 
 
 @_inner
-def _meld(g: Any, a: int, b: int) -> Any:
+def _meld(g: Scalars, a: int, b: int) -> int:
     if a < 0:
         return b
     if b < 0:
@@ -198,7 +202,7 @@ def _meld(g: Any, a: int, b: int) -> Any:
 
 
 @_inner
-def _begin(g: Any, n: int, core: int, now: float) -> None:
+def _begin(g: Scalars, n: int, core: int, now: float) -> None:
     """Serve a tuple on an idle core."""
     node, c = nodes_at(g.nodes, n), cores_at(g.cores, core)
     i = inputs_at(g.inputs, node.input)
@@ -217,7 +221,7 @@ def _begin(g: Any, n: int, core: int, now: float) -> None:
 
 
 @_inner
-def _next(g: Any, h: int, core: int, now: float) -> None:
+def _next(g: Scalars, h: int, core: int, now: float) -> None:
     """Let an idle core take the tuple that the policy chooses among those that wait."""
     host = hosts_at(g.hosts, h)
     if g.policy == FCFS:
@@ -264,7 +268,7 @@ def _next(g: Any, h: int, core: int, now: float) -> None:
 
 
 @_inner
-def _enqueue(g: Any, n: int, u: int, now: float) -> None:
+def _enqueue(g: Scalars, n: int, u: int, now: float) -> None:
     """Put a tuple where it waits: the unit's list, or under the host's policy."""
     unit = units_at(g.units, u)
     host = hosts_at(g.hosts, unit.host)
@@ -295,7 +299,7 @@ def _enqueue(g: Any, n: int, u: int, now: float) -> None:
 
 
 @_inner
-def _seen(g: Any, key: Any, copies: int) -> Any:
+def _seen(g: Scalars, key: Hash, copies: int) -> bool:
     """Whether a copy of this tuple was here before; forget it after the last copy."""
     mask = g.size_seen - 1
     at = np.int64(key >> _11) & mask
@@ -324,7 +328,7 @@ def _seen(g: Any, key: Any, copies: int) -> Any:
 
 
 @_inner
-def _plan(g: Any, h: int, now: float) -> None:
+def _plan(g: Scalars, h: int, now: float) -> None:
     """Plan the next micro-batch: the next multiple of the trigger after the last start, not before now."""
     host = hosts_at(g.hosts, h)
     start = now
@@ -338,7 +342,7 @@ def _plan(g: Any, h: int, now: float) -> None:
 
 
 @_inner
-def _deliver(g: Any, n: int, now: float) -> None:
+def _deliver(g: Scalars, n: int, now: float) -> None:
     """Let a tuple arrive at its reader."""
     node = nodes_at(g.nodes, n)
     i = inputs_at(g.inputs, node.input)
@@ -381,7 +385,7 @@ def _deliver(g: Any, n: int, now: float) -> None:
 
 
 @_inner
-def _between(g: Any, start: int, end: int) -> Any:
+def _between(g: Scalars, start: int, end: int) -> int:
     """Find the link of two hosts: only for what finishes on a host that its operator has left."""
     low, high = 0, g.size_links
     while low < high:
@@ -395,7 +399,7 @@ def _between(g: Any, start: int, end: int) -> Any:
 
 
 @_inner
-def _fly(g: Any, l: int, n: int, now: float) -> None:  # noqa: E741
+def _fly(g: Scalars, l: int, n: int, now: float) -> None:  # noqa: E741
     """Send a tuple over a link; only the first in flight has an event, since all take equally long."""
     link = links_at(g.links, l)
     link.flying += 1
@@ -412,7 +416,7 @@ def _fly(g: Any, l: int, n: int, now: float) -> None:  # noqa: E741
 
 
 @_inner
-def _put(g: Any, first: int, readers: int, start: int, part: int, identity: Any, stimulus: float, work: float,
+def _put(g: Scalars, first: int, readers: int, start: int, part: int, identity: Hash, stimulus: float, work: float,
          now: float) -> None:  # fmt: skip
     """Write one tuple to its readers, from a host (-1: from outside).
 
@@ -479,7 +483,7 @@ def _put(g: Any, first: int, readers: int, start: int, part: int, identity: Any,
 
 
 @_inner
-def _emit(g: Any, u: int, start: int, identity: Any, stimulus: float, work: float, now: float) -> None:
+def _emit(g: Scalars, u: int, start: int, identity: Hash, stimulus: float, work: float, now: float) -> None:
     """Put out one tuple of an operator; a host of micro-batches holds back what leaves it."""
     unit, host = units_at(g.units, u), hosts_at(g.hosts, start)
     if host.batch == 0:
@@ -504,7 +508,7 @@ def _emit(g: Any, u: int, start: int, identity: Any, stimulus: float, work: floa
 
 
 @_inner
-def _serve(g: Any, n: int, start: int, now: float) -> None:
+def _serve(g: Scalars, n: int, start: int, now: float) -> None:
     """Finish the service of a tuple on a host: count it and put out what it yields."""
     node = nodes_at(g.nodes, n)
     at, identity, stimulus, work = node.input, node.identity, node.stimulus, node.work
@@ -581,7 +585,7 @@ def _serve(g: Any, n: int, start: int, now: float) -> None:
 
 
 @_inner
-def _close(g: Any, u: int, now: float) -> None:
+def _close(g: Scalars, u: int, now: float) -> None:
     """End a window of an aggregate: put out its results and wait for the next window that holds something."""
     unit = units_at(g.units, u)
     i = inputs_at(g.inputs, unit.first)
@@ -611,7 +615,7 @@ def _close(g: Any, u: int, now: float) -> None:
 
 
 @_inner
-def _schedule(g: Any, index: int) -> None:
+def _schedule(g: Scalars, index: int) -> None:
     """Schedule the next tuple of a source: when the integral of its rate reaches the next target."""
     source = sources_at(g.sources, index)
     source.number += 1
@@ -633,7 +637,7 @@ def _schedule(g: Any, index: int) -> None:
 
 
 @_inner
-def _batch(g: Any, h: int, now: float) -> None:
+def _batch(g: Scalars, h: int, now: float) -> None:
     """Run a micro-batch: take what has arrived, work through it, hold back what leaves the host."""
     host = hosts_at(g.hosts, h)
     host.planned = 2
@@ -667,7 +671,7 @@ def _batch(g: Any, h: int, now: float) -> None:
 
 
 @_inner
-def _release(g: Any, h: int, now: float) -> None:
+def _release(g: Scalars, h: int, now: float) -> None:
     """Let the outputs of a micro-batch become visible, and plan the next batch after its end."""
     host = hosts_at(g.hosts, h)
     progressive = host.step > 0.0
@@ -689,7 +693,7 @@ def _release(g: Any, h: int, now: float) -> None:
 
 
 @_inner
-def _room(g: Any, kind: int, index: int) -> Any:
+def _room(g: Scalars, kind: int, index: int) -> int:
     """Return a status if the next event might not fit into the arrays, with what it needs in ``g.need``."""
     outputs = 1.0
     if kind == COMPLETE and cores_at(g.cores, index).node >= 0:
@@ -742,10 +746,10 @@ def _room(g: Any, kind: int, index: int) -> Any:
     return DONE
 
 
-@njit(int64(_G[::1]), cache=True, **_PLAIN)
-def advance(scalars: Any) -> Any:
+@njit(int64(int64), no_cpython_wrapper=True, no_cfunc_wrapper=True, **_PLAIN)
+def advance(address: int) -> Any:
     """Run events in the order (time, priority, sequence) until the end or until the caller has to act."""
-    g = scalars[0]
+    g = scalars_at(address, 0)
     for k in range(g.kicked):
         h = kicks_at(g.kicks, k).host
         host = hosts_at(g.hosts, h)

@@ -1,4 +1,4 @@
-"""Record arrays by address, for the kernel.
+"""Record arrays by address, and functions that compile once, for the kernel.
 
 Numba passes an array to a function as seven words and counts its references; with twenty arrays that is most of a
 small function. Here one record of addresses is passed instead, and a row is a pointer to a record, so that the kernel
@@ -7,6 +7,8 @@ compiles in seconds and runs several times faster. The arrays are kept alive by 
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numba
@@ -31,3 +33,35 @@ def rows_of(dtype: np.dtype[Any]) -> Any:
         return record(types.int64, types.int64), codegen
 
     return at
+
+
+def inner(types_of: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator for functions that only compiled code calls; their annotations are their signature.
+
+    A function under ``njit`` is compiled to machine code of its own, once per combination of literal arguments, before
+    it is linked into its caller. These are compiled once and only as a part of the caller: a third of the time.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        *given, result = (types_of[name] for name in _ordered(function))
+        wanted = result(*given)
+
+        def call(context: Any, *arguments: Any) -> Any:
+            def codegen(target: Any, builder: Any, signature: Any, values: Any) -> Any:
+                return target.compile_internal(builder, function, signature, values)
+
+            return wanted, codegen
+
+        own = inspect.signature(function)
+        first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        call.__signature__ = own.replace(parameters=[first, *own.parameters.values()])  # type: ignore[attr-defined]
+        return intrinsic(call)
+
+    return decorate
+
+
+def _ordered(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the types of a function's arguments and of its result."""
+    names = dict(function.__annotations__)
+    result = names.pop("return")
+    return [*names.values(), result]

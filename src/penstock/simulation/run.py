@@ -59,7 +59,9 @@ def simulate(
     InputError
         If the parts do not fit each other.
     """
-    from penstock.simulation.kernel import advance
+    from penstock.simulation.native import advance as compiled
+
+    advance = compiled()
 
     options = options or Options()
     run = compile_run(network, cluster, placement, arrivals, options, seed, log=1 << 16 if log else 0)

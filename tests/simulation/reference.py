@@ -1,0 +1,337 @@
+"""The simulator in plain Python: one heap, lists and dictionaries. Slow, and easy to check by reading."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, defaultdict
+from types import SimpleNamespace as Tuple
+
+import numpy as np
+from numba import njit
+
+from penstock.cluster import base_name
+from penstock.simulation import Failure, Move, Recovery
+from penstock.simulation.compile import key
+from penstock.simulation import kernel
+from penstock.workload import Rates
+
+MASK, EPSILON = 2**64 - 1, 1e-9
+WINDOW, COMPLETE, LINK, ARRIVAL, TRACE = 1, 2, 4, 5, 6
+SERVICES = ("constant", "exponential", "gamma", "two-point")
+
+
+@njit
+def duration(kind, shape, share, mean, salt, identity):
+    return kernel.duration(kind, shape, share, mean, salt, identity)
+
+
+def mix(x):
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def uniform(salt, identity):
+    return (mix(identity ^ salt) >> 11) * 2.0**-53
+
+
+def whole(count, share):
+    return math.floor(count * share + EPSILON)
+
+
+class Reference:
+    """Runs on construction; then ``events``, ``rows`` (sink, stimulus, egress) and ``counts`` by stream tell all."""
+
+    def __init__(self, network, cluster, placement, arrivals, options, seed=0):
+        self.net, self.cluster, self.options, self.seed = network, cluster, options, seed
+        order = lambda copy: int(copy.partition("#")[2] or 1)  # noqa: E731
+        self.copies = {o: sorted((c for c in placement if base_name(c) == o), key=order) for o in network.operators}
+        self.units = [copy for o in network.operators for copy in self.copies[o]]
+        self.place, self.paused, self.down, self.heap = dict(placement), Counter(), set(), []
+        self.cores = {h: [None] * host.cores for h, host in cluster.hosts.items()}
+        self.queue = {u: [] for u in self.units}
+        self.members = {h: {u for u in self.units if placement[u] == h} for h in cluster.hosts}
+        for move in options.moves:
+            self.members[move.host].add(move.operator)
+        self.cursor, self.sequence, self.order = Counter(), 0, 0
+        self.links = defaultdict(lambda: Tuple(flying=0, waiting=[], sent=0))
+        self.counts = defaultdict(Counter)
+        self.number, self.done, self.last = Counter(), Counter(), defaultdict(lambda: -math.inf)
+        self.kept, self.panes, self.pending = defaultdict(list), defaultdict(dict), {}
+        self.seen, self.rows, self.events, self.live = Counter(), [], [], 0
+        end = arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
+        self.input_end = end if options.duration is None else options.duration
+        self.run(arrivals, math.inf if options.drain else self.input_end)
+
+    def run(self, arrivals, end):
+        controls = [(e.at, rank, self.units.index(e.operator) if rank == 2 else -1, e.host, e)
+                    for rank, events in enumerate((self.options.failures, self.options.recoveries, self.options.moves))
+                    for e in events]  # fmt: skip
+        heapq.heapify(controls)
+        if isinstance(arrivals, Rates):
+            generators = [self.times(arrivals, s) for s in self.net.sources]
+            for s in range(len(generators)):
+                self.schedule(generators, s)
+        else:
+            self.push(float(arrivals.times[0]), TRACE, 0)
+        while True:
+            top = self.heap[0][0] if self.heap else math.inf
+            held = any(self.queue.values()) or not self.options.drain
+            if controls and controls[0][0] <= min(top, end) and (self.heap or held):
+                at, _, _, host, event = heapq.heappop(controls)
+                self.control(event, host, at, controls)
+            elif not self.heap or top > end:
+                return
+            else:
+                self.step(arrivals, locals().get("generators"), *heapq.heappop(self.heap))
+
+    def push(self, time, kind, what):
+        self.sequence += 1
+        heapq.heappush(self.heap, (time, kind, self.sequence, what))
+
+    def times(self, rates, source):
+        target, curve, row = 0.0, np.cumsum([0, *(rates.of_source(source) * rates.period)], dtype=np.longdouble), 0
+        poisson, number, salt = self.net.sources[source].arrivals == "poisson", 0, int(key("arrivals", source, self.seed))
+        while True:
+            target = target - math.log(1 - uniform(salt, mix(number))) if poisson else float(number)
+            while row < rates.periods and target >= float(curve[row + 1]) - EPSILON - 1e-12 * target:
+                row += 1
+            if row == rates.periods:
+                return
+            yield row * rates.period + max(0.0, target - float(curve[row])) / rates.of_source(source)[row]
+            number += 1
+
+    def schedule(self, generators, s):
+        time = next(generators[s], math.inf)
+        if time < self.input_end:
+            self.push(time, ARRIVAL, s)
+
+    def step(self, arrivals, generators, now, kind, _, what):
+        identity = 0
+        if kind == COMPLETE:
+            host, core, t = what
+            if self.cores[host][core] is not t:
+                return
+            identity = t.id
+            self.events.append((now, kind, identity))
+            self.serve(t, host, now)
+            self.cores[host][core] = None
+            self.next(host, core, now)
+            return
+        if kind in (ARRIVAL, TRACE):
+            row = self.number["trace"]
+            name = list(self.net.sources)[what] if kind == ARRIVAL else arrivals.sources[row]
+            identity = mix((int(key("source", name)) + self.number["source", name]) & MASK)
+            self.number["source", name] += 1
+            self.number["trace"] += 1
+            if kind == ARRIVAL:
+                self.schedule(generators, what)
+            elif row + 1 < len(arrivals.times) and arrivals.times[row + 1] <= self.input_end:
+                self.push(float(arrivals.times[row + 1]), TRACE, 0)
+            self.put(name, self.net.sources[name].host, identity, now, arrivals.work[row] if kind == TRACE else 1.0, now)
+        elif kind == LINK:
+            pair, group = what
+            identity = group[0].id
+            self.links[pair].flying -= 1
+            for t in group:
+                self.deliver(t, now)
+            if self.links[pair].waiting:
+                self.fly(pair, self.links[pair].waiting.pop(0), now)
+        elif self.pending.get(what[0]) != what[1]:
+            return
+        else:
+            self.close(*what, now)
+        self.events.append((now, kind, identity))
+
+    def put(self, writer, start, identity, stimulus, work, now):
+        crossing, low = {}, 0.0
+        streams = self.net.outputs(base_name(writer))
+        routed = getattr(self.net.operators.get(base_name(writer)), "route", None) is not None
+        for stream in streams:
+            high = 1.0 if stream is streams[-1] else low + stream.share
+            u = uniform(int(key("route", base_name(writer), self.seed)), identity) if routed else low
+            for reader in self.copies.get(stream.reader, [stream.reader]) if low <= u < high or not routed else ():
+                count, home = self.counts[stream.name], self.place.get(reader)
+                count["arrived"] += 1
+                keep, window = self.options.keep.get(stream.name, 1.0), getattr(
+                    self.net.operators.get(stream.reader), "window", None)  # fmt: skip
+                salt = mix(math.floor(stimulus / window)) if window else identity
+                if keep < 1 and uniform(int(key("stream", stream.name)), salt) >= keep:
+                    count["dropped"] += 1
+                    continue
+                t = Tuple(id=identity, stimulus=stimulus, work=work, reader=reader, port=stream.port, stream=stream)
+                if home is None or start in (None, home):
+                    self.deliver(t, now)
+                elif home in self.down:
+                    count["lost"] += 1
+                elif self.cluster.link(start, home).delay == 0:
+                    self.links[start, home].sent += home not in crossing
+                    crossing[home] = []
+                    self.deliver(t, now)
+                elif home in crossing:
+                    crossing[home].append(t)
+                else:
+                    crossing[home] = [t]
+                    link, state = self.cluster.link(start, home), self.links[start, home]
+                    if state.flying < max(1, math.floor(min(link.delay * link.bandwidth, 1e18) + EPSILON)):
+                        self.fly((start, home), crossing[home], now)
+                    else:
+                        state.waiting.append(crossing[home])
+            low = high
+
+    def fly(self, pair, group, now):
+        self.links[pair].flying += 1
+        self.links[pair].sent += 1
+        self.push(now + self.cluster.link(*pair).delay, LINK, (pair, group))
+
+    def deliver(self, t, now):
+        count, copies = self.counts[t.stream.name], len(self.copies.get(t.stream.writer, [0]))
+        if copies > 1:
+            self.seen[t.id, t.reader, t.port] += 1
+            if self.seen[t.id, t.reader, t.port] > 1:
+                count["arrived"] -= 1
+                return
+        if t.reader in self.net.sinks:
+            count["delivered"] += 1
+            self.rows.append((t.reader, t.stimulus, now))
+            return
+        host = self.place[t.reader]
+        if host in self.down:
+            count["lost"] += 1
+            return
+        t.enqueued = now
+        if None in self.cores[host] and not self.paused[t.reader]:
+            self.cursor[host] = self.units.index(t.reader) + 1
+            self.begin(t, host, self.cores[host].index(None), now)
+        elif sum(w.port == t.port for w in self.queue[t.reader]) >= (math.inf if self.options.queue is None else self.options.queue):
+            count["dropped"] += 1
+        else:
+            self.order += 1
+            t.order = self.order
+            self.queue[t.reader].append(t)
+
+    def next(self, host, core, now):
+        waiting = [t for u in self.units if self.place[u] == host and not self.paused[u] for t in self.queue[u]]
+        if not waiting:
+            return
+        turn = lambda t: (self.units.index(t.reader) < self.cursor[host], self.units.index(t.reader), t.order)  # noqa: E731
+        rule = {"fcfs": lambda t: t.order, "stimulus": lambda t: (t.stimulus, t.order), "round-robin": turn}
+        t = min(waiting, key=rule[self.options.policy])
+        self.queue[t.reader].remove(t)
+        self.cursor[host] = self.units.index(t.reader) + 1
+        self.begin(t, host, core, now)
+
+    def begin(self, t, host, core, now):
+        operator, machine = self.net.operators[base_name(t.reader)], self.cluster.hosts[host]
+        mean = operator.cost[t.port] * t.work / (machine.capacity / machine.cores)
+        name, *numbers = operator.service.split(":")
+        a, b = [*map(float, numbers), 0.0, 0.0][:2]
+        if name != "constant":
+            mean = duration(SERVICES.index(name), a, b, mean, np.uint64(self.salt(t.reader)), np.uint64(t.id))
+        self.cores[host][core] = t
+        self.push(now + mean, COMPLETE, (host, core, t))
+
+    def salt(self, unit):
+        operator = base_name(unit)
+        return int(key("draw", operator if len(self.copies[operator]) > 1 else unit, self.seed))
+
+    def outputs(self, unit, port, selectivity, identity):
+        operator = base_name(unit)
+        self.done[unit, port] += 1
+        if self.net.operators[operator].emit == "chance" or len(self.copies[operator]) > 1:
+            rest = selectivity - math.floor(selectivity)
+            return math.floor(selectivity) + (uniform(self.salt(unit) ^ 0x9E3779B97F4A7C15, identity) < rest)
+        return whole(self.done[unit, port], selectivity) - whole(self.done[unit, port] - 1, selectivity)
+
+    def serve(self, t, host, now):
+        unit, operator = t.reader, self.net.operators[base_name(t.reader)]
+        salt, selectivity = int(key("operator", operator.name)), (operator.selectivity or (1.0, 1.0))[t.port]
+        self.counts[t.stream.name]["consumed"] += 1
+        if operator.kind == "aggregate" and operator.window is not None:
+            slide = operator.slide or operator.window
+            k = math.floor((now - operator.window) / slide) + 1
+            while k * slide + operator.window <= now:
+                k += 1
+            k = max(k, 0)
+            while k * slide <= now:
+                count, stimulus, work = self.panes[unit].get(k, (0, -math.inf, 1.0))
+                newest = (t.stimulus, t.work) if t.stimulus >= stimulus else (stimulus, work)
+                self.panes[unit][k] = (count + 1, *newest)
+                if unit not in self.pending:
+                    self.pending[unit] = k
+                    self.push(k * slide + operator.window, WINDOW, (unit, k))
+                k += 1
+        elif operator.kind != "join":
+            for j in range(self.outputs(unit, t.port, selectivity, t.id)):
+                self.put(unit, host, mix(((t.id ^ salt) + j) & MASK), t.stimulus, t.work, now)
+        else:
+            own, other, within = self.kept[unit, t.port], self.kept[unit, 1 - t.port], operator.within
+            if operator.counts is None:
+                self.last[unit, t.port] = max(self.last[unit, t.port], t.stimulus)
+                for kept, port in ((own, 1 - t.port), (other, t.port)):
+                    while kept and kept[0].stimulus + within < self.last[unit, port]:
+                        kept.pop(0)
+            elif len(own) == operator.counts[t.port]:
+                own.pop(0)
+            own.append(t)
+            for k in list(other):
+                if operator.counts is None and abs(k.stimulus - t.stimulus) > within:
+                    continue
+                first, second = (t.id, k.id) if t.port == 0 else (k.id, t.id)
+                newest, pair = t if k.stimulus <= t.stimulus else k, mix(mix(first) ^ second)
+                for j in range(self.outputs(unit, t.port, selectivity, pair)):
+                    self.put(unit, host, mix(((pair ^ salt) + j) & MASK), newest.stimulus, newest.work, now)
+
+    def close(self, unit, k, now):
+        operator = self.net.operators[base_name(unit)]
+        slide, selectivity = operator.slide or operator.window, (operator.selectivity or (1.0,))[0]
+        share, salt = selectivity * slide / operator.window, int(key("operator", operator.name))
+        count, stimulus, work = self.panes[unit].pop(k)
+        before = self.done[unit, 0]
+        self.done[unit, 0] += count
+        outputs = whole(before + count, share) - whole(before, share)
+        if operator.emit == "chance" or len(self.copies[operator.name]) > 1:
+            draw = uniform(self.salt(unit) ^ 0x9E3779B97F4A7C15, mix(salt ^ k))
+            outputs = math.floor(count * share) + (draw < count * share - math.floor(count * share))
+        del self.pending[unit]
+        if self.panes[unit]:
+            self.pending[unit] = min(self.panes[unit])
+            self.push(self.pending[unit] * slide + operator.window, WINDOW, (unit, self.pending[unit]))
+        for j in range(outputs):
+            self.put(unit, self.place[unit], mix(((mix(k) ^ salt) + j) & MASK), stimulus, work, now)
+
+    def control(self, event, host, now, controls):
+        if isinstance(event, Failure):
+            self.down.add(host)
+            lost = [t for t in self.cores[host] if t is not None]
+            self.cores[host] = [None] * len(self.cores[host])
+            for u in (u for u in self.units if self.place[u] == host):
+                lost += self.queue[u]
+                self.queue[u], self.panes[u] = [], {}
+                self.pending.pop(u, None)
+                self.kept[u, 0], self.kept[u, 1] = [], []
+            for (start, _), link in self.links.items():
+                if start == host:
+                    lost += [t for group in link.waiting for t in group]
+                    link.waiting = []
+            for t in lost:
+                self.counts[t.stream.name]["lost"] += 1
+        elif isinstance(event, Recovery):
+            self.down.discard(host)
+        elif isinstance(event, Move):
+            unit, pause = event.operator, self.options.move_time
+            self.paused[unit] += 1
+            self.place[unit] = host
+            if host in self.down:
+                for t in self.queue[unit]:
+                    self.counts[t.stream.name]["lost"] += 1
+                self.queue[unit] = []
+            pause += self.options.move_time_per_tuple * len(self.queue[unit])
+            heapq.heappush(controls, (now + pause, 3, self.units.index(unit), host, unit))
+        else:
+            self.paused[event] -= 1
+            for core, served in enumerate(self.cores[self.place[event]]):
+                if served is None and self.place[event] not in self.down:
+                    self.next(self.place[event], core, now)
