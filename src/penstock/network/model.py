@@ -230,7 +230,7 @@ class Network:
 
     def _share(self, writer: str, reader: str) -> float:
         route = self.operators[writer].route if writer in self.operators else None
-        return 1.0 if route is None else route[reader]
+        return 1.0 if route is None else route.get(reader, 0.0)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (self.name, [*self.sources.values()], [*self.operators.values()], [*self.sinks.values()]))
