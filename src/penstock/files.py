@@ -139,8 +139,26 @@ def convert(value: Any, shape: type[T], at: str) -> T:
             ) from None
         if missing := re.search(r"missing required field `(.*)`", problem):
             raise InputError(f"key {missing[1]!r} is missing", at=where or None) from None
-        problem = problem[0].lower() + problem[1:]
-        raise InputError(problem.replace("`", ""), at=where or None) from None
+        problem = problem[0].lower() + problem[1:].replace("`", "")
+        if problem.startswith("expected") and ", got" not in problem:
+            problem += f", got {shortened(_at_path(value, path))}"
+        raise InputError(problem, at=where or None) from None
+
+
+def _at_path(value: Any, path: str) -> Any:
+    """Return what a msgspec path such as ``$.a[0].b`` names in a document, as deep as it goes."""
+    for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        try:
+            value = value[key] if key else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            break
+    return value
+
+
+def shortened(value: object, length: int = 60) -> str:
+    """Return a value as it is shown in a message: on one line, and not endless."""
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def suggest(word: str, known: Iterable[str], what: str = "known keys") -> str:
