@@ -1,0 +1,157 @@
+"""Cluster files and placements."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster import Cluster, Placement, read_cluster, read_placement
+from penstock.errors import InputError
+
+GOOD = """\
+[hosts.h2]
+capacity = 2.0
+quota = 0.5
+cores = 2
+[hosts.h1]
+spark = "sc://node1:15002"
+token_env = "TOKEN"
+[links]
+delay = 0.1
+bandwidth = inf
+[links."h1->h2"]
+bandwidth = 100
+[spark]
+trigger = "1 s"
+conf = { "spark.a" = true }
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    return path
+
+
+def test_reads_every_key(tmp_path: Path) -> None:
+    """Hosts are ordered by name, links inherit the default, settings are text as Spark wants it."""
+    cluster = read_cluster(written(tmp_path, GOOD))
+    assert list(cluster.hosts) == ["h1", "h2"]
+    assert cluster.hosts["h2"].usable == 1.0
+    assert (cluster.link("h1", "h2").delay, cluster.link("h1", "h2").bandwidth) == (0.1, 100)
+    assert (cluster.link("h2", "h1").delay, cluster.link("h2", "h1").bandwidth) == (0.1, math.inf)
+    assert cluster.link("h1", "h1").delay == 0
+    assert (cluster.spark.trigger, cluster.spark.conf["spark.a"]) == (1.0, "true")
+    assert not cluster.free_links
+    assert pickle.loads(pickle.dumps(cluster)).hosts == cluster.hosts  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("capacity = 2.0", "capacity = 0", 2, ["hosts.h2.capacity"]),
+        ("capacity = 2.0", "capacity = nan", 2, ["nan"]),
+        ("capacity = 2.0", "capacity = inf", 2, ["finite"]),
+        ("capacity = 2.0", "capacities = 2", 2, ["did you mean 'capacity'?"]),
+        ("quota = 0.5", "quota = 1.5", 3, ["<= 1"]),
+        ("quota = 0.5", "quota = 0", 3, ["> 0"]),
+        ("cores = 2", "cores = 0", 4, [">= 1"]),
+        ("cores = 2", "cores = 1.5", 4, ["int"]),
+        ('"sc://node1:15002"', '"http://node1"', 6, ["sc://"]),
+        ('"sc://node1:15002"', '"sc://node1:15002/;token=abc"', 6, ["token_env"]),
+        ("delay = 0.1", "delay = -0.1", 9, ["links.delay"]),
+        ("delay = 0.1", "delay = inf", 9, ["finite"]),
+        ("bandwidth = 100", "bandwidth = 0", 12, ["> 0"]),
+        ('"h1->h2"', '"h1->h9"', 11, ["'h9' is no host"]),
+        ('"h1->h2"', '"h1-h2"', 11, ["a link such as"]),
+        ('trigger = "1 s"', 'trigger = "soon"', 14, ["duration"]),
+        ("[spark]", "[sparks]", 13, ["did you mean 'spark'?"]),
+        ("[hosts.h1]", '[hosts."h 1"]', 5, ["a name of letters"]),
+    ],
+)
+def test_refuses_with_place(tmp_path: Path, old: str, new: str, line: int, words: list[str]) -> None:
+    """Each mistake is one message that names file, line and key."""
+    assert old in GOOD
+    path = written(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        read_cluster(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{line}: "), message
+    assert "abc" not in message  # a token is in no message
+    for word in words:
+        assert word in message
+
+
+def test_a_cluster_needs_a_host(tmp_path: Path) -> None:
+    """An empty file, and one without hosts, are refused."""
+    for text in ("", "[hosts]\n", "hosts = 3\n", "[links]\ndelay = 1\n"):
+        with pytest.raises(InputError, match="expected at least one host"):
+            read_cluster(written(tmp_path, text))
+
+
+def test_placement_in_a_file_and_inline(tmp_path: Path) -> None:
+    """A placement reads the same from a file, with other keys beside it, and inline."""
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"algorithm": "x", "placement": {"b": "h2", "a": "h1"}}))
+    placement = read_placement(path)
+    assert placement == read_placement("a=h1, b=h2") == Placement({"a": "h1", "b": "h2"})
+    assert list(placement) == ["a", "b"]
+    assert placement.on("h1") == ("a",)
+    assert placement.moved({"a": "h2", "b": "h2"}) == ("a",)
+
+
+@pytest.mark.parametrize("text", ["a=h1,a=h2", "a=h1,b", "=h1", "a=", "a=h1,,b=h2"])
+def test_bad_inline_placements(text: str) -> None:
+    """What is not operator=host, or given twice, is refused."""
+    with pytest.raises(InputError, match="--placement"):
+        read_placement(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "3",
+        "null",
+        "{",
+        "{}",
+        '{"placement": 3}',
+        '{"placement": {"a": 1}}',
+        '{"placement": {"a":"1","a":"2"}}',
+    ],
+)
+def test_bad_placement_files(tmp_path: Path, text: str) -> None:
+    """What is no placement file is refused with the name of the file."""
+    path = tmp_path / "p.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"p\.json"):
+        read_placement(path)
+
+
+def test_a_placement_names_every_operator_and_no_stranger() -> None:
+    """Unknown operators, unknown hosts, missing operators, wrong replica marks and broken pins are refused by name."""
+    hosts = ["h1", "h2"]
+    Placement({"a": "h1", "a#2": "h2"}).check(["a"], hosts, {"a": "h1"})
+    for table, words in (
+        ({"a": "h1", "x": "h1"}, "'x' is no operator"),
+        ({"a": "h9"}, "'h9' is no host"),
+        ({}, "operator 'a' has no host"),
+        ({"a": "h1", "a#1": "h2"}, "'a#1' is no operator"),
+        ({"a": "h1", "a#x": "h2"}, "'a#x' is no operator"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Placement(table).check(["a"], hosts)
+    with pytest.raises(InputError, match="pinned to 'h2'"):
+        Placement({"a": "h1"}).check(["a"], hosts, {"a": "h2"})
+
+
+def test_uniform_cluster() -> None:
+    """N hosts made inline are h1 … hN of capacity 1 with free links."""
+    cluster = Cluster.uniform(12)
+    assert set(cluster.hosts) == {f"h{k}" for k in range(1, 13)}
+    assert cluster.free_links

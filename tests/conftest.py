@@ -1,0 +1,81 @@
+"""What all rooms' tests share: the command line in this process, the examples, hypothesis settings."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, settings
+
+from penstock.cli.app import main
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+settings.load_profile("penstock")
+
+
+@attrs.frozen
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on standard output."""
+        return json.loads(self.out, parse_constant=_refuse)
+
+
+def _refuse(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+Penstock = Callable[..., Outcome]
+
+
+def run(*arguments: object, stdin: bytes = b"") -> Outcome:
+    """Run ``penstock`` with these arguments in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    before = sys.argv, sys.stdin
+    sys.argv = ["penstock", *map(str, arguments)]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+        code: Any = 0
+    except SystemExit as leave:
+        code = leave.code or 0
+    finally:
+        sys.argv, sys.stdin = before
+    return Outcome(int(code), out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def penstock() -> Penstock:
+    """The command line: ``penstock("load", …)`` gives exit code, standard output and standard error."""
+    return run
+
+
+@pytest.fixture
+def examples() -> Path:
+    """The folder of examples."""
+    return ROOT / "examples"
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The repository, made the current folder."""
+    monkeypatch.chdir(ROOT)
+    return ROOT

@@ -1,0 +1,185 @@
+"""Network files: what is read, what is refused and with which words."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InputError
+from penstock.network import Network, chain, hybrid, read_network, tree
+from penstock.network.file import parse_network
+
+GOOD = """\
+name = "n"
+[defaults]
+cost = 0.001
+[sources.s]
+[sources.r]
+[operators.f]
+kind = "filter"
+input = "s"
+selectivity = 0.5
+[operators.j]
+kind = "join"
+inputs = ["f", "r"]
+window = [2, 3]
+cost = [0.1, 0.2]
+[operators.a]
+kind = "aggregate"
+input = "j"
+window = "10 seconds"
+slide = "2 s"
+by = ["u", "v"]
+select = "count(*) as n"
+[sinks.t]
+input = "a"
+weight = 2
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "network.toml"
+    path.write_text(text)
+    return path
+
+
+def test_reads_every_key(tmp_path: Path) -> None:
+    """A network file becomes frozen values with numbers per input and durations in seconds."""
+    network = read_network(written(tmp_path, GOOD))
+    assert list(network.operators) == ["f", "j", "a"]
+    assert network.operators["f"].cost == (0.001,)
+    assert network.operators["f"].selectivity == (0.5,)
+    join = network.operators["j"]
+    assert (join.cost, join.counts, join.within, join.stateful) == ((0.1, 0.2), (2, 3), None, True)
+    aggregate = network.operators["a"]
+    assert (aggregate.window, aggregate.slide, aggregate.by) == (10.0, 2.0, ("u", "v"))
+    assert network.sinks["t"].weight == 2.0
+    assert [stream.name for stream in network.streams] == ["a->t", "f->j", "j->a", "r->j", "s->f"]
+    assert [stream.port for stream in network.inputs("j")] == [0, 1]
+
+
+def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
+    """The same tables in another order give the same operators and streams in the same order."""
+    head, *tables = GOOD.split("\n[")
+    turned = head + "\n[" + "\n[".join(table.rstrip("\n") for table in reversed(tables)) + "\n"
+    first, second = read_network(written(tmp_path, GOOD)), read_network(written(tmp_path, turned))
+    assert list(first.operators.items()) == list(second.operators.items())
+    assert first.streams == second.streams
+
+
+def test_a_network_survives_pickling() -> None:
+    """A network is a value: a pickled copy has the same parts."""
+    network = chain([0.1, 0.2])
+    copy = pickle.loads(pickle.dumps(network))  # noqa: S301
+    assert dict(copy.operators) == dict(network.operators)
+    assert copy.streams == network.streams
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ('kind = "filter"', 'kind = "filtre"', 7, ["operators.f.kind", "filtre"]),
+        ("selectivity = 0.5", "selektivity = 0.5", 9, ["unknown key 'selektivity'", "did you mean 'selectivity'?"]),
+        ("selectivity = 0.5", 'selectivity = "half"', 9, ["operators.f.selectivity", "expected"]),
+        ("selectivity = 0.5", "selectivity = -1", 9, [">= 0"]),
+        ("selectivity = 0.5", "selectivity = nan", 9, ["nan"]),
+        ("selectivity = 0.5", "selectivity = 0.5\nselectivity = 0.6", 10, ["not valid TOML", "once"]),
+        ('input = "s"', 'input = "sss"', 8, ["'sss' is no source or operator", "known names: r, s, a"]),
+        ('input = "s"', 'inputs = ["s", "r"]', 8, ["a filter has one input, got 2"]),
+        ('input = "s"', 'input = "a"', None, ["feed each other in a circle"]),
+        ('inputs = ["f", "r"]', 'inputs = ["f", "f"]', 12, ["the same input is given twice"]),
+        ("window = [2, 3]", 'window = "2 s"', 13, ["within ="]),
+        ("window = [2, 3]", "", 10, ["has no window"]),
+        ("cost = [0.1, 0.2]", "cost = [0.1]", 14, ["one per input"]),
+        ('slide = "2 s"', 'slide = "2 lightyears"', 19, ["duration such as"]),
+        ('slide = "2 s"', 'slide = "20 s"', 19, ["at most the window"]),
+        ('by = ["u", "v"]', 'where = "true"', 20, ["a aggregate has no 'where'", "filter"]),
+        ("weight = 2", "weight = inf", 24, ["inf"]),
+        ("[sinks.t]", "[sinks.f]", None, ["already used"]),
+        ("[sources.r]", '[sources."r s"]', 5, ["letters, digits"]),
+        ("[defaults]", "[default]", 2, ["unknown key 'default'", "'defaults'"]),
+        ('name = "n"', "", None, ["'name' is missing"]),
+        ('input = "a"\nweight', "weight", 22, ["'input' is missing"]),
+        ('input = "a"\nweight', 'input = "t"\nweight', 23, ["is a sink"]),
+    ],
+)
+def test_refuses_with_place_and_remedy(tmp_path: Path, old: str, new: str, line: int | None, words: list[str]) -> None:
+    """Each mistake is one message that names file, line, key, what was expected and what to do."""
+    assert old in GOOD
+    path = written(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(InputError) as caught:
+        read_network(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    if line is not None:
+        assert message.startswith(f"{path}:{line}: "), message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("service", ["constant", "exponential", "gamma:2.5", "two-point:3:0.25"])
+def test_service_distributions(service: str) -> None:
+    """The four ways to draw service times are read, and their misspellings refused."""
+    tables = {
+        "name": "n",
+        "sources": {"s": {}},
+        "operators": {"f": {"kind": "map", "input": "s", "cost": 1, "service": service}},
+    }
+    assert parse_network(tables).operators["f"].service == service
+    for wrong in (service + ":1", "gama:2", "gamma:0", "two-point:3:1", "gamma:inf"):
+        tables["operators"]["f"]["service"] = wrong  # type: ignore[index]
+        with pytest.raises(InputError, match="expected constant, exponential"):
+            parse_network(tables)
+
+
+def test_routes_name_every_reader_and_add_up_to_one() -> None:
+    """A route has a share for exactly the readers of the operator, and the shares are a whole."""
+
+    def network(route: dict[str, float]) -> Network:
+        return parse_network(
+            {
+                "name": "n",
+                "sources": {"s": {}},
+                "operators": {
+                    "o": {"kind": "map", "input": "s", "route": route},
+                    "a": {"kind": "map", "input": "o"},
+                    "b": {"kind": "map", "input": "o"},
+                },
+            }
+        )
+
+    shares = {stream.name: stream.share for stream in network({"a": 0.3, "b": 0.7}).streams}
+    assert shares == {"s->o": 1.0, "o->a": 0.3, "o->b": 0.7}
+    with pytest.raises(InputError, match="add up to 1"):
+        network({"a": 0.3, "b": 0.3})
+    with pytest.raises(InputError, match="expected the readers a, b"):
+        network({"a": 1.0})
+
+
+@given(seed=st.integers(0, 10**6), operators=st.integers(1, 60), sources=st.integers(1, 5), filters=st.floats(0, 1))
+@settings(max_examples=40)
+def test_random_shapes_are_networks(seed: int, operators: int, sources: int, filters: float) -> None:
+    """Random networks are acyclic: every operator comes after its inputs, and every operator reaches a sink."""
+    network = hybrid(operators, sources, filters, np.random.default_rng(seed))
+    seen = set(network.sources)
+    for operator in network.operators.values():
+        assert set(operator.inputs) <= seen
+        seen.add(operator.name)
+    reach = {sink.input for sink in network.sinks.values()}
+    for operator in reversed(list(network.operators.values())):
+        assert operator.name in reach
+        reach.update(operator.inputs)
+
+
+def test_tree_by_hand() -> None:
+    """A tree of depth 3 and fan-out 2 has 1 + 2 + 4 operators and four sinks, in one query."""
+    network = tree(3, 2)
+    assert len(network.operators) == 7
+    assert len(network.sinks) == 4
+    assert len(network.queries) == 1

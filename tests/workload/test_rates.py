@@ -1,0 +1,128 @@
+"""Rates: files, inline, standard shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InputError
+from penstock.workload import Rates, fluctuating, on_off, read_rates, stable
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "rates.csv"
+    path.write_text(text)
+    return path
+
+
+def test_reads_a_file(tmp_path: Path) -> None:
+    """Rows of equal steps become one series per source, ordered by name, in read-only arrays."""
+    rates = read_rates(written(tmp_path, "time,b,a\n10,1,2\n12,3,4\n\n14,5,6\n"))
+    assert (rates.sources, rates.period, rates.start, rates.periods) == (("a", "b"), 2.0, 10.0, 3)
+    assert rates.of_source("b").tolist() == [1, 3, 5]
+    with pytest.raises(ValueError, match="read-only"):
+        rates.values[0, 0] = 1
+
+
+def test_inline_rates_last_for_the_duration() -> None:
+    """Inline rates are constant over --duration, cut into --period."""
+    rates = read_rates("a=1,b=2.5", 10, 0.5)
+    assert rates.values.tolist() == [[1.0] * 20, [2.5] * 20]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "expected the columns time"),
+        ("time\n0\n", 1, "expected the columns time"),
+        ("t,a\n0,1\n", 1, "expected the columns time"),
+        ("time,a,a\n0,1,2\n", 1, "'a' is given twice"),
+        ("time,a\n", None, "at least one row"),
+        ("time,a\n0,1\n1,2,3\n", 3, "expected 2 cells, got 3"),
+        ("time,a\n0,x\n", 2, "column a: expected a number, got 'x'"),
+        ("time,a\n0,nan\n", 2, "finite"),
+        ("time,a\n0,-1\n", 2, ">= 0"),
+        ("time,a\n0,inf\n", 2, "finite"),
+        ("time,a\n0,1\n1,1\n3,1\n", 4, "equal steps of 1 s"),
+        ("time,a\n1,1\n0,1\n", 3, "a time after 1"),
+        ('time,a\n0,"1\n', 2, "not valid CSV"),
+    ],
+)
+def test_refuses_with_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
+    """Each mistake in a rates file is one message with the line."""
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read_rates(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{line}: " if line else f"{path}: "), message
+    assert words in message
+
+
+@pytest.mark.parametrize("text", ["a=1,a=2", "a=1,b", "a=x", "a=-1", "a=nan", "=1", "a="])
+def test_bad_inline_rates(text: str) -> None:
+    """Inline rates that are not source=number are refused."""
+    with pytest.raises(InputError, match="--rates"):
+        read_rates(text)
+
+
+def test_rates_have_exactly_the_sources() -> None:
+    """A missing source and a stranger are named."""
+    rates = Rates.constant({"a": 1, "b": 1})
+    assert rates.check(["b", "a"]) is rates
+    with pytest.raises(InputError, match="'b' is no source"):
+        rates.check(["a"])
+    with pytest.raises(InputError, match="source 'c' has no rate"):
+        rates.check(["a", "b", "c"])
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), min_size=2, max_size=20), st.floats(0.01, 100))
+@settings(max_examples=50)
+def test_written_rates_read_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]], period: float
+) -> None:
+    """A rates file that penstock writes reads back as the same rates."""
+    path = tmp_path_factory.mktemp("rates") / "r.csv"
+    rates = Rates.of(period, {f"s{k}": [row[k] for row in rows] for k in range(3)})
+    rates.write_csv(path)
+    again = read_rates(path)
+    assert again.sources == rates.sources
+    assert again.period == pytest.approx(period, rel=1e-9)
+    np.testing.assert_allclose(again.values, rates.values, rtol=1e-11)
+
+
+def test_resampled_holds_each_rate() -> None:
+    """Finer periods hold the same rates, and a period that does not divide is refused."""
+    rates = Rates.of(1.0, {"a": [1, 2]})
+    assert rates.resampled(0.25).of_source("a").tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
+    with pytest.raises(InputError, match="divides"):
+        rates.resampled(0.3)
+
+
+def test_stable() -> None:
+    """A stable workload is one rate."""
+    assert stable(5, 3).tolist() == [5, 5, 5]
+
+
+@given(
+    mean=st.floats(0.1, 1000), ratio=st.floats(1, 10), cycle=st.sampled_from([2.0, 5.0, 10.0]), offset=st.floats(0, 10)
+)
+@settings(max_examples=50)
+def test_fluctuating_has_mean_and_ratio(mean: float, ratio: float, cycle: float, offset: float) -> None:
+    """High over low is the ratio, and whole cycles have the mean, whatever the offset."""
+    series = fluctuating(mean, 10 * cycle, cycle=cycle, ratio=ratio, offset=offset, period=cycle / 10)
+    assert series.mean() == pytest.approx(mean)
+    assert series.max() <= 2 * ratio / (ratio + 1) * mean * (1 + 1e-9)
+    exact = fluctuating(mean, 10 * cycle, cycle=cycle, ratio=ratio, period=cycle / 10)
+    assert exact.max() / exact.min() == pytest.approx(ratio)
+
+
+def test_on_off_is_seeded_and_half_active() -> None:
+    """Exponential on and off times of equal mean are active half of the time, the same for the same seed."""
+    series = on_off(10, 20000, np.random.default_rng(1))
+    assert series.mean() == pytest.approx(5, rel=0.1)
+    assert (series == on_off(10, 20000, np.random.default_rng(1))).all()
+    assert 0 <= series.min() <= series.max() <= 10 * (1 + 1e-12)
