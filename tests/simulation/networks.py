@@ -16,7 +16,9 @@ def random_case(seed, *, features=True):
     """Return network, cluster, placement, arrivals and options of a random small run."""
     rng = np.random.default_rng(seed)
     pick = lambda *options: options[int(rng.integers(len(options)))]  # noqa: E731
-    sources = [Source(name=f"s{k}", arrivals=pick("even", "poisson"), host=pick(None, "h1")) for k in range(pick(1, 2, 3))]
+    sources = [
+        Source(name=f"s{k}", arrivals=pick("even", "poisson"), host=pick(None, "h1")) for k in range(pick(1, 2, 3))
+    ]
     names, operators = [s.name for s in sources], []
     for k in range(int(rng.integers(1, 8))):
         kind = pick("filter", "map", "union", "join", "join", "aggregate", "delay")
@@ -26,20 +28,34 @@ def random_case(seed, *, features=True):
             kind = "filter"
         extra = {}
         if kind == "join":
-            extra = pick({"counts": (int(rng.integers(1, 6)), int(rng.integers(1, 6)))}, {"within": float(rng.uniform(0, 0.5))})
+            extra = pick(
+                {"counts": (int(rng.integers(1, 6)), int(rng.integers(1, 6)))}, {"within": float(rng.uniform(0, 0.5))}
+            )
         if kind == "aggregate":
             extra = pick({"window": 0.5}, {"window": 0.7, "slide": 0.25}, {})
         selectivity = tuple(float(pick(0.0, 0.3, 0.8, 1.0, 1.5)) * (0.3 if kind == "join" else 1) for _ in inputs)
         operators.append(
             Operator(
-                name=f"o{k}", kind=kind, inputs=tuple(inputs), selectivity=selectivity, service=pick(*SERVICES),
-                cost=tuple(float(rng.uniform(0, 0.02)) for _ in inputs), emit=pick("exact", "chance"), **extra,
-            )  # fmt: skip
+                name=f"o{k}",
+                kind=kind,
+                inputs=tuple(inputs),
+                selectivity=selectivity,
+                service=pick(*SERVICES),
+                cost=tuple(float(rng.uniform(0, 0.02)) for _ in inputs),
+                emit=pick("exact", "chance"),
+                **extra,
+            )
         )
         names.append(f"o{k}")
-    sinks = [Sink(name=f"t{k}", input=name) for k, name in enumerate(names[len(sources) :]) if k % 2 == 0 or name == names[-1]]
+    sinks = [
+        Sink(name=f"t{k}", input=name)
+        for k, name in enumerate(names[len(sources) :])
+        if k % 2 == 0 or name == names[-1]
+    ]
     for index, operator in enumerate(operators):
-        readers = [o.name for o in operators if operator.name in o.inputs] + [s.name for s in sinks if s.input == operator.name]
+        readers = [o.name for o in operators if operator.name in o.inputs] + [
+            s.name for s in sinks if s.input == operator.name
+        ]
         if len(readers) > 1 and rng.random() < 0.5:
             shares = rng.dirichlet(np.ones(len(readers)))
             operators[index] = Operator(
@@ -69,11 +85,12 @@ def random_case(seed, *, features=True):
         keep={name: float(pick(0.0, 0.5, 0.8)) for name in streams if rng.random() < 0.2},
         failures=(Failure("h2", 1.0),) if features and rng.random() < 0.4 else (),
         moves=tuple(
-            Move(pick(*placement), pick("h1", "h2", "h3"), float(rng.uniform(0, 3))) for _ in range(pick(0, 0, 1, 3) if features else 0)
+            Move(pick(*placement), pick("h1", "h2", "h3"), float(rng.uniform(0, 3)))
+            for _ in range(pick(0, 0, 1, 3) if features else 0)
         ),
         move_time=pick(0.0, 0.3),
         move_time_per_tuple=pick(0.0, 0.01),
-    )  # fmt: skip
+    )
     if options.failures and rng.random() < 0.6:
         import attrs
 

@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 
 from penstock.cluster import base_name
-from penstock.simulation import Failure, Move, Recovery
+from penstock.simulation import Failure, Move, Recovery, kernel
 from penstock.simulation.compile import key
-from penstock.simulation import kernel
 from penstock.workload import Rates
 
 MASK, EPSILON = 2**64 - 1, 1e-9
@@ -66,9 +65,11 @@ class Reference:
         self.run(arrivals, math.inf if options.drain else self.input_end)
 
     def run(self, arrivals, end):
-        controls = [(e.at, rank, self.units.index(e.operator) if rank == 2 else -1, e.host, e)
-                    for rank, events in enumerate((self.options.failures, self.options.recoveries, self.options.moves))
-                    for e in events]  # fmt: skip
+        controls = [
+            (e.at, rank, self.units.index(e.operator) if rank == 2 else -1, e.host, e)
+            for rank, events in enumerate((self.options.failures, self.options.recoveries, self.options.moves))
+            for e in events
+        ]
         heapq.heapify(controls)
         if isinstance(arrivals, Rates):
             generators = [self.times(arrivals, s) for s in self.net.sources]
@@ -93,7 +94,11 @@ class Reference:
 
     def times(self, rates, source):
         target, curve, row = 0.0, np.cumsum([0, *(rates.of_source(source) * rates.period)], dtype=np.longdouble), 0
-        poisson, number, salt = self.net.sources[source].arrivals == "poisson", 0, int(key("arrivals", source, self.seed))
+        poisson, number, salt = (
+            self.net.sources[source].arrivals == "poisson",
+            0,
+            int(key("arrivals", source, self.seed)),
+        )
         while True:
             target = target - math.log(1 - uniform(salt, mix(number))) if poisson else float(number)
             while row < rates.periods and target >= float(curve[row + 1]) - EPSILON - 1e-12 * target:
@@ -130,7 +135,9 @@ class Reference:
                 self.schedule(generators, what)
             elif row + 1 < len(arrivals.times) and arrivals.times[row + 1] <= self.input_end:
                 self.push(float(arrivals.times[row + 1]), TRACE, 0)
-            self.put(name, self.net.sources[name].host, identity, now, arrivals.work[row] if kind == TRACE else 1.0, now)
+            self.put(
+                name, self.net.sources[name].host, identity, now, arrivals.work[row] if kind == TRACE else 1.0, now
+            )
         elif kind == LINK:
             pair, group = what
             identity = group[0].id
@@ -155,8 +162,10 @@ class Reference:
             for reader in self.copies.get(stream.reader, [stream.reader]) if low <= u < high or not routed else ():
                 count, home = self.counts[stream.name], self.place.get(reader)
                 count["arrived"] += 1
-                keep, window = self.options.keep.get(stream.name, 1.0), getattr(
-                    self.net.operators.get(stream.reader), "window", None)  # fmt: skip
+                keep, window = (
+                    self.options.keep.get(stream.name, 1.0),
+                    getattr(self.net.operators.get(stream.reader), "window", None),
+                )
                 salt = mix(math.floor(stimulus / window)) if window else identity
                 if keep < 1 and uniform(int(key("stream", stream.name)), salt) >= keep:
                     count["dropped"] += 1
@@ -205,7 +214,9 @@ class Reference:
         if None in self.cores[host] and not self.paused[t.reader]:
             self.cursor[host] = self.units.index(t.reader) + 1
             self.begin(t, host, self.cores[host].index(None), now)
-        elif sum(w.port == t.port for w in self.queue[t.reader]) >= (math.inf if self.options.queue is None else self.options.queue):
+        elif sum(w.port == t.port for w in self.queue[t.reader]) >= (
+            math.inf if self.options.queue is None else self.options.queue
+        ):
             count["dropped"] += 1
         else:
             self.order += 1

@@ -7,7 +7,7 @@ neither the policy nor the order of events changes what a tuple costs, where it 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numba import boolean, float64, from_dtype, int64, njit, types, uint64
@@ -65,11 +65,14 @@ units_at = rows_of(TABLES["units"])
 words_at = rows_of(TABLES["words"])
 
 _G = from_dtype(GLOBALS)
-_PLAIN: Any = {"_nrt": False}  # nothing here owns memory, so no references need counting
+# Nothing here owns memory, so no references need counting; it is called by address, so it needs no wrappers.
+_compiler: Any = njit
+_entry: Any = _compiler(int64(int64), no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 _inner: Any = inner(
     {"int": int64, "float": float64, "bool": boolean, "Hash": uint64, "Scalars": _G, "None": types.none}
 )
-Scalars = Hash = Any
+Scalars: TypeAlias = Any  # the record of globals
+Hash: TypeAlias = Any  # 64 bits, unsigned
 _A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
 _ONE, _63, _LOW = np.uint64(1), np.uint64(63), np.uint64(0xFFFFFFFF)
@@ -154,7 +157,7 @@ def _sink(g: Scalars, time: float, key: int, index: int) -> None:
 @_inner
 def _push(g: Scalars, time: float, kind: int, index: int) -> int:
     g.sequence += 1
-    key = (kind << 56) | g.sequence
+    key: int = (kind << 56) | g.sequence
     if g.hole == 1:
         # The event in hand has left the root empty: put the new one there and let it sink.
         g.hole = 0
@@ -746,7 +749,7 @@ def _room(g: Scalars, kind: int, index: int) -> int:
     return DONE
 
 
-@njit(int64(int64), no_cpython_wrapper=True, no_cfunc_wrapper=True, **_PLAIN)
+@_entry
 def advance(address: int) -> Any:
     """Run events in the order (time, priority, sequence) until the end or until the caller has to act."""
     g = scalars_at(address, 0)

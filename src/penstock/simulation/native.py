@@ -94,4 +94,6 @@ def _compile() -> bytes:
     from penstock.simulation import kernel
 
     overload = next(iter(kernel.advance.overloads.values()))
-    return overload.fndesc.llvm_func_name.encode() + b"\0" + overload.library._compiled_object
+    symbol: bytes = overload.fndesc.llvm_func_name.encode()
+    machine: bytes = overload.library._compiled_object
+    return symbol + b"\0" + machine

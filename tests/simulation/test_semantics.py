@@ -1,0 +1,318 @@
+"""What the simulator means, on runs that can be checked by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Host, Link
+from penstock.errors import InputError
+from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recovery, simulate
+from penstock.workload import Rates
+
+
+def one(kind="map", *, sources=("s",), service="constant", **extra):
+    operator = Operator(
+        name="a", kind=kind, inputs=sources, service=service, **{"cost": (0.01,) * len(sources), **extra}
+    )
+    return Network.of("one", [Source(name=s) for s in sources], [operator], [Sink(name="t", input="a")])
+
+
+def run(network, arrivals, options=None, *, hosts=1, placement=None, **extra):
+    cluster = hosts if isinstance(hosts, Cluster) else Cluster.uniform(hosts)
+    return simulate(
+        network,
+        cluster,
+        placement or dict.fromkeys(network.operators, "h1"),
+        arrivals,
+        options or Options(),
+        trace=True,
+        **extra,
+    )
+
+
+def test_even_arrivals_follow_the_integral_of_the_rate():
+    """Tuple k enters when the integral of the rate reaches k, the first at the first moment of a positive rate."""
+    rates = Rates.of(1.0, {"s": [0.0, 2.0, 0.0, 4.0, 1.5, 1.5]})
+    result = run(one(cost=(0.0,)), rates, Options(drain=True))
+    np.testing.assert_allclose(result.trace["stimulus"], [1, 1.5, 3, 3.25, 3.5, 3.75, 4, 4 + 1 / 1.5, 5 + 0.5 / 1.5])
+
+
+def test_capacity_and_cores_set_the_service_time():
+    """Capacity 2 with one core halves service times; with two cores two tuples are served at a time."""
+    arrivals = Arrivals.of([0.0, 0.0], "s")
+    fast = run(one(cost=(1.0,)), arrivals, Options(drain=True), hosts=Cluster.of([Host(name="h1", capacity=2.0)]))
+    wide = run(
+        one(cost=(1.0,)), arrivals, Options(drain=True), hosts=Cluster.of([Host(name="h1", capacity=2.0, cores=2)])
+    )
+    assert fast.trace["egress"].tolist() == [0.5, 1.0]
+    assert wide.trace["egress"].tolist() == [1.0, 1.0]
+    assert fast.hosts["h1"] == wide.hosts["h1"] == 1.0
+
+
+def test_fractions_accumulate_exactly():
+    """A hundred tuples at selectivity 0.29 are 29, and at 1.1 they are 110."""
+    for selectivity in (0.29, 0.7, 1.1):
+        result = run(one(selectivity=(selectivity,)), Rates.constant({"s": 10}, 10), Options(drain=True))
+        assert result.latency["count"] == round(100 * selectivity)
+
+
+def test_routing_sends_each_tuple_to_one_reader():
+    """With a route every tuple goes to exactly one reader, in the shares given."""
+
+    def op(name, given, **extra):
+        return Operator(name=name, kind="map", inputs=(given,), cost=(0.0,), **extra)
+
+    network = Network.of(
+        "routes",
+        [Source(name="s")],
+        [op("a", "s", route={"b": 0.3, "c": 0.7}), op("b", "a"), op("c", "a")],
+        [Sink(name="tb", input="b"), Sink(name="tc", input="c")],
+    )
+    result = run(network, Rates.constant({"s": 1000}, 20))
+    assert result.latency["count"] == 20_000
+    assert result.sinks["tb"]["count"] == pytest.approx(6000, abs=4 * np.sqrt(20_000 * 0.21))
+
+
+def test_count_join_pairs_with_the_kept_tuples():
+    """A count-window join pairs each tuple with those kept of the other input; the youngest gives the stimulus."""
+    network = one("join", sources=("l", "r"), counts=(2, 3), cost=(0.0, 0.0))
+    arrivals = Arrivals.of([1, 2, 3, 4, 5, 6], ["l", "l", "l", "r", "l", "r"])
+    result = run(network, arrivals, Options(drain=True))
+    assert result.trace["stimulus"].tolist() == [4, 4, 5, 6, 6]
+
+
+def test_time_join_pairs_within_the_window():
+    """A time-window join pairs tuples whose times differ by at most the window."""
+    network = one("join", sources=("l", "r"), within=1.0, cost=(0.0, 0.0))
+    arrivals = Arrivals.of([0.0, 0.5, 1.5, 2.0, 3.5], ["l", "r", "l", "r", "l"])
+    result = run(network, arrivals, Options(drain=True))
+    assert result.trace["stimulus"].tolist() == [0.5, 1.5, 2.0]
+
+
+def test_time_join_follows_the_load_model():
+    """Its rate is selectivity times 2 W r1 r2, as the load model says, with windows that outgrow their first room."""
+    network = one("join", sources=("l", "r"), within=1.0, selectivity=(0.1, 0.1), cost=(1e-5, 1e-5))
+    result = run(network, Rates.constant({"l": 40, "r": 60}, 50))
+    assert result.latency["count"] == pytest.approx(0.1 * 2 * 40 * 60 * 49.5, rel=0.02)
+
+
+@pytest.mark.parametrize(("slide", "ends"), [(None, [1, 2, 3]), (0.5, [0.5, 1, 1.5, 2, 2.5, 3])])
+def test_aggregates_put_out_at_the_end_of_windows(slide, ends):
+    """An aggregate puts out at window ends only; the youngest contributor gives the stimulus."""
+    network = one("aggregate", window=1.0, slide=slide, selectivity=(0.1,), cost=(0.0001,))
+    trace = run(network, Rates.constant({"s": 20}, 3)).trace
+    assert set(trace["egress"].tolist()) <= set(ends)
+    np.testing.assert_allclose(trace["egress"] - trace["stimulus"], 0.05, atol=1e-9)
+    assert len(trace) in (5, 6)
+
+
+def test_warmup_is_left_out_of_latency_but_not_of_counts():
+    """The warm-up is left out of latency and wait; counts have everything."""
+    rates = Rates.of(1.0, {"s": [150.0, 0.0, 10.0]})
+    result = run(one(), rates, Options(warmup=2.0))
+    assert result.latency == {
+        "mean": pytest.approx(0.01),
+        "p50": pytest.approx(0.01),
+        "p99": pytest.approx(0.01),
+        "max": pytest.approx(0.01),
+        "count": 10,
+    }
+    assert result.operators["a"] == {"served": 160, "wait": 0.0, "busy": pytest.approx(1.6 / 3)}
+
+
+def test_a_tuple_crosses_to_a_host_once():
+    """However many operators read a tuple on a host, it crosses the link once."""
+
+    def op(name, given):
+        return Operator(name=name, kind="map", inputs=(given,), cost=(0.0,))
+
+    network = Network.of(
+        "fan",
+        [Source(name="s", host="h1")],
+        [op("a", "s"), op("b", "s"), op("c", "s")],
+        [Sink(name=f"t{n}", input=n) for n in "abc"],
+    )
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.1, np.inf))
+    result = run(
+        network,
+        Rates.constant({"s": 10}, 1),
+        Options(drain=True),
+        hosts=cluster,
+        placement={"a": "h2", "b": "h2", "c": "h1"},
+    )
+    assert result.links == {"h1->h2": {"sent": 10, "queued": 0}}
+    assert result.latency["max"] == pytest.approx(0.1)
+    assert result.latency["count"] == 30
+
+
+def test_round_robin_serves_one_tuple_per_operator_per_turn():
+    """A burst at one operator cannot keep another waiting for more than a tuple."""
+    network = Network.of(
+        "pair",
+        [Source(name="x"), Source(name="y")],
+        [Operator(name=n, kind="map", inputs=(s,), cost=(1.0,)) for n, s in (("a", "x"), ("b", "y"))],
+        [Sink(name="ta", input="a"), Sink(name="tb", input="b")],
+    )
+    arrivals = Arrivals.of([0, 0, 0, 0, 0.5, 0.5], ["x"] * 4 + ["y"] * 2)
+    trace = run(network, arrivals, Options(policy="round-robin", drain=True)).trace
+    assert trace["sink"].tolist() == [0, 1, 0, 1, 0, 0]
+
+
+def test_keep_fractions_nest_and_do_not_depend_on_the_policy():
+    """Those kept at 0.2 are among those kept at 0.4, under every policy and seed."""
+
+    def kept(share, policy, seed):
+        options = Options(policy=policy, keep={"s->a": share}, drain=True)
+        return run(one(), Rates.constant({"s": 500}, 10), options, seed=seed).trace["stimulus"].tolist()
+
+    few, more = kept(0.2, "fcfs", 0), kept(0.4, "fcfs", 0)
+    assert set(few) < set(more)
+    assert len(more) == pytest.approx(2000, abs=4 * np.sqrt(5000 * 0.24))
+    assert sorted(kept(0.4, "stimulus", 9)) == sorted(kept(0.4, "round-robin", 1)) == more
+
+
+def test_in_front_of_an_aggregate_whole_windows_are_dropped():
+    """What a keep fraction leaves of an aggregate's windows is a part of the true result."""
+    network = one("aggregate", window=1.0, selectivity=(0.05,), cost=(0.0,))
+    rates = Rates.constant({"s": 20}, 100)
+    true = run(network, rates, Options(drain=True)).trace[["stimulus", "egress"]].tolist()
+    shed = run(network, rates, Options(drain=True, keep={"s->a": 0.5})).trace[["stimulus", "egress"]].tolist()
+    assert 30 < len(shed) < 70
+    assert set(shed) < set(true)
+
+
+def test_failure_loses_what_the_host_holds_and_what_is_sent_to_it():
+    """Held and sent tuples are lost, nothing is sent again, and the host comes back empty."""
+    options = Options(failures=(Failure("h1", 1.005),), recoveries=(Recovery("h1", 2.0),), drain=True)
+    rates = Rates.constant({"s": 100}, 3)
+    result = run(one(cost=(0.02,)), rates, options)
+    # 50 of 101 are served by then; the others are lost with the 99 that come until 2 s.
+    assert result.totals["lost"] == 150
+    assert result.latency["count"] == 150
+    assert result.trace["stimulus"][50:].min() == 2.0
+    assert result.balanced
+
+
+def test_replicas_survive_a_failure_without_loss_or_duplicates():
+    """With a copy on another host every tuple reaches the sink once though a host fails."""
+    network = chain([0.001, 0.001])
+    placement = {"o1.1": "h1", "o1.1#2": "h2", "o1.2": "h3"}
+    options = Options(failures=(Failure("h1", 1.0),), recoveries=(Recovery("h1", 2.0),), drain=True)
+    result = run(network, Rates.constant({"s1": 100}, 3), options, hosts=3, placement=placement)
+    assert result.latency["count"] == 300
+    assert len(set(result.trace["stimulus"].tolist())) == 300
+    assert result.duplicates == 200
+    assert result.balanced
+
+
+def test_migration_pauses_the_operator_and_moves_its_queue():
+    """The operator starts nothing in [t, t + D); then its queue is served on the new host."""
+    options = Options(moves=(Move("a", "h2", 1.0),), move_time=0.5, drain=True)
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2", capacity=2.0)])
+    result = run(one(), Rates.constant({"s": 50}, 3), options, hosts=cluster)
+    egress, stimulus = result.trace["egress"], result.trace["stimulus"]
+    assert not ((egress > 1.0) & (egress < 1.505 - 1e-9)).any()
+    # 25 tuples wait at 1.5 s, are served in 5 ms each while one comes every 20 ms: empty again after 25 / 150 s.
+    assert (egress - stimulus).max() == pytest.approx(0.505)
+    assert stimulus[np.argmax((stimulus > 1.5) & (egress - stimulus < 0.0051))] == pytest.approx(
+        1.5 + 25 / 150, abs=0.02
+    )
+    assert result.hosts["h2"] > 0
+    assert result.latency["count"] == 150
+
+
+def test_micro_batches_put_out_at_their_ends():
+    """A batch starts at a multiple of the trigger, lasts its overhead and work, and puts out at its end."""
+    batch = MicroBatch(trigger=1.0, overhead=0.1)
+    trace = run(one(), Arrivals.of([0.2, 0.4, 1.5], "s"), Options(microbatch=batch, drain=True)).trace
+    np.testing.assert_allclose(trace["egress"], [1.12, 1.12, 2.11])
+    even = run(
+        one(),
+        Arrivals.of([0.2, 0.4, 1.5], "s"),
+        Options(microbatch=MicroBatch(trigger=1.0, overhead=0.1, progressive=True), drain=True),
+    )
+    np.testing.assert_allclose(even.trace["egress"], [1.11, 1.12, 2.11])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    stop=st.floats(0.01, 4.0), seed=st.integers(0, 10_000), policy=st.sampled_from(["fcfs", "round-robin", "stimulus"])
+)
+def test_conservation_at_every_moment(stop, seed, policy):
+    """Whenever the run stops, arrived = delivered + dropped + consumed + queued + lost on every stream."""
+    network = chain([0.01, 0.02, 0.005], [0.8, 1.5, 0.5])
+    network = Network.of(
+        "c", [Source(name="s1", arrivals="poisson")], network.operators.values(), network.sinks.values()
+    )
+    options = Options(
+        policy=policy,
+        duration=stop,
+        queue=5,
+        keep={"o1.1->o1.2": 0.7},
+        failures=(Failure("h2", 1.0),),
+        moves=(Move("o1.3", "h1", 0.7),),
+        move_time=0.2,
+    )
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.05, 50.0))
+    placement = {"o1.1": "h1", "o1.2": "h2", "o1.3": "h2", "o1.1#2": "h2"}
+    result = run(network, Rates.constant({"s1": 120}, 4), options, hosts=cluster, placement=placement, seed=seed)
+    assert result.balanced
+    assert result.totals["arrived"] == sum(row["arrived"] for row in result.streams.values())
+
+
+def test_same_seed_same_bytes_in_another_process():
+    """The same seed gives the same document under another PYTHONHASHSEED."""
+    code = (
+        "from penstock.network import *; from penstock.cluster import Cluster; from penstock.workload import Rates;"
+        "from penstock.simulation import *; from penstock.network import Operator, Network, Source, Sink;"
+        "n = Network.of('n', [Source(name='s', arrivals='poisson')], [Operator(name='a', kind='map', inputs=('s',),"
+        " cost=(0.01,), service='gamma:2')], [Sink(name='t', input='a')]);"
+        "print(simulate(n, Cluster.uniform(1), {'a': 'h1'}, Rates.constant({'s': 80}, 20), seed=4).document())"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": salt}, capture_output=True, check=True
+        ).stdout
+        for salt in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_a_queued_tuple_takes_few_bytes():
+    """A million waiting tuples take at most 200 bytes each."""
+    from penstock.simulation.state import NODE
+
+    assert NODE.itemsize * 3 <= 200  # the array doubles, and both copies live for a moment
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Options(failures=(Failure("h1", -1.0),)), "time >= 0"),
+        (lambda: Options(policy="lifo"), "no policy"),
+        (lambda: Options(queue=-1), "tuples >= 0"),
+        (lambda: Options(keep={"s->a": 1.5}), "0..1"),
+        (lambda: Arrivals.of([1.0, 0.5], "s"), "at least 1"),
+        (lambda: Arrivals.of([-1.0], "s"), "times >= 0"),
+        (lambda: run(one(), Arrivals.of([0.0], "x")), "no source"),
+        (lambda: run(one(), Rates.constant({"s": 1}, 1), Options(moves=(Move("a", "h9", 0.5),))), "no host"),
+        (lambda: run(one(), Rates.constant({"s": 1}, 1), Options(moves=(Move("b", "h1", 0.5),))), "no operator"),
+        (lambda: run(one(), Rates.constant({"s": 1}, 1), Options(failures=(Failure("h9", 0.5),))), "no host"),
+        (lambda: run(one(), Rates.constant({"s": 1}, 1), Options(recoveries=(Recovery("h1", 0.5),))), "not failed"),
+        (lambda: run(one(), Rates.constant({"s": 1}, 1), Options(keep={"s->b": 0.5})), "no stream"),
+        (lambda: run(one(), Rates.constant({"x": 1}, 1)), "no source"),
+        (lambda: run(one(cost=None), Rates.constant({"s": 1}, 1)), "no cost"),
+    ],
+)
+def test_bad_input_is_one_clear_error(make, message):
+    """Bad input raises one error that says what was expected."""
+    with pytest.raises(InputError, match=message):
+        make()
