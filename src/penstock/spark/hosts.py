@@ -83,7 +83,10 @@ RESERVED = frozenset(
 )
 """Settings that penstock makes itself."""
 
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+REAL_TIME_SLOTS = 8
+"""A real-time query holds a slot for each input partition as long as it runs, whatever the cores do."""
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 LOGGING = """\
 rootLogger.level = error
@@ -140,7 +143,9 @@ class EmbeddedHost:
     name
         The host's name.
     cores
-        Tasks at a time: ``local[cores]``.
+        Threads of each native library in a Python worker, and tasks at a time unless ``slots`` says otherwise.
+    slots
+        Tasks at a time: ``local[slots]``.
     cpus
         CPU ids that the JVM and its Python workers may use, None for all.
     conf
@@ -168,6 +173,7 @@ class EmbeddedHost:
         name: str = "h1",
         *,
         cores: int = 1,
+        slots: int | None = None,
         cpus: Sequence[int] | None = None,
         conf: Mapping[str, str] | None = None,
         jars: Sequence[str] = (),
@@ -179,6 +185,7 @@ class EmbeddedHost:
     ) -> None:
         self.name = name
         self.cores = cores
+        self.slots = slots if slots is not None else cores
         self.cpus = sorted(set(cpus)) if cpus is not None else None
         self.conf = _checked(conf or {})
         self.jars = tuple(jars)
@@ -194,6 +201,7 @@ class EmbeddedHost:
         self._process: psutil.Process | None = None
         self._clients = _Clients()
         self._meter = _Meter()
+        self._owner = os.getpid()
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -273,11 +281,14 @@ class EmbeddedHost:
         return self._meter.cpu(self._process)
 
     def rss(self) -> int:
-        """Return the resident memory of the JVM and what it started, in bytes."""
+        """Return the resident memory of the JVM and what it started, in bytes; shared pages count in each process."""
         return sum(_resident(process) for process in _family(self._process))
 
     def stop(self) -> None:
         """End the JVM and its Python workers and remove the folder; more than once does no harm."""
+        if os.getpid() != self._owner:
+            # A fork of penstock that ends: the host is not its own.
+            return
         with self._lock:
             atexit.unregister(self.stop)
             # The sessions go with the server: nothing to release there.
@@ -303,17 +314,9 @@ class EmbeddedHost:
             self._folders.append(sockets)
             locks.append(lock)
         try:
-            plan = {
-                "argv": self._command(java, main, sockets),
-                "env": self._environment(java, main),
-                "cpus": self.cpus,
-                "folders": [str(folder) for folder in self._folders],
-                "log": str(self.log),
-                "exit": str(main / "exit"),
-                "grace": 5.0,
-            }
+            # First of all the one that cleans up.
             self._supervisor = supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(SUPERVISOR)],
+                [sys.executable, "-I", "-S", str(SUPERVISOR), *map(str, self._folders)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -323,6 +326,14 @@ class EmbeddedHost:
         finally:
             for lock in locks:
                 os.close(lock)
+        plan = {
+            "argv": self._command(java, main, sockets),
+            "env": self._environment(java, main),
+            "cpus": self.cpus,
+            "log": str(self.log),
+            "exit": str(main / "exit"),
+            "grace": 5.0,
+        }
         stdin, stdout = _pipes(supervisor)
         stdin.write(json.dumps(plan).encode() + b"\n")
         stdin.flush()
@@ -343,7 +354,7 @@ class EmbeddedHost:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.python.unix.domain.socket.dir": str(sockets),
             **self.conf,
-            "spark.master": f"local[{self.cores}]",
+            "spark.master": f"local[{self.slots}]",
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(self._wanted_port or 0),
             "spark.port.maxRetries": "0" if self._wanted_port else "16",
@@ -393,7 +404,7 @@ class EmbeddedHost:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
         return {
             **kept,
-            **dict.fromkeys(ONE_THREAD, str(self.cores)),
+            **dict.fromkeys(THREADS, str(self.cores)),
             "JAVA_HOME": str(java.parent.parent),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(folder),
@@ -639,6 +650,7 @@ def _host(
     return EmbeddedHost(
         host.name,
         cores=host.cores,
+        slots=max(REAL_TIME_SLOTS, host.cores) if spark.mode == "real-time" else host.cores,
         cpus=cpus,
         conf=spark.conf,
         jars=spark.jars,
@@ -719,7 +731,7 @@ class _Clients:
     """The sessions that a host has handed out."""
 
     def __init__(self) -> None:
-        self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._channels: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def connect(
         self, name: str, endpoint: str, url: str, session_id: str | None, *, local: bool = False, timeout: float = 10.0
@@ -740,15 +752,17 @@ class _Clients:
         builder = DefaultChannelBuilder(url)
         if local:
             builder.setChannelOption("grpc.enable_http_proxy", 0)
-        with contextlib.closing(builder.toChannel()) as channel:
-            try:
-                grpc.channel_ready_future(channel).result(timeout=timeout)
-            except grpc.FutureTimeoutError:
-                hint = "a token is sent over TLS" if builder.token else "set use_ssl=true or not"
-                raise HostError(
-                    f"host {name} at {endpoint} does not speak Spark Connect ({timeout:g} s without an answer): "
-                    f"check the port, and whether it speaks TLS ({hint})"
-                ) from None
+        channel = builder.toChannel()
+        try:
+            grpc.channel_ready_future(channel).result(timeout=timeout)
+        except grpc.FutureTimeoutError:
+            channel.close()
+            hint = "a token is sent over TLS" if builder.token else "set use_ssl=true or not"
+            raise HostError(
+                f"host {name} at {endpoint} does not speak Spark Connect ({timeout:g} s without an answer): "
+                f"check the port, and whether it speaks TLS ({hint})"
+            ) from None
+        builder.toChannel = lambda: channel  # type: ignore[method-assign]  # the one that answered
         session = SparkSession.builder.channelBuilder(builder).create()
         # A host that has gone is noticed within about 5 s, not after minutes.
         session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=2000)])
@@ -761,15 +775,18 @@ class _Clients:
             if "UNAUTHENTICATED" in text or "PERMISSION_DENIED" in text or "uthentication token" in text:
                 raise HostError(f"host {name} at {endpoint} refuses the token: check token_env") from None
             raise HostError(f"host {name} at {endpoint} does not answer: {text.splitlines()[0]}") from None
-        self._sessions.add(session)
+        self._channels[session] = channel
         return session
 
     def close(self, *, release: bool) -> None:
         """Close the sessions that are still in use; ``release`` them at the server, which ends their queries."""
-        for session in [*self._sessions]:
+        for session, channel in [*self._channels.items()]:
             session.release_session_on_close = release
+            if not release:
+                # Calls that wait for a server that has gone end now.
+                channel.close()
             session.stop()
-        self._sessions.clear()
+        self._channels.clear()
 
 
 class _Meter:

@@ -5,7 +5,8 @@ pipe; when the other end closes, however penstock ended, it kills the JVM and it
 folders. It is a script of the standard library alone (``python -I -S supervisor.py``): it starts in 20 ms, weighs
 10 MB, and imports nothing of penstock.
 
-Standard input: one JSON line ``{argv, env, cpus, folders, log, exit, grace}``, later ``stop`` or the end of file.
+Arguments: the folders to remove. Standard input: one JSON line ``{argv, env, cpus, log, exit, grace}``, later ``stop``
+or the end of file.
 Standard output: one JSON line ``{pid}`` or ``{error}``.
 """
 
@@ -43,16 +44,16 @@ def main() -> None:
         # Workers whose parent died become our children and are found below.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     plan = json.loads(sys.stdin.buffer.readline() or b"null")
-    if plan is None:
-        return
-    try:
-        child = launch(plan)
-    except OSError as error:
-        say({"error": str(error)})
-    else:
-        say({"pid": child})
-        watch(child, penstock, plan, stopping)
-    for folder in plan["folders"]:
+    # Without a plan, penstock has gone before it could send one.
+    if plan is not None:
+        try:
+            child = launch(plan)
+        except OSError as error:
+            say({"error": str(error)})
+        else:
+            say({"pid": child})
+            watch(child, penstock, plan, stopping)
+    for folder in sys.argv[1:]:
         shutil.rmtree(folder, ignore_errors=True)
 
 

