@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -14,7 +16,7 @@ from penstock.errors import InputError
 from penstock.files import Text, atomic
 
 if TYPE_CHECKING:
-    from penstock.simulation import MicroBatch
+    from penstock.simulation import Job, MicroBatch, Options, SimulationResult
 
 T = TypeVar("T")
 
@@ -67,6 +69,13 @@ def command(
     progressive: Annotated[
         bool, typer.Option("--progressive", help="A micro-batch's outputs come evenly, not at its end.")
     ] = False,
+    repeat: Annotated[
+        int, typer.Option("--repeat", metavar="N", help="Independent runs with the seeds SEED, SEED + 1, …")
+    ] = 1,
+    on_spark: Annotated[bool, typer.Option("--on-spark", help="Spread the runs over a Spark job.")] = False,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw latency, tuples and hosts over time.")
+    ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
@@ -74,7 +83,7 @@ def command(
 
     Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
     """
-    from penstock.simulation import Options, read_arrivals, simulate
+    from penstock.simulation import Job, Options, read_arrivals, simulate, summary
 
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
@@ -99,23 +108,76 @@ def command(
         microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
         **_events(fail, recover, move),
     )
-    with ExitStack() as files:
-        sink = None
-        if trace is not None:
-            sink = _tracer(files.enter_context(atomic(trace)), sorted(graph.sinks))
-        advance = None
-        began = time.perf_counter()
-        try:
-            result = simulate(graph, machines, placed, given, options, seed=seed, trace=sink or False, progress=advance)
-        except InputError as error:
-            source = {"arrivals": arrivals, "rates": rates, "placement": placement}.get(str(error.at))
-            raise error.located(source) if source and "=" not in source else error from None
-        seconds = time.perf_counter() - began
+    if repeat < 1:
+        raise InputError(f"expected at least one run, got {repeat}", at="--repeat")
+    if repeat > 1 and (trace is not None or plot is not None):
+        raise InputError("expected a single run with --trace or --plot", at="--repeat")
+    began = time.perf_counter()
+    try:
+        if repeat > 1 or on_spark:
+            results = _several(Job(graph, machines, placed, given, options), range(seed, seed + repeat), on_spark)
+        else:
+            with ExitStack() as files:
+                sink = None if trace is None else _tracer(files.enter_context(atomic(trace)), sorted(graph.sinks))
+                show = files.enter_context(_progress(given, options))
+                if plot is not None:
+                    results = [simulate(graph, machines, placed, given, options, seed=seed, trace=True, log=True)]
+                    if sink is not None and results[0].trace is not None:
+                        sink(results[0].trace)
+                else:
+                    results = [
+                        simulate(graph, machines, placed, given, options, seed=seed, trace=sink or False, progress=show)
+                    ]
+    except InputError as error:
+        source = {"arrivals": arrivals, "rates": rates, "placement": placement, "keep": keep}.get(str(error.at))
+        raise error.located(source) if source and "=" not in source else error from None
+    result = results[0]
+    if plot is not None:
+        from penstock.simulation.plot import plot as draw
+
+        draw(plot, result, {name: host.cores for name, host in machines.hosts.items()})
+    seconds = time.perf_counter() - began
     document = {"network": graph.name, "policy": policy, "seed": seed, **result.document(), "seconds": seconds}
+    if repeat > 1:
+        document["repeated"] = {
+            "latency": summary(results),
+            "runs": [
+                {"seed": seed + k, "latency": dict(one.latency), **one.totals, "balanced": one.balanced}
+                for k, one in enumerate(results)
+            ],
+        }
     if json:
         common.answer(document)
         return
     _print(document)
+
+
+def _several(job: Job, seeds: range, on_spark: bool) -> list[SimulationResult]:
+    """Run once per seed, on all cores or on Spark; the first run's document, then what all say together."""
+    from penstock.simulation import repeat
+
+    if not on_spark:
+        return list(repeat(job, seeds))
+    from penstock.spark.fanout import fan_out
+    from penstock.spark.hosts import EmbeddedHost
+
+    with EmbeddedHost("simulations", cores=min(len(seeds), os.cpu_count() or 1)) as host:
+        return fan_out(host.session(), job, seeds)
+
+
+@contextmanager
+def _progress(arrivals: Any, options: Options) -> Iterator[Callable[[float], None] | None]:
+    """Show a progress bar on standard error, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    end = options.duration or (arrivals.duration if hasattr(arrivals, "duration") else float(arrivals.times[-1]))
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=end)
+        yield lambda reached: bar.update(task, completed=min(reached, end))
 
 
 def _events(fail: list[str] | None, recover: list[str] | None, move: list[str] | None) -> dict[str, Any]:
@@ -223,4 +285,11 @@ def _print(document: dict[str, Any]) -> None:
             ["all", *(document[part] for part in parts)],
         ],
     )
+    if "repeated" in document:
+        found = document["repeated"]
+        common.table(
+            f"latency in s over {len(found['runs'])} runs, 95 % confidence",
+            ["statistic", "mean", "low", "high"],
+            [[name, row["mean"], row["low"], row["high"]] for name, row in found["latency"].items()],
+        )
     common.say(f"{document['events']} events in {document['seconds']:.3g} s")

@@ -1,17 +1,21 @@
 """ENGINE 1: the network in virtual time, event by event."""
 
 from penstock.simulation.options import Arrivals, Failure, MicroBatch, Move, Options, Recovery, read_arrivals
+from penstock.simulation.repeat import Job, repeat, summary
 from penstock.simulation.result import SimulationResult
 from penstock.simulation.run import simulate
 
 __all__ = [
     "Arrivals",
     "Failure",
+    "Job",
     "MicroBatch",
     "Move",
     "Options",
     "Recovery",
     "SimulationResult",
     "read_arrivals",
+    "repeat",
     "simulate",
+    "summary",
 ]

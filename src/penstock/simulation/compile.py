@@ -233,7 +233,10 @@ def _check_ends(network: Network, cluster: Cluster) -> None:
     for operator in network.operators.values():
         if operator.cost is None:
             raise InputError(
-                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
+                "has no cost",
+                file=network.file,
+                at=f"operators.{operator.name}.cost",
+                hint="give it, or pass --statistics from calibrate",
             )
     for source in network.sources.values():
         if source.host is not None and source.host not in cluster.hosts:

@@ -1,0 +1,158 @@
+"""``penstock simulate`` from the outside."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+NETWORK = """
+name = "two-chains"
+[sources.clicks]
+[sources.buys]
+[operators.views]
+kind = "filter"
+input = "clicks"
+cost = 0.002
+selectivity = 0.8
+[operators.matched]
+kind = "join"
+inputs = ["views", "buys"]
+within = "1 second"
+cost = 0.001
+selectivity = 0.05
+[sinks.dashboard]
+input = "matched"
+[sinks.raw]
+input = "views"
+"""
+CLUSTER = """
+[hosts.h1]
+[hosts.h2]
+capacity = 2.0
+[links]
+delay = 0.05
+bandwidth = 1000
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "network.toml").write_text(NETWORK)
+    (tmp_path / "cluster.toml").write_text(CLUSTER)
+    return tmp_path
+
+
+def penstock(files, *options, network="network.toml"):
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.app",
+        "simulate",
+        network,
+        "--placement",
+        "views=h1,matched=h2",
+        *options,
+    ]
+    return subprocess.run(command, cwd=files, capture_output=True, text=True, check=False, timeout=120)
+
+
+def document(files, *options):
+    done = penstock(files, "--cluster", "cluster.toml", "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+RATES = ("--rates", "clicks=100,buys=20", "--duration", "5")
+
+
+def test_document_has_the_keys_of_the_contract(files):
+    """The document has every key that programs rely on, and the counts balance."""
+    found = document(files, *RATES, "--drain", "--warmup", "1", "--policy", "stimulus")
+    statistics = {"mean", "p50", "p99", "max", "count"}
+    assert set(found["latency"]) == statistics
+    assert set(found["sinks"]["raw"]["latency"]) == statistics
+    assert set(found["operators"]["views"]) == {"served", "wait", "busy"}
+    assert found["hosts"]["h1"]["busy"] == pytest.approx(0.2, rel=0.02)
+    assert found["links"]["h1->h2"] == {"sent": 400, "queued": 0}
+    parts = ("delivered", "dropped", "consumed", "queued", "lost")
+    assert found["balanced"] is True
+    assert found["arrived"] == sum(found[part] for part in parts)
+    assert found["streams"]["views->matched"]["arrived"] == 400
+    assert found["events"] > 0
+    assert found["seconds"] > 0
+
+
+def test_trace_has_a_row_per_sink_tuple(files):
+    """The trace has one row per sink tuple whose differences are the latencies."""
+    found = document(files, *RATES, "--drain", "--trace", "out.csv")
+    with open(files / "out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == found["latency"]["count"]
+    assert max(float(row["egress"]) - float(row["stimulus"]) for row in rows) == pytest.approx(found["latency"]["max"])
+    assert len(rows[0]["egress"].partition(".")[2]) >= 9
+
+
+def test_events_and_drops_are_options(files):
+    """Failures, recoveries, moves, keep fractions, bounds and single arrivals are read from options and files."""
+    (files / "keep.json").write_text('{"keep": {"clicks->views": 0.5}, "score": 3}')
+    (files / "arrivals.csv").write_text("time,source,work\n0.0,clicks,1\n0.5,buys,2\n0.5,clicks,1\n")
+    options = ("--fail", "h1@1", "--recover", "h1@2", "--move", "matched:h1@3", "--move-time", "0.2", "--queue", "5")
+    found = document(files, *RATES, *options, "--keep", "keep.json")
+    assert found["lost"] > 0
+    assert found["dropped"] > 0
+    assert found["hosts"]["h1"]["busy"] > 0
+    single = document(files, "--arrivals", "arrivals.csv", "--drain")
+    assert single["streams"]["clicks->views"]["arrived"] == 2
+
+
+def test_repeated_runs_give_confidence_intervals(files):
+    """With --repeat the first run's document also says what all runs say together."""
+    alone = document(files, *RATES, "--seed", "7")
+    found = document(files, *RATES, "--seed", "7", "--repeat", "3")
+    assert found["latency"] == alone["latency"]
+    assert [run["seed"] for run in found["repeated"]["runs"]] == [7, 8, 9]
+    mean = found["repeated"]["latency"]["mean"]
+    assert mean["low"] <= mean["mean"] <= mean["high"]
+
+
+def test_picture(files):
+    """A picture is drawn on request."""
+    document(files, *RATES, "--plot", "out.png")
+    assert (files / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "one of --rates and --arrivals"),
+        ((*RATES, "--fail", "h1@-1"), "time >= 0"),
+        ((*RATES, "--fail", "h1"), "SECONDS"),
+        ((*RATES, "--fail", "h7@1"), "no host"),
+        ((*RATES, "--move", "matched:h7@1"), "no host"),
+        ((*RATES, "--move", "nobody:h1@1"), "no operator"),
+        ((*RATES, "--move", "matched@1"), "OPERATOR:HOST"),
+        ((*RATES, "--keep", "clicks->nobody=0.5"), "no stream"),
+        ((*RATES, "--keep", "clicks->views=2"), "0..1"),
+        ((*RATES, "--policy", "lifo"), "no policy"),
+        ((*RATES, "--warmup", "-1"), ">= 0"),
+        (("--rates", "clicks=1"), "no rate"),
+        (("--rates", "clicks=1,buys=1,x=1"), "no source"),
+        (("--arrivals", "falling.csv"), "falling.csv:3"),
+        (("--arrivals", "stranger.csv"), "stranger.csv"),
+        (("--arrivals", "none.csv"), "no such file"),
+        ((*RATES, "--repeat", "0"), "at least one run"),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_two(files, options, message):
+    """Bad input ends with code 2, one message and no trace."""
+    (files / "falling.csv").write_text("time,source\n1,clicks\n0.5,clicks\n")
+    (files / "stranger.csv").write_text("time,source\n1,nobody\n")
+    done = penstock(files, "--hosts", "2", "--json", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
