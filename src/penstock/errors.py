@@ -52,12 +52,18 @@ class InputError(PenstockError):
         where = str(self.file) if self.file is not None else ""
         if self.line is not None:
             where += f":{self.line}"
-        parts = [part for part in (where, self.at, self.problem) if part]
-        return ": ".join(parts) + (f" ({self.hint})" if self.hint else "")
+        parts = [where, *(_line(part) for part in (self.at, self.problem) if part)]
+        return ": ".join(part for part in parts if part) + (f" ({_line(self.hint)})" if self.hint else "")
 
     def located(self, file: object, line: int | None = None) -> InputError:
         """Return the same error, placed in a file."""
         return InputError(self.problem, file=self.file or file, line=self.line or line, at=self.at, hint=self.hint)
+
+
+def _line(text: str, length: int = 300) -> str:
+    """Return a text on one line, without control characters that a user's file may hold, and not endless."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[: length + 1])
+    return shown if len(text) <= length else shown[: length - 1] + "…"
 
 
 class Infeasible(PenstockError):

@@ -59,6 +59,11 @@ class Text:
                 "expected UTF-8 text, got other bytes", file=self.name, line=line, hint="is it a binary file?"
             ) from None
 
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return max(1, len(self.text.splitlines()))
+
     def toml(self) -> dict[str, Any]:
         """Parse as TOML."""
         try:
@@ -68,7 +73,7 @@ class Text:
             problem = re.sub(r"\s*\(at .*\)$", "", str(error))
             hint = "a key or table may be given once only" if "overwrite" in problem or "twice" in problem else None
             raise InputError(
-                f"not valid TOML: {problem}", file=self.name, line=int(found[1]) if found else None, hint=hint
+                f"not valid TOML: {problem}", file=self.name, line=int(found[1]) if found else self.lines, hint=hint
             ) from None
         except RecursionError:
             raise InputError("not valid TOML: nested too deeply", file=self.name) from None
@@ -131,7 +136,7 @@ def convert(value: Any, shape: type[T], at: str) -> T:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
-        where = at + path.rstrip("`").lstrip("$").replace("key", "")
+        where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".")
         if unknown := re.search(r"unknown field `(.*)`", problem):
             known = [field.encode_name for field in msgspec.structs.fields(shape)]  # type: ignore[arg-type]
             raise InputError(

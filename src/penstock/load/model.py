@@ -137,7 +137,10 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
     for operator in network.operators.values():
         if operator.cost is None:
             raise InputError(
-                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
+                "has no cost",
+                file=network.file,
+                at=f"operators.{operator.name}.cost",
+                hint="give it, or pass --statistics from calibrate",
             )
     index = {stream.name: row for row, stream in enumerate(network.streams)}
     arrivals = np.zeros((len(network.streams), rates.periods))

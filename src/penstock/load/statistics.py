@@ -77,7 +77,7 @@ class Statistics:
                         values = measured * len(operator.inputs) if len(measured) == 1 else measured
                         operator = attrs.evolve(operator, **{key: values})
             operators.append(operator)
-        return Network.of(network.name, network.sources.values(), operators, network.sinks.values())
+        return Network.of(network.name, network.sources.values(), operators, network.sinks.values(), network.file)
 
     def document(self) -> dict[str, Any]:
         """Return the content of a statistics file."""
@@ -160,7 +160,11 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
                 error=row.error,
                 tuples=row.tuples,
             )
+            _finite(row.error, f"{at}.error")
         rest = convert({**document, "operators": {}}, StatisticsFile, "")
+        for name, host in rest.hosts.items():
+            for key in HostRow.__struct_fields__:
+                _finite(getattr(host, key), f"hosts.{name}.{key}")
     except InputError as error:
         raise error.located(text.name) from None
     hosts = {
@@ -173,9 +177,16 @@ def _numbers(value: float | list[float] | None, at: str) -> tuple[float, ...] | 
     if value is None:
         return None
     numbers = tuple(map(float, value)) if isinstance(value, list) else (float(value),)
-    if not numbers or not all(math.isfinite(number) for number in numbers):
-        raise InputError("expected finite numbers >= 0", at=at)
+    if not numbers:
+        raise InputError("expected a number for each input, got none", at=at)
+    for number in numbers:
+        _finite(number, at)
     return numbers
+
+
+def _finite(number: float, at: str) -> None:
+    if not math.isfinite(number):
+        raise InputError(f"expected a finite number >= 0, got {number}", at=at)
 
 
 def statistics_schema() -> dict[str, Any]:

@@ -126,13 +126,13 @@ def read_network(path: str | os.PathLike[str]) -> Network:
     text = Text(path)
     document = text.toml()
     try:
-        return parse_network(document)
+        return parse_network(document, text.name)
     except InputError as error:
         raise error.located(text.name, text.line_of(error.at)) from None
 
 
-def parse_network(document: dict[str, Any]) -> Network:
-    """Build a network from the tables of a network file."""
+def parse_network(document: dict[str, Any], file: str | None = None) -> Network:
+    """Build a network from the tables of a network file; messages of later checks name the ``file``."""
     for key, value in document.items():
         if key in ("sources", "operators", "sinks", "defaults") and not isinstance(value, dict):
             raise InputError(f"expected a table, got {type(value).__name__}", at=key)
@@ -147,7 +147,7 @@ def parse_network(document: dict[str, Any]) -> Network:
     sinks = [_sink(name, table) for name, table in document.get("sinks", {}).items()]
     if not sources:
         raise InputError("expected at least one source", at="sources")
-    return Network.of(top.name, sources, operators, sinks)
+    return Network.of(top.name, sources, operators, sinks, file)
 
 
 def _defaults(defaults: dict[str, Any]) -> None:

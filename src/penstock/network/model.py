@@ -115,12 +115,14 @@ class Network:
 
     Build it with `Network.of` or `read_network`, which check it. Sources and sinks are ordered by name, operators
     topologically with ties by name, streams by writer and reader, so that nothing depends on the order in a file.
+    ``file`` is where it was read from, for messages.
     """
 
     name: str
     sources: Mapping[str, Source]
     operators: Mapping[str, Operator]
     sinks: Mapping[str, Sink]
+    file: str | None = None
 
     @classmethod
     def of(
@@ -129,6 +131,7 @@ class Network:
         sources: Iterable[Source],
         operators: Iterable[Operator],
         sinks: Iterable[Sink] = (),
+        file: str | None = None,
     ) -> Network:
         """Check the parts and put them in order.
 
@@ -167,6 +170,7 @@ class Network:
             MappingProxyType({s.name: s for s in sorted(entries, key=lambda s: s.name)}),
             MappingProxyType({o: by_name[o] for o in _topological(by_name)}),
             MappingProxyType({s.name: s for s in sorted(exits, key=lambda s: s.name)}),
+            file,
         )
         for operator in network.operators.values():
             _check_route(operator, [stream.reader for stream in network.outputs(operator.name)])
@@ -233,11 +237,14 @@ class Network:
         return 1.0 if route is None else route.get(reader, 0.0)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self.name, [*self.sources.values()], [*self.operators.values()], [*self.sinks.values()]))
+        parts = ([*self.sources.values()], [*self.operators.values()], [*self.sinks.values()])
+        return (_rebuild, (self.name, *parts, self.file))
 
 
-def _rebuild(name: str, sources: list[Source], operators: list[Operator], sinks: list[Sink]) -> Network:
-    return Network.of(name, sources, operators, sinks)
+def _rebuild(
+    name: str, sources: list[Source], operators: list[Operator], sinks: list[Sink], file: str | None
+) -> Network:
+    return Network.of(name, sources, operators, sinks, file)
 
 
 def _check_input(given: str, at: str, kinds: Mapping[str, str], writers: list[str]) -> None:
