@@ -1,0 +1,166 @@
+"""``penstock load`` and what every command shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli.app import COMMANDS, arguments
+
+TWO = Path("examples/two-chains")
+
+
+def test_keys_of_load(penstock: Any, root: Path) -> None:
+    """Load prints one JSON document with the keys of the contract, and exact numbers."""
+    done = penstock(
+        "load", TWO / "network.toml", "--cluster", TWO / "cluster.toml", "--rates", "clicks=100,buys=20",
+        "--placement", TWO / "placement.json", "--series", "--duration", 3, "--json",
+    )  # fmt: skip
+    assert done.code == 0
+    assert done.err == ""
+    document = done.document
+    assert document["period"] == 1
+    assert document["sources"]["clicks"] == {"mean": 100, "max": 100, "series": [100, 100, 100]}
+    assert document["operators"]["scored"]["mean"] == pytest.approx(0.32)
+    assert document["operators"]["scored"]["std"] == 0
+    assert document["coefficients"]["scored"] == pytest.approx({"clicks": 0.0032, "buys": 0})
+    assert document["hosts"]["h1"]["mean"] == pytest.approx(0.34)
+    assert document["hosts"]["h2"]["series"] == pytest.approx([0.204] * 3)
+    assert document["correlation"]["paid"] == {"billed": 0, "paid": 1, "scored": 0, "views": 0}
+
+
+def test_tables_for_people(penstock: Any, root: Path) -> None:
+    """Without --json the same numbers come as tables."""
+    done = penstock("load", TWO / "network.toml", "--hosts", 2, "--rates", TWO / "rates.csv")
+    assert done.code == 0
+    assert "scored" in done.out
+    assert "per clicks/s" in done.out
+
+
+def test_files_from_standard_input(penstock: Any, root: Path) -> None:
+    """A file argument - reads standard input."""
+    text = (TWO / "network.toml").read_bytes()
+    done = penstock("load", "-", "--rates", "clicks=1,buys=1", "--json", stdin=text)
+    assert done.code == 0
+    assert done.document["network"] == "two-chains"
+    broken = penstock("load", "-", "--rates", "clicks=1,buys=1", stdin=b"name = ")
+    assert broken.code == 2
+    assert broken.err.startswith("penstock: standard input:1: not valid TOML")
+
+
+def test_costs_from_statistics(penstock: Any, root: Path) -> None:
+    """Costs that the network leaves open come from --statistics; without it the command says so."""
+    given = ["load", "examples/word-count/network.toml", "--rates", "lines=10", "--json"]
+    without = penstock(*given)
+    assert without.code == 2
+    assert "operators.words.cost: has no cost" in without.err
+    done = penstock(*given, "--statistics", "examples/word-count/statistics.json")
+    assert done.document["operators"]["words"]["mean"] == pytest.approx(2e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--rates", "clicks=1,buys=1", "--placement", "views=h1"],
+        ["--rates", "clicks=1,buys=1", "--hosts", "0"],
+        ["--rates", "clicks=1,buys=1", "--hosts", "2", "--cluster", "examples/two-chains/cluster.toml"],
+        ["--rates", "clicks=1"],
+        ["--rates", "clicks=1,buys=1,more=1"],
+        ["--rates", "clicks=1,buys=1", "--duration", "0"],
+        ["--rates", "clicks=1,buys=1", "--period", "0"],
+        ["--rates", "clicks=1,buys=1", "--period", "1e-9"],
+        ["--rates", "clicks=1,buys=1", "--duration", "nan"],
+        ["--rates", "no-such.csv"],
+        ["--rates", "examples"],
+        ["--rates", "clicks=1,buys=1", "--hosts", "2", "--placement", "views=h3,scored=h1,paid=h1,billed=h1"],
+        ["--rates", "clicks=1,buys=1", "--statistics", "examples/two-chains/placement.json"],
+        ["--rate", "clicks=1,buys=1"],
+        [],
+        ["--rates", "clicks=1,buys=1", "--hosts", "many"],
+    ],
+)
+def test_bad_options(penstock: Any, root: Path, options: list[str]) -> None:
+    """Bad options end with code 2, words on standard error and no document."""
+    done = penstock("load", TWO / "network.toml", *options, "--json")
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.strip()
+    assert "Traceback" not in done.err
+
+
+def test_pins_must_be_hosts_and_are_obeyed(penstock: Any, tmp_path: Path) -> None:
+    """A pin to a stranger is refused, and so is a placement that breaks a pin."""
+    network = tmp_path / "n.toml"
+    network.write_text('name="n"\n[sources.s]\n[operators.o]\nkind="map"\ninput="s"\ncost=1\npin="h2"\n')
+    given = ["load", network, "--rates", "s=1"]
+    assert "'h2' is no host" in penstock(*given, "--hosts", 1).err
+    done = penstock(*given, "--hosts", 2, "--placement", "o=h1")
+    assert done.code == 2
+    assert "pinned to 'h2'" in done.err
+    assert penstock(*given, "--hosts", 2, "--placement", "o=h2").code == 0
+
+
+def test_several_placements_after_one_option() -> None:
+    """--placements takes all words up to the next option."""
+    assert arguments(["compare", "n", "--placements", "a=h1", "p.json", "--model", "mace"]) == [
+        "compare", "n", "--placements", "a=h1", "--placements", "p.json", "--model", "mace",
+    ]  # fmt: skip
+    assert arguments(["x", "--placements"]) == ["x", "--placements"]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_shows_one_runnable_example(penstock: Any, name: str) -> None:
+    """-h of every command shows one example, of that command."""
+    done = penstock(name, "-h")
+    assert done.code == 0
+    assert done.out.count("Example:") == 1
+    assert f"penstock {name}" in " ".join(done.out.split("Example:")[1].split())
+
+
+def child(*given: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli.app", *given], capture_output=True, text=True, timeout=60, **options
+    )
+
+
+def test_bytes_do_not_depend_on_the_process(root: Path) -> None:
+    """The same question gives the same bytes in another process under another PYTHONHASHSEED."""
+    given = ["load", str(TWO / "network.toml"), "--rates", str(TWO / "rates.csv"), "--series", "--json"]
+    outs = {child(*given, env={**os.environ, "PYTHONHASHSEED": seed}).stdout for seed in ("0", "1", "77")}
+    assert len(outs) == 1
+    assert json.loads(outs.pop())["network"] == "two-chains"
+
+
+def test_bad_input_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """Bad input ends a real process with code 2, one line on standard error and nothing on standard output."""
+    network = tmp_path / "n.toml"
+    network.write_text("name = 3\n")
+    done = child("load", str(network), "--rates", "s=1", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"penstock: {network}:1: name: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_starts_in_a_blink_without_spark(root: Path) -> None:
+    """--help and load start within a second, and load neither Spark nor numba nor matplotlib."""
+    code = (
+        "import sys; sys.argv = ['penstock', *sys.argv[1:]]\n"
+        "from penstock.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pyspark', 'numba', 'matplotlib', 'pandas', 'scipy', 'highspy'} & set(sys.modules)\n"
+        "print(sorted(heavy), file=sys.stderr)\n"
+    )
+    for given in (["--help"], ["load", str(TWO / "network.toml"), "--rates", str(TWO / "rates.csv")]):
+        began = os.times()
+        done = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True, check=True)
+        ended = os.times()
+        assert done.stderr.splitlines()[-1] == "[]"
+        # of the processor: other work on the machine must not count
+        assert ended.children_user + ended.children_system - began.children_user - began.children_system < 1.0

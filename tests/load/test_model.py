@@ -1,0 +1,149 @@
+"""The load model: exact by hand, linear where it should be, conserved everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Placement
+from penstock.errors import InputError
+from penstock.load import correlation, correlation_matrix, expand_replicas, load_model
+from penstock.network import Network, chain, hybrid
+from penstock.network.file import parse_network
+from penstock.workload import Rates
+
+
+def network(operators: dict[str, object], sources: tuple[str, ...] = ("s", "r"), **sinks: str) -> Network:
+    return parse_network(
+        {
+            "name": "n",
+            "sources": {name: {} for name in sources},
+            "operators": operators,
+            "sinks": {name: {"input": given} for name, given in sinks.items()},
+        }
+    )
+
+
+def test_union_and_split_by_hand() -> None:
+    """A union adds its inputs, each at its own cost, and a split copies the stream whole."""
+    graph = network(
+        {
+            "u": {"kind": "union", "inputs": ["s", "r"], "cost": [0.1, 0.2], "selectivity": [0.5, 1.0]},
+            "a": {"kind": "filter", "input": "u", "cost": 1.0, "selectivity": 0.25},
+            "b": {"kind": "map", "input": "u", "cost": 2.0},
+        },
+        t="a",
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [10, 20], "r": [1, 2]}))
+    arrivals = dict(zip(model.stream_index, model.arrivals.tolist(), strict=True))
+    assert arrivals == {"s->u": [10, 20], "r->u": [1, 2], "u->a": [6, 12], "u->b": [6, 12], "a->t": [1.5, 3]}
+    assert model.load_of("u").tolist() == pytest.approx([1.2, 2.4])
+    assert model.load_of("a").tolist() == [6, 12]
+    assert model.load_of("b").tolist() == [12, 24]
+    rows = dict(zip(graph.operators, model.coefficients.tolist(), strict=True))
+    assert model.rates.sources == ("r", "s")
+    assert rows["u"] == pytest.approx([0.2, 0.1])
+    assert rows["b"] == pytest.approx([2.0, 1.0])
+
+
+def test_count_window_join_by_hand() -> None:
+    """A count-window join puts out selectivity · (w2·r1 + w1·r2)."""
+    graph = network(
+        {"j": {"kind": "join", "inputs": ["s", "r"], "window": [2, 5], "cost": 0.1, "selectivity": 0.1}}, t="j"
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [10], "r": [3]}))
+    assert model.arrivals[model.stream_index["j->t"]].tolist() == pytest.approx([0.1 * (5 * 10 + 2 * 3)])
+    assert model.load[0].tolist() == pytest.approx([1.3])
+
+
+def test_time_window_join_by_hand() -> None:
+    """A time-window join puts out selectivity · 2 · W · r1 · r2 a period; its slope is that at the mean rates."""
+    graph = network(
+        {
+            "j": {"kind": "join", "inputs": ["s", "r"], "within": 3, "cost": 0.1, "selectivity": 0.01},
+            "m": {"kind": "map", "input": "j", "cost": 1.0},
+        }
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [10, 30], "r": [5, 1]}))
+    assert model.load_of("m").tolist() == pytest.approx([0.06 * 50, 0.06 * 30])
+    assert model.coefficients[model.operator_index["m"]].tolist() == pytest.approx([0.06 * 20, 0.06 * 3])
+
+
+def test_route_shares_by_hand() -> None:
+    """A routed stream is divided by its shares."""
+    graph = network(
+        {
+            "o": {"kind": "map", "input": "s", "cost": 0.0, "route": {"a": 0.25, "b": 0.75}},
+            "a": {"kind": "map", "input": "o", "cost": 1.0},
+            "b": {"kind": "map", "input": "o", "cost": 1.0},
+        },
+        sources=("s",),
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [8]}))
+    assert [model.load_of(name).tolist() for name in "ab"] == [[2], [6]]
+
+
+def test_host_load_and_link_traffic_by_hand() -> None:
+    """Host load adds operators and replicas; a tuple crosses to a host once, however many operators there read it."""
+    graph = network(
+        {
+            "o": {"kind": "map", "input": "s", "cost": 0.01},
+            "a": {"kind": "map", "input": "o", "cost": 0.02},
+            "b": {"kind": "map", "input": "o", "cost": 0.03},
+        },
+        sources=("s",),
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [10]}))
+    cluster = Cluster.uniform(2)
+    placement = Placement({"o": "h1", "a": "h2", "b": "h2", "b#2": "h1"})
+    assert model.host_load(placement, cluster)[:, 0].tolist() == pytest.approx([0.4, 0.5])
+    assert {pair: row.tolist() for pair, row in model.link_traffic(placement, cluster).items()} == {("h1", "h2"): [10]}
+
+
+@given(seed=st.integers(0, 10**6), operators=st.integers(1, 40), factor=st.floats(0.1, 10))
+def test_linear_networks_are_linear(seed: int, operators: int, factor: float) -> None:
+    """Without time-window joins load = coefficients · rates, exactly, for any rates."""
+    rng = np.random.default_rng(seed)
+    graph = hybrid(operators, 3, 0.6, rng)
+    rates = Rates.of(1.0, {name: rng.uniform(0, 100, 7) for name in graph.sources})
+    model = load_model(graph, rates)
+    np.testing.assert_allclose(model.load, model.coefficients @ rates.values, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.arrivals, model.stream_coefficients @ rates.values, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(load_model(graph, rates.scaled(factor)).load, factor * model.load, rtol=1e-9)
+
+
+def test_missing_costs_and_wrong_rates_are_refused() -> None:
+    """A missing cost names the operator and the remedy; rates of a stranger are refused."""
+    graph = network({"o": {"kind": "map", "input": "s"}}, sources=("s",))
+    with pytest.raises(InputError, match=r"operators\.o\.cost: has no cost.*--statistics"):
+        load_model(graph, Rates.constant({"s": 1}))
+    with pytest.raises(InputError, match="'x' is no source"):
+        load_model(chain([0.1]), Rates.constant({"s1": 1, "x": 1}))
+
+
+def test_correlation_by_hand() -> None:
+    """Correlations are those of the population; with an empty or constant series they are 0."""
+    assert correlation([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
+    assert correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert correlation([1, 2, 3], [5, 5, 5]) == 0
+    assert correlation([], []) == 0
+    assert correlation([0.1 + 0.2, 0.3], [1, 2]) == 0  # constant up to rounding
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 30))
+def test_correlation_matrix_is_numpys(seed: int, rows: int, periods: int) -> None:
+    """The matrix is symmetric, within -1..1, and equals numpy's and the pairs' where no row is constant."""
+    series = np.random.default_rng(seed).uniform(0, 1, (rows, periods))
+    matrix = correlation_matrix(series)
+    np.testing.assert_array_equal(matrix, matrix.T)
+    assert (np.abs(matrix) <= 1).all()
+    if periods > 2:
+        np.testing.assert_allclose(matrix, np.corrcoef(series).reshape(rows, rows), atol=1e-9)
+        assert correlation(series[0], series[-1]) == pytest.approx(matrix[0, -1], abs=1e-12)
+
+
+def test_replicas_are_named() -> None:
+    """Copies of an operator are o, o#2, o#3, …"""
+    assert expand_replicas(chain([0.1]), 3) == ("o1.1", "o1.1#2", "o1.1#3")

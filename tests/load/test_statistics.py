@@ -1,0 +1,93 @@
+"""Statistics files: what they fill in, and that they read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import InputError
+from penstock.load import OperatorStatistics, Statistics, read_statistics
+from penstock.network.file import parse_network
+
+NETWORK = parse_network(
+    {
+        "name": "n",
+        "sources": {"s": {}, "r": {}},
+        "operators": {
+            "a": {"kind": "filter", "input": "s", "cost": 0.5},
+            "j": {"kind": "join", "inputs": ["a", "r"], "within": 1},
+        },
+    }
+)
+
+
+def written(folder: Path, document: object) -> Path:
+    path = folder / "statistics.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def test_fills_what_the_network_leaves_open(tmp_path: Path) -> None:
+    """Measured values fill gaps, one number serves all inputs, and replace given ones only when asked."""
+    known = read_statistics(
+        written(
+            tmp_path,
+            {
+                "operators": {"a": {"cost": 0.1, "selectivity": 0.2}, "j": {"cost": [1, 2], "selectivity": 0.3}},
+                "placement": {"a": "h1"},
+            },
+        ),
+        NETWORK,
+    )
+    filled = known.complete(NETWORK).operators
+    assert (filled["a"].cost, filled["a"].selectivity) == ((0.5,), (0.2,))
+    assert (filled["j"].cost, filled["j"].selectivity) == ((1.0, 2.0), (0.3, 0.3))
+    assert known.complete(NETWORK, override=True).operators["a"].cost == (0.1,)
+
+
+def test_written_statistics_read_back(tmp_path: Path) -> None:
+    """A statistics file that penstock writes reads back as the same statistics."""
+    known = Statistics(
+        operators={"a": OperatorStatistics(cost=(0.1,), selectivity=(0.5,), error=0.01, tuples=1000)},
+        measured={"pass": "alone"},
+    )
+    known.write(tmp_path / "s.json")
+    again = read_statistics(tmp_path / "s.json")
+    assert again.operators == known.operators
+    assert again.measured == known.measured
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", 'expected {"operators"'),
+        ({"operators": 3}, 'expected {"operators"'),
+        ({"operators": {"x": {}}}, "operators.x: is no operator"),
+        ({"operators": {"a": {"costs": 1}}}, "did you mean 'cost'?"),
+        ({"operators": {"a": {"cost": -1}}}, ">= 0"),
+        ('{"operators": {"a": {"cost": NaN}}}', "a.cost"),
+        ('{"operators": {"a": {"cost": 1e999}}}', "a.cost"),
+        ({"operators": {"a": {"cost": []}}}, "a.cost"),
+        ({"operators": {"a": {"tuples": 1.5}}}, "a.tuples"),
+        ({"operators": {}, "hosts": {"h1": {"overhead": -1}}}, "hosts"),
+        ('{"operators": {"a": {}, "a": {}}}', "given twice"),
+    ],
+)
+def test_refuses(tmp_path: Path, document: object, words: str) -> None:
+    """Each mistake is one message with the file's name."""
+    path = written(tmp_path, document)
+    with pytest.raises(InputError) as caught:
+        read_statistics(path, NETWORK)
+    assert str(caught.value).startswith(str(path))
+    assert words in str(caught.value)
+
+
+def test_wrong_number_of_inputs_is_refused(tmp_path: Path) -> None:
+    """Two costs for an operator of one input are refused by name."""
+    network = parse_network({"name": "n", "sources": {"s": {}}, "operators": {"a": {"kind": "map", "input": "s"}}})
+    known = read_statistics(written(tmp_path, {"operators": {"a": {"cost": [1, 2]}}}), network)
+    with pytest.raises(InputError, match=r"operators\.a\.cost: expected 1 numbers"):
+        known.complete(network)
