@@ -286,6 +286,18 @@ def test_same_seed_same_bytes_in_another_process():
     assert len(outputs) == 1
 
 
+def test_samples_change_nothing():
+    """Looking at queues and hosts now and then leaves every number as it is."""
+    rates = Rates.constant({"s": 150}, 4)
+    plain = run(one(), rates, Options(drain=True))
+    sampled = run(one(), rates, Options(drain=True), sample=0.5)
+    assert sampled.document() == plain.document()
+    assert sampled.series.times[:8].tolist() == [0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4]
+    # 150 a second come, 100 are served.
+    np.testing.assert_allclose(sampled.series.queued[0, :8], 50 * sampled.series.times[:8], atol=2)
+    np.testing.assert_allclose(sampled.series.busy[0, :8], 1.0, atol=0.01)
+
+
 def test_a_queued_tuple_takes_few_bytes():
     """A million waiting tuples take at most 200 bytes each."""
     from penstock.simulation.state import NODE

@@ -121,7 +121,12 @@ def command(
                 sink = None if trace is None else _tracer(files.enter_context(atomic(trace)), sorted(graph.sinks))
                 show = files.enter_context(_progress(given, options))
                 if plot is not None:
-                    results = [simulate(graph, machines, placed, given, options, seed=seed, trace=True, log=True)]
+                    step = _span(given, options) / 200
+                    results = [
+                        simulate(
+                            graph, machines, placed, given, options, seed=seed, trace=True, sample=step, progress=show
+                        )
+                    ]
                     if sink is not None and results[0].trace is not None:
                         sink(results[0].trace)
                 else:
@@ -135,7 +140,7 @@ def command(
     if plot is not None:
         from penstock.simulation.plot import plot as draw
 
-        draw(plot, result, {name: host.cores for name, host in machines.hosts.items()})
+        draw(plot, result)
     seconds = time.perf_counter() - began
     document = {"network": graph.name, "policy": policy, "seed": seed, **result.document(), "seconds": seconds}
     if repeat > 1:
@@ -165,6 +170,11 @@ def _several(job: Job, seeds: range, on_spark: bool) -> list[SimulationResult]:
         return fan_out(host.session(), job, seeds)
 
 
+def _span(arrivals: Any, options: Options) -> float:
+    end = options.duration or (arrivals.duration if hasattr(arrivals, "duration") else float(arrivals.times[-1]))
+    return float(end) or 1.0
+
+
 @contextmanager
 def _progress(arrivals: Any, options: Options) -> Iterator[Callable[[float], None] | None]:
     """Show a progress bar on standard error, where that is a terminal."""
@@ -174,7 +184,7 @@ def _progress(arrivals: Any, options: Options) -> Iterator[Callable[[float], Non
     from rich.console import Console
     from rich.progress import Progress
 
-    end = options.duration or (arrivals.duration if hasattr(arrivals, "duration") else float(arrivals.times[-1]))
+    end = _span(arrivals, options)
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("simulating", total=end)
         yield lambda reached: bar.update(task, completed=min(reached, end))

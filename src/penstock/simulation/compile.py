@@ -80,12 +80,13 @@ def compile_run(
     _check_ends(network, cluster)
     hosts = tuple(cluster.hosts)
     host_of = {name: index for index, name in enumerate(hosts)}
-    unit_names = tuple(copy for name in network.operators for copy in _copies(placed, name))
+    copies_of = _copies(placed)
+    unit_names = tuple(copy for name in network.operators for copy in copies_of[name])
     unit_of = {name: index for index, name in enumerate(unit_names)}
     streams = {stream.name: index for index, stream in enumerate(network.streams)}
     controls = _controls(options, host_of, unit_of)
 
-    copies = {name: len(_copies(placed, name)) for name in network.operators}
+    copies = {name: len(copies_of[name]) for name in network.operators}
     units = np.zeros(len(unit_names), layout.UNIT)
     inputs: list[tuple[int, int, int, int, float, float, int, float, int]] = []
     ports: dict[tuple[str, int], int] = {}
@@ -149,7 +150,7 @@ def compile_run(
             draw = key("route", writer, seed)
             outputs.extend(
                 (ports[reader, stream.port], streams[stream.name], routed, low, high, draw)
-                for reader in _copies(placed, stream.reader) or (stream.reader,)
+                for reader in copies_of.get(stream.reader, [stream.reader])
             )
             low = high
         row["readers"] = len(outputs) - row["outputs"]
@@ -224,9 +225,12 @@ def compile_run(
     )
 
 
-def _copies(placement: Placement, name: str) -> tuple[str, ...]:
-    """Return an operator's copies in the order of their numbers."""
-    return tuple(sorted(placement.replicas(name), key=lambda copy: int(copy.partition("#")[2] or 1)))
+def _copies(placement: Placement) -> dict[str, list[str]]:
+    """Return each operator's copies in the order of their numbers."""
+    found: dict[str, list[str]] = {}
+    for copy in sorted(placement, key=lambda copy: int(copy.partition("#")[2] or 1)):
+        found.setdefault(base_name(copy), []).append(copy)
+    return found
 
 
 def _check_ends(network: Network, cluster: Cluster) -> None:

@@ -82,6 +82,25 @@ class Latencies:
         }
 
 
+@attrs.frozen(eq=False)
+class Series:
+    """Samples of the hosts over time.
+
+    Attributes
+    ----------
+    times
+        Array (samples,), seconds.
+    queued
+        Array (hosts, samples): tuples that wait for each host.
+    busy
+        Array (hosts, samples): share of the time since the sample before that each host worked.
+    """
+
+    times: NDArray[np.float64]
+    queued: NDArray[np.int64]
+    busy: NDArray[np.float64]
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class SimulationResult:
     """The result of a run. Times in seconds, rows keyed by name.
@@ -116,6 +135,8 @@ class SimulationResult:
         Array of records ``stimulus``, ``egress``, ``sink`` (number in ``sinks``), if it was asked for.
     log
         Array of records ``time``, ``kind``, ``index``, ``identity`` of every event, if it was asked for.
+    series
+        Queues and load of the hosts over time, if samples were asked for.
     """
 
     latency: Mapping[str, float]
@@ -131,6 +152,7 @@ class SimulationResult:
     events: int
     trace: Records | None = None
     log: Records | None = None
+    series: Series | None = None
 
     def document(self) -> dict[str, Any]:
         """Return what ``penstock simulate --json`` prints, without the seconds that it took."""
@@ -149,20 +171,16 @@ class SimulationResult:
         }
 
 
-def assemble(run: Compiled, latencies: Latencies, trace: Records | None, log: Records | None) -> SimulationResult:
+def assemble(
+    run: Compiled, latencies: Latencies, trace: Records | None, log: Records | None, series: Series | None
+) -> SimulationResult:
     """Read the result out of the arrays after a run."""
     s, g = run.state, run.state.g[0]
     end = float(g["now"] if run.options.drain else g["end"])
     alive = s.nodes["input"][: int(g["fresh"])]
     alive = alive[alive >= 0]
     queued = np.bincount(s.inputs["stream"][alive], minlength=len(s.streams))
-    # Services and batches that the end interrupts count as far as they have come.
-    busy_units, busy_hosts = s.units["busy"].copy(), s.hosts["busy"].copy()
-    for core in s.cores[s.cores["node"] >= 0]:
-        share = (end - float(core["start"])) / int(s.hosts["cores"][core["host"]])
-        busy_hosts[core["host"]] += share
-        busy_units[s.inputs["unit"][s.nodes["input"][core["node"]]]] += share
-    busy_hosts -= np.maximum(0.0, s.hosts["until"] - end) * (s.hosts["batch"] > 0)
+    busy_units, busy_hosts = busy(run, end)
     span = end if end > 0 else math.inf
     streams = {
         name: {
@@ -201,7 +219,20 @@ def assemble(run: Compiled, latencies: Latencies, trace: Records | None, log: Re
         events=int(g["events"]),
         trace=trace,
         log=log,
+        series=series,
     )
+
+
+def busy(run: Compiled, at: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for how long (s) units and hosts have worked; services and batches in hand count as far as they are."""
+    s = run.state
+    units, hosts = s.units["busy"].copy(), s.hosts["busy"].copy()
+    for core in s.cores[s.cores["node"] >= 0]:
+        share = (at - float(core["start"])) / int(s.hosts["cores"][core["host"]])
+        hosts[core["host"]] += share
+        units[s.inputs["unit"][s.nodes["input"][core["node"]]]] += share
+    hosts -= np.maximum(0.0, s.hosts["until"] - at) * (s.hosts["batch"] > 0)
+    return units, hosts
 
 
 def _on_links(run: Compiled) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
 from penstock.network import Network
@@ -14,7 +15,7 @@ from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled, compile_run
 from penstock.simulation.control import apply
 from penstock.simulation.options import Arrivals, Options
-from penstock.simulation.result import Latencies, SimulationResult, assemble
+from penstock.simulation.result import Latencies, Series, SimulationResult, assemble, busy
 from penstock.simulation.state import Records, State
 from penstock.workload import Rates
 
@@ -31,6 +32,7 @@ def simulate(
     seed: int = 0,
     trace: bool | Callable[[Records], None] = False,
     log: bool = False,
+    sample: float | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> SimulationResult:
     """Run a placed network in virtual time.
@@ -51,6 +53,8 @@ def simulate(
         Keep a row per sink tuple, or hand the rows on in parts.
     log
         Keep a row per event.
+    sample
+        Seconds between samples of the hosts' queues and load.
     progress
         Called now and then with the time that the run has reached (s).
 
@@ -80,13 +84,22 @@ def simulate(
             rows.append(part.copy())
         state.g["rowed"] = 0
 
+    final = float(run.state.g["end"][0])
+    step = math.inf if sample is None else sample
+    samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
+    run.state.g["end"] = min(final, step)
     while True:
         s = run.state
         s.g["budget"] = _STRIDE
         status = advance(s.g)
         if status == layout.DONE:
-            break
-        if status == layout.CONTROL:
+            reached = float(s.g["end"][0])
+            if math.isfinite(step):
+                samples.append((min(reached, final), _waiting(run), busy(run, reached)[1]))
+            if reached == final or (options.drain and s.g["heaped"][0] == 0 and s.g["used"][0] == 0):
+                break
+            s.g["end"] = min(final, (len(samples) + 1) * step)
+        elif status == layout.CONTROL:
             apply(run, pending)
         elif status == layout.ROWS:
             flush(s)
@@ -96,6 +109,7 @@ def simulate(
         if progress is not None:
             progress(float(s.g["now"][0]))
         run = _grown(run, status)
+    run.state.g["end"] = final
     flush(run.state)
     logged.append(run.state.log[: int(run.state.g["logs"][0])].copy())
     return assemble(
@@ -103,7 +117,26 @@ def simulate(
         latencies,
         np.concatenate(rows) if trace is True and rows else None,
         np.concatenate(logged) if log else None,
+        _series(samples),
     )
+
+
+def _waiting(run: Compiled) -> NDArray[np.int64]:
+    """Return how many tuples wait for each host."""
+    s = run.state
+    waiting = np.bincount(
+        s.inputs["unit"][s.inputs["unit"] >= 0], s.inputs["waiting"][s.inputs["unit"] >= 0], len(s.units)
+    )
+    return np.bincount(s.units["host"], waiting, len(s.hosts)).astype(np.int64)
+
+
+def _series(samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]]) -> Series | None:
+    if not samples:
+        return None
+    times = np.array([time for time, _, _ in samples])
+    worked = np.array([worked for _, _, worked in samples]).T
+    shares = np.diff(worked, axis=1, prepend=0.0) / np.maximum(np.diff(times, prepend=0.0), 1e-12)
+    return Series(times, np.array([queued for _, queued, _ in samples]).T, shares)
 
 
 def _grown(run: Compiled, status: int) -> Compiled:
