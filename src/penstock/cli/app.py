@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli import estimate, load, place, simulate
+from penstock.cli import calibrate, demo, estimate, load, place, run, simulate
 from penstock.cli.common import fail
 from penstock.errors import PenstockError
 
@@ -19,6 +19,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "place": place.command,
     "estimate": estimate.command,
     "simulate": simulate.command,
+    "calibrate": calibrate.command,
+    "run": run.command,
+    "demo": demo.command,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.errors import Infeasible, InputError, PenstockError
-from penstock.files import to_json
+from penstock.files import Text, suggest, to_json, write_json
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.workload import Rates, read_rates
@@ -61,7 +62,10 @@ def get_network(path: str, statistics: str | None = None) -> tuple[Network, Stat
     if statistics is None:
         return network, Statistics()
     known = read_statistics(statistics, network)
-    return known.complete(network), known
+    try:
+        return known.complete(network), known
+    except InputError as error:
+        raise error.located(statistics) from None
 
 
 def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluster:
@@ -78,7 +82,12 @@ def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluste
     named += [(f"{t}.{e.name}.host", e.host) for t in ("sources", "sinks") for e in getattr(network, t).values()]
     for at, host in named:
         if host is not None and host not in cluster.hosts:
-            raise InputError(f"{host!r} is no host of the cluster", at=at)
+            raise InputError(
+                f"{host!r} is no host of the cluster",
+                file=network.file,
+                at=at,
+                hint=suggest(host, cluster.hosts, "hosts"),
+            )
     return cluster
 
 
@@ -135,6 +144,96 @@ def _numeric(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def get_keep(given: str | None, network: Network) -> dict[str, float]:
+    """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``."""
+    import math
+    import os
+
+    if given is None:
+        return {}
+    if "->" in given and not os.path.exists(given):
+        table: dict[str, Any] = {}
+        for item in given.split(","):
+            name, equals, number = (part.strip() for part in item.rpartition("="))
+            if not equals or name in table:
+                raise InputError(
+                    f"expected stream=fraction once, got {item!r}", at="--keep", hint="e.g. clicks->views=0.4"
+                )
+            try:
+                table[name] = float(number)
+            except ValueError:
+                raise InputError(f"expected a number, got {number!r}", at=f"keep.{name}") from None
+    else:
+        file = Text(given)
+        document = file.json()
+        table = document.get("keep") if isinstance(document, dict) else None  # type: ignore[assignment]
+        if not isinstance(table, dict):
+            raise InputError('expected {"keep": {"a->b": 0.4}}', file=file.name, at="keep")
+    source = None if "->" in given else given
+    streams = [stream.name for stream in network.streams]
+    for name, fraction in table.items():
+        if name not in streams:
+            raise InputError(
+                "is no stream of the network", file=source, at=f"keep.{name}", hint=suggest(name, streams, "streams")
+            )
+        number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+        if not number or not math.isfinite(fraction) or not 0 <= fraction <= 1:
+            raise InputError(f"expected a fraction 0..1, got {fraction!r}", file=source, at=f"keep.{name}")
+    return {name: float(fraction) for name, fraction in sorted(table.items())}
+
+
+def decide_placement(
+    network: Network, cluster: Cluster, placement: str | None, algorithm: str | None, rates: Rates | None, seed: int
+) -> Placement:
+    """Read a placement, or let an algorithm decide it."""
+    if placement is not None:
+        return get_placement(placement, network, cluster)
+    if len(cluster.hosts) == 1:
+        return Placement(dict.fromkeys(network.operators, next(iter(cluster.hosts))))
+    if rates is None:
+        raise InputError(
+            "expected a placement, or rates to decide it", at="--placement", hint="give --placement or --rates"
+        )
+    import numpy as np
+
+    from penstock.placement import Problem, place
+
+    problem = Problem(load_model(network, rates), cluster, None, pins_of(network))
+    return place(problem, algorithm or "correlation", np.random.default_rng(seed)).placement
+
+
+def joined_rates(parts: dict[str, Rates]) -> Rates:
+    """Return rates of several sources as one table, with the shortest common length."""
+    period = next(iter(parts.values())).period
+    if any(rates.period != period for rates in parts.values()):
+        raise InputError("expected equal periods of all scheduled sources", at="sources")
+    length = min(rates.periods for rates in parts.values())
+    return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, float], None]]:
+    """Show a progress bar on standard error while work is told."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+    )
+    # Few refreshes: hosts may be pinned to every core of this machine.
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def write_document(path: str, document: dict[str, Any]) -> None:
+    """Write a JSON document, whole or not at all."""
+    write_json(path, document)
 
 
 def host_rows(model: LoadModel, placement: Placement, cluster: Cluster) -> dict[str, dict[str, float]]:

@@ -1,1 +1,1 @@
-"""The loop: observe, decide, act."""
+"""The loop and the chain: measure, predict, decide, act, compare."""

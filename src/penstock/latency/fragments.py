@@ -64,7 +64,7 @@ def fragments(network: Network, placement: Mapping[str, str]) -> tuple[Fragment,
     for host in sorted(set(placement.values())):
         members = [name for name in network.operators if placement[name] == host]
         domains = sorted({tuple(sorted(sources[name])) for name in members if network.operators[name].stateful})
-        home = {name: 0 for name in members}
+        home = dict.fromkeys(members, 0)
         for name in members:
             if network.operators[name].stateful:
                 home[name] = domains.index(tuple(sorted(sources[name])))

@@ -458,7 +458,7 @@ class _Compiler:
                     found.append(stream.name)
                 if (
                     stream.writer in self.network.operators
-                    and not self.network.operators[stream.writer].kind == "aggregate"
+                    and self.network.operators[stream.writer].kind != "aggregate"
                 ):
                     waiting.append(stream.writer)
         return sorted(set(found))

@@ -14,6 +14,8 @@ from typing import Any
 import pyspark.sql.functions as F
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
 from penstock.network import Network, Operator, Source, Stream
@@ -164,11 +166,9 @@ def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0) -
         case "aggregate":
             return _aggregate(operator, frame)
         case "python":
-            function, schema = load_function(operator, frame)
-            names = [field.name for field in schema]
-            ddl = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
-            shape = f"{ddl}, _id bigint, _stimulus bigint, _time timestamp"
-            result: DataFrame = frame.mapInArrow(wrap_python(function, names), shape)
+            function, shape = load_function(operator, frame)
+            whole = StructType([*shape, *(field for field in frame.schema if field.name in ENVELOPE)])
+            result: DataFrame = frame.mapInArrow(wrap_python(function, to_arrow_schema(shape, timezone="UTC")), whole)
             return result
     raise InputError(f"the kind {operator.kind!r} does not run on Spark", at=f"operators.{operator.name}.kind")
 
@@ -234,7 +234,7 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     )
 
 
-def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, list[Any]]:
+def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, StructType]:
     """Import a python operator's function, and return it with the columns that it gives.
 
     The function's attribute ``schema`` (DDL) names its columns; without one it gives the columns that it takes. The
@@ -255,8 +255,8 @@ def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, list[Any]]
         cloudpickle.register_pickle_by_value(module)
     schema = getattr(function, "schema", None)
     if schema is None:
-        return function, [field for field in frame.schema.fields if field.name in columns(frame)]
-    return function, frame.sparkSession.createDataFrame([], schema).schema.fields
+        return function, StructType([field for field in frame.schema.fields if field.name in columns(frame)])
+    return function, frame.sparkSession.createDataFrame([], schema).schema
 
 
 def read_source(session: SparkSession, source: Source, *, batch: bool = False) -> DataFrame:

@@ -257,9 +257,11 @@ class Engine:
             return collect(deployment, queries, time.time() - begin)
 
     def _open(self, folder: Path) -> None:
+        """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it."""
         gate = folder / "epoch"
-        if not gate.exists():
-            shipped.publish(str(gate), lambda file: file.write(str(time.time_ns() // 1000 + 200_000).encode()))
+        step = max(1, round(self.cluster.spark.trigger * 1e6))
+        begin = (time.time_ns() // 1000 // step + 1) * step
+        shipped.publish(str(gate), lambda file: file.write(str(begin).encode()))
 
     def _writer(self, deployment: Deployment, query: Query) -> Any:
         return (
@@ -430,7 +432,10 @@ def claim(deployment: Deployment) -> None:
 
 
 def _short(error: object) -> str:
-    return " ".join(str(error).split("\n\nJVM stacktrace")[0].split())[-600:]
+    """Return the beginning and the end of an error, which say what and why."""
+    text = str(error).split("\n\nJVM stacktrace")[0].split("\n=== Streaming Query")[0]
+    text = " ".join(text.replace("SQLSTATE: 38000", "").split())
+    return text if len(text) < 900 else f"{text[:300]} … {text[-500:]}"
 
 
 def _numbers(folder: Path) -> list[int]:

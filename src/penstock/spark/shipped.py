@@ -328,15 +328,15 @@ def _save(leave: dict[str, Any], rows: Any, frame: Any, name: str) -> int:
     return time.time_ns() // 1000
 
 
-def wrap_python(function: Callable[[Iterator[Any]], Iterator[Any]], columns: list[str]) -> Callable[[Any], Any]:
+def wrap_python(function: Callable[[Iterator[Any]], Iterator[Any]], shape: Any) -> Callable[[Any], Any]:
     """Return a mapInArrow function that hands the user's columns to ``function`` and carries the envelope along.
 
     Parameters
     ----------
     function
         Takes and gives an iterator of record batches, as Spark's ``mapInArrow``.
-    columns
-        Names that it gives.
+    shape
+        Arrow schema of what it gives, without envelope.
 
     Notes
     -----
@@ -349,6 +349,8 @@ def wrap_python(function: Callable[[Iterator[Any]], Iterator[Any]], columns: lis
         import pyarrow.compute as pc
 
         taken: list[Any] = []
+        zone = pa.timestamp("us", "UTC")
+        whole = pa.schema([*shape, ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", zone)])
 
         marks: list[Any] = []
 
@@ -367,7 +369,7 @@ def wrap_python(function: Callable[[Iterator[Any]], Iterator[Any]], columns: lis
             if len(taken) > 1:
                 del taken[:-1]
                 given = 0
-            arrays = [result.column(name) for name in columns]
+            arrays = [result.column(field.name).cast(field.type) for field in shape]
             if result.num_rows == envelope.num_rows:
                 carried = [envelope.column(name) for name in ENVELOPE]
             else:
@@ -382,10 +384,9 @@ def wrap_python(function: Callable[[Iterator[Any]], Iterator[Any]], columns: lis
                     pa.array([pc.max(envelope.column("_time")).as_py()] * count, envelope.column("_time").type),
                 ]
             given += result.num_rows
-            shape = pa.RecordBatch.from_arrays([*arrays, *carried], names=[*columns, *ENVELOPE])
-            yield shape
+            yield pa.RecordBatch.from_arrays([*arrays, *carried], schema=whole)
         if marks:
-            nothing = {name: pa.nulls(1) for name in (*columns, "_id", "_stimulus")}
-            yield pa.RecordBatch.from_pydict({**nothing, "_time": pa.array([max(marks)], pa.timestamp("us", "UTC"))})
+            empty = [pa.nulls(1, field.type) for field in whole]
+            yield pa.RecordBatch.from_arrays([*empty[:-1], pa.array([max(marks)], zone)], schema=whole)
 
     return run

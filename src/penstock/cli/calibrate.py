@@ -1,0 +1,67 @@
+"""``penstock calibrate``: measure what operators cost on this Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import InputError
+
+
+def command(
+    network: common.NetworkArgument,
+    sample: Annotated[
+        str | None,
+        typer.Option("--sample", metavar="DIR_OR_FILE", help="Rows of each source; nexmark sources make their own."),
+    ] = None,
+    cluster: common.ClusterOption = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="H", help="Measure on this host of the cluster.")
+    ] = None,
+    error: Annotated[float, typer.Option("--error", metavar="E", help="Relative error to reach per operator.")] = 0.02,
+    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Seconds per operator at most.")] = 4.0,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write a statistics file.")] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Measure each operator alone on sample rows: cost, selectivity, error; and a host's overhead per batch.
+
+    Example: penstock calibrate examples/auction/network.toml --out statistics.json
+    """
+    graph, _ = common.get_network(network)
+    machines = common.get_cluster(cluster, None if cluster is not None else 1, graph)
+    name = host or next(iter(machines.hosts))
+    if name not in machines.hosts:
+        raise InputError(f"{name!r} is no host of the cluster", at="--host")
+    if not 0 < error < 1 or not 0 < budget < 1e6:
+        raise InputError("expected an error between 0 and 1 and a budget > 0", at="--error")
+    from penstock.spark.calibrate import calibrate_alone, measure_overhead, read_samples
+    from penstock.spark.compile import check_network
+    from penstock.spark.hosts import start_hosts
+    from penstock.spark.run import Engine
+
+    check_network(graph, machines.spark)
+    with common.progress() as tell:
+        tell("starting host", 0.0)
+        with start_hosts(machines, names=[name]) as running:
+            engine = Engine(machines, running)
+            samples = read_samples(engine.sessions[name], graph, sample)
+            statistics = calibrate_alone(engine, name, graph, samples, error=error, budget=budget, report=tell)
+            tell("overhead", 0.95)
+            statistics = measure_overhead(engine, name, statistics)
+    if out is not None:
+        statistics.write(out)
+    document = statistics.document()
+    if json:
+        common.answer(document)
+        return
+    common.table(
+        f"{graph.name}: measured alone on {name}",
+        ["operator", "cost (µs)", "selectivity", "error", "tuples"],
+        [
+            [o, 1e6 * max(row.cost or (0.0,)), max(row.selectivity or (0.0,)), f"{row.error:.1%}", row.tuples]
+            for o, row in statistics.operators.items()
+        ],
+    )
+    common.say(f"overhead of {name}: {statistics.hosts[name].overhead * 1000:.0f} ms a batch")

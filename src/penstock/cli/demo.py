@@ -1,0 +1,80 @@
+"""``penstock demo``: the whole chain, with nothing to prepare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import InputError
+
+
+def command(
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where demo-report.json and demo.png go.")] = ".",
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
+
+    Example: penstock demo --out /tmp/demo
+    """
+    from penstock.cli.run import show
+    from penstock.control.demo import demo
+
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=folder) from None
+    with common.progress() as tell:
+        document = demo(seed, tell, common.say)
+    common.write_document(str(folder / "demo-report.json"), document)
+    from penstock.cli.figures import demo_picture
+
+    demo_picture(document, folder / "demo.png")
+    if json:
+        common.answer(document)
+        return
+    common.table(
+        "calibration",
+        ["operator", "cost (µs)", "selectivity", "error"],
+        [
+            [name, 1e6 * _largest(row.get("cost")), _largest(row.get("selectivity")), f"{row['error']:.1%}"]
+            for name, row in document["calibration"]["operators"].items()
+        ],
+    )
+    common.table(
+        "in place",
+        ["host", "overhead (s a batch)", "factor", "error"],
+        [
+            [name, row["overhead"], row["factor"], f"{row['error']:.1%}"]
+            for name, row in document["calibration"]["hosts"].items()
+        ],
+    )
+    common.table(
+        "plans",
+        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
+        [
+            [
+                name,
+                *(plan["load"][host]["mean"] for host in document["hosts"]),
+                max(row["std"] for row in plan["load"].values()),
+                plan["predicted"]["max"],
+                plan["predicted"]["p99"],
+            ]
+            for name, plan in document["plans"].items()
+        ],
+    )
+    show(document)
+    bar = document["error_bar"]
+    common.say(
+        f"error bar of the prediction: ±{bar['latency_error']:.1%} of the worst latency "
+        f"(host {bar['host']} at load {bar['load']:.2f}, cost known to ±{bar['cost_error']:.1%})"
+    )
+    common.say(f"wrote {folder / 'demo-report.json'} and {folder / 'demo.png'}")
+
+
+def _largest(value: float | list[float] | None) -> float:
+    return max(value) if isinstance(value, list) else value or 0.0

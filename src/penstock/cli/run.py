@@ -1,0 +1,109 @@
+"""``penstock run``: run a placed network on Spark, and measure it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import InputError
+
+DirectoryOption = Annotated[
+    str | None,
+    typer.Option("--directory", metavar="DIR", help="Hop logs, checkpoints, state; default .penstock/<network name>."),
+]
+
+
+def command(
+    network: common.NetworkArgument,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    placement: Annotated[
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option("--algorithm", metavar="A", help="Place by this algorithm (default: correlation).")
+    ] = None,
+    statistics: common.StatisticsOption = None,
+    rates: Annotated[
+        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates to expect; also drives nexmark sources.")
+    ] = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or clicks->views=0.4.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False,
+    directory: DirectoryOption = None,
+    report: Annotated[str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report.")] = None,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Run a placed network on Spark hosts, measure every tuple's latency, and compare with the prediction.
+
+    Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
+    """
+    from penstock.control import chain
+
+    if seconds is not None and not 0 < seconds < 1e9:
+        raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
+    graph, known = common.get_network(network, statistics)
+    machines = common.get_cluster(cluster, hosts if hosts is not None or cluster is not None else 1, graph)
+    fractions = common.get_keep(keep, graph)
+    expected = common.get_rates(graph, rates, duration, period) if rates is not None else None
+    # Spark's room is entered late: everything that is wrong in the files has been said by now.
+    from penstock.spark import compile as compiling
+    from penstock.spark.hosts import start_hosts
+    from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
+
+    compiling.check_network(graph, machines.spark)
+    if expected is None and all(source.format == "nexmark" for source in graph.sources.values()):
+        expected = common.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
+    folder = chain.where(directory or machines.spark.directory, graph)
+    there = claimed(folder)
+    if placement is None and algorithm is None and there is not None:
+        placed = placement_of(there).check(graph.operators, machines.hosts)
+    else:
+        placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
+    used = sorted(set(placed.values()))
+    with common.progress() as tell:
+        tell("starting hosts", 0.0)
+        with start_hosts(machines, names=used) as running:
+            engine = Engine(machines, running)
+            scheduled = expected if rates is not None else None
+            deployment = engine.prepare(graph, placed, folder, keep=fractions, rates=scheduled, everything=once)
+            outcome = engine.run(deployment, seconds=seconds, once=once, report=tell)
+    expected = expected or chain.measured_rates(graph, outcome)
+    costs = all(o.cost is not None for o in known.complete(graph, override=True).operators.values())
+    predicted = None
+    if costs and expected is not None and not once:
+        predicted = chain.predict(graph, machines, placed, expected, known)
+    document: dict[str, Any] = chain.compare(graph, machines, placed, outcome, predicted, fractions)
+    document["directory"] = folder
+    if report is not None:
+        common.write_document(report, document)
+    if json:
+        common.answer(document)
+        return
+    show(document)
+
+
+def show(document: dict[str, Any]) -> None:
+    """Print a run's report for people: predicted beside measured, counts per stream."""
+    rows = []
+    for name, row in [("all sinks", document), *document["sinks"].items()]:
+        measured, predicted = row["latency"], row.get("predicted")
+        for key in ("max", "p99", "p50", "mean"):
+            guess = predicted[key] if predicted else None
+            gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
+            rows.append([name if key == "max" else "", {"max": "worst"}.get(key, key), guess, measured[key], gap])
+    common.table("latency in seconds", ["sink", "", "predicted", "measured", "difference"], rows)
+    common.table(
+        "streams: tuples",
+        ["stream", "arrived", "delivered", "dropped"],
+        [[name, *row.values()] for name, row in document["streams"].items()],
+    )
+    hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
+    common.say(f"{hosts}; every tuple accounted for: {'yes' if document['balanced'] else 'no'}")

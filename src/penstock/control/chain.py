@@ -1,0 +1,255 @@
+"""The chain from statistics to a run and back: predict, run, compare.
+
+Nothing here needs Spark until a run begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster, Placement
+from penstock.latency.fragments import fragments
+from penstock.latency.microbatch import MicrobatchResult, microbatch, weighted_quantile
+from penstock.load import LoadModel, Statistics, load_model
+from penstock.load.statistics import HostStatistics
+from penstock.network import Network
+from penstock.workload import Rates
+
+Array = NDArray[np.float64]
+Report = Callable[[str, float], None]
+
+
+@attrs.frozen(eq=False)
+class Prediction:
+    """What the micro-batch model says of a run, before it begins."""
+
+    model: LoadModel
+    result: MicrobatchResult
+    statistics: Statistics
+
+
+def predict(
+    network: Network, cluster: Cluster, placement: Mapping[str, str], rates: Rates, statistics: Statistics
+) -> Prediction:
+    """Predict batches and latencies of a placed network under given rates.
+
+    Raises
+    ------
+    InputError
+        If a cost is unknown.
+    """
+    model = load_model(statistics.complete(network, override=True), rates)
+    result = microbatch(
+        model,
+        fragments(network, placement),
+        trigger=cluster.spark.trigger,
+        overhead={name: host.overhead for name, host in statistics.hosts.items()},
+        factor={name: host.factor for name, host in statistics.hosts.items()},
+    )
+    return Prediction(model, result, statistics)
+
+
+def summary(latency: Array, weight: Array | None = None) -> dict[str, float]:
+    """Return mean, p50, p99, max and count of latencies (s)."""
+    weights = np.ones(latency.size) if weight is None else weight
+    total = float(weights.sum())
+    if total <= 0:
+        return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0, "count": 0}
+    there = weights > 0
+    return {
+        "mean": float(latency @ weights / total),
+        "p50": weighted_quantile(latency, weights, 0.5),
+        "p99": weighted_quantile(latency, weights, 0.99),
+        "max": float(latency[there].max()),
+        "count": round(total),
+    }
+
+
+def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Cluster) -> dict[str, Any]:
+    """Return how an error of the bottleneck's cost shows in the worst latency: e·ρ/(ρ−1) while it is overloaded."""
+    model, statistics = prediction.model, prediction.statistics
+    load = model.host_load(placement, cluster)
+    worst: dict[str, Any] = {"host": None, "load": 0.0, "cost_error": 0.0, "latency_error": 0.0}
+    for (name, host), series in zip(cluster.hosts.items(), load, strict=True):
+        known = statistics.hosts.get(name, HostStatistics())
+        # The mean over the overloaded periods is what builds the backlog.
+        share = series * known.factor / host.capacity
+        peak = float(share[share > 1].mean()) if (share > 1).any() else float(share.max(initial=0.0))
+        if peak > worst["load"]:
+            bar = known.error * peak / (peak - 1) if peak > 1 else known.error
+            worst = {"host": name, "load": peak, "cost_error": known.error, "latency_error": bar}
+    return worst
+
+
+def describe(network: Network) -> dict[str, Any]:
+    """Return a network as a plain document, for reports and pictures."""
+    return {
+        "name": network.name,
+        "sources": list(network.sources),
+        "operators": {
+            name: {
+                "kind": operator.kind,
+                "inputs": list(operator.inputs),
+                "cost": operator.cost[0] if operator.cost else None,
+                "selectivity": operator.selectivity[0] if operator.selectivity else None,
+            }
+            for name, operator in network.operators.items()
+        },
+        "sinks": {name: {"input": sink.input} for name, sink in network.sinks.items()},
+    }
+
+
+def compare(
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    outcome: Any,
+    prediction: Prediction | None,
+    keep: Mapping[str, float],
+) -> dict[str, Any]:
+    """Return the report of a run: measured beside predicted, counts of every stream.
+
+    Parameters
+    ----------
+    outcome
+        A `penstock.spark.run.Outcome`.
+    """
+    used = [name for name in cluster.hosts if name in set(placement.values())]
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
+    busy = dict.fromkeys(used, 0.0)
+    for batch in outcome.batches:
+        busy[host_of[batch.query]] += max(
+            0.0, min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)
+        )
+    document: dict[str, Any] = {
+        "network": describe(prediction.model.network if prediction else network),
+        "placement": dict(sorted(placement.items())),
+        "latency": summary(outcome.latency()),
+        "sinks": {name: {"latency": summary(outcome.latency(name))} for name in network.sinks},
+        "predicted": None,
+        "model": None,
+        "streams": outcome.streams(network, keep),
+        "hosts": {name: {"busy": busy[name] / (stop - outcome.epoch)} for name in used},
+        "balanced": outcome.balanced(network),
+        "seconds": outcome.seconds,
+    }
+    if prediction is not None:
+        _, latency, weight = prediction.result.whole()
+        document["model"] = "microbatch"
+        document["predicted"] = summary(latency, weight)
+        for name, (_, lat, wgt) in prediction.result.sinks.items():
+            document["sinks"][name]["predicted"] = summary(lat, wgt)
+        document["error_bar"] = error_bar(prediction, placement, cluster)
+        document["series"] = series(cluster, placement, outcome, prediction, host_of)
+    return document
+
+
+def series(
+    cluster: Cluster, placement: Mapping[str, str], outcome: Any, prediction: Prediction, host_of: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return rate, load, busy share and worst latency per second, predicted and measured."""
+    model = prediction.model
+    length = int(np.ceil(model.rates.duration + 5))
+    edges = np.arange(length + 1, dtype=float)
+    periods = np.minimum((edges[:-1] / model.period).astype(int), model.rates.periods - 1)
+    active = edges[:-1] < model.rates.duration
+    hosts = {}
+    for (name, host), load in zip(cluster.hosts.items(), model.host_load(placement, cluster), strict=True):
+        if name in placement.values():
+            known = prediction.statistics.hosts.get(name, HostStatistics())
+            rows = [(b.start, b.start + b.duration) for b in prediction.result.batches if host_of[b.query] == name]
+            real = [
+                (b.start - outcome.epoch, b.start + b.duration - outcome.epoch)
+                for b in outcome.batches
+                if host_of[b.query] == name
+            ]
+            hosts[name] = {
+                "predicted": np.where(active, load[periods] * known.factor / host.capacity, 0.0),
+                "busy": _busy(rows, edges),
+                "measured": _busy(real, edges),
+            }
+    stimulus, latency, weight = prediction.result.whole()
+    measured = outcome.latency()
+    entered = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in sorted(outcome.stimulus))])
+    return {
+        "time": edges[:-1],
+        "rate": {
+            name: np.where(active, row[periods], 0.0)
+            for name, row in zip(model.rates.sources, model.rates.values, strict=True)
+        },
+        "hosts": hosts,
+        "latency": {
+            "predicted": _worst(stimulus[weight > 0], latency[weight > 0], edges),
+            "measured": _worst(entered - outcome.epoch, measured, edges),
+        },
+    }
+
+
+def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:
+    total = np.zeros(edges.size - 1)
+    for start, end in spans:
+        total += np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0.0, None)
+    return np.minimum(total, 1.0)
+
+
+def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:
+    worst = np.full(edges.size - 1, -np.inf)
+    place = np.floor(times).astype(int)
+    inside = (place >= 0) & (place < worst.size)
+    np.maximum.at(worst, place[inside], values[inside])
+    return [None if value == -np.inf else float(value) for value in worst]
+
+
+def calibration_rates(rates: Rates, seconds: float = 40.0) -> Rates:
+    """Return a trace to calibrate in place with: quiet, and bursts that make batches as large as the real ones.
+
+    Parameters
+    ----------
+    rates
+        Of the run to come.
+    seconds
+        Length of the trace.
+    """
+    count = int(seconds)
+    shape = np.zeros(count)
+    # Bursts of one to three seconds, between them time to drain.
+    for start, length, level in ((4, 2, 0.6), (9, 1, 1.0), (14, 2, 0.8), (20, 3, 1.0), (28, 1, 0.7), (33, 2, 0.9)):
+        shape[start : start + length] = level
+    values = {}
+    for name, row in zip(rates.sources, rates.values, strict=True):
+        low, high = float(np.median(row)), float(row.max())
+        values[name] = low + (high - low) * shape
+    return Rates.of(1.0, values)
+
+
+def measured_rates(network: Network, outcome: Any) -> Rates | None:
+    """Return the rates at which tuples of sources came, from the batches of a run; None if there were none."""
+    batches = [b for b in outcome.batches if b.rows]
+    if not batches:
+        return None
+    begin = min(b.start for b in batches)
+    length = int(max(b.start for b in batches) - begin) + 1
+    values = {name: np.zeros(length) for name in network.sources}
+    for name in network.sources:
+        # Every reader of a source sees all of it: one of its streams is enough.
+        stream = network.outputs(name)[0].name
+        for batch in batches:
+            values[name][min(int(batch.start - begin), length - 1)] += batch.counts.get(stream, (0, 0))[0]
+    return Rates.of(1.0, values)
+
+
+def where(directory: str | os.PathLike[str] | None, network: Network) -> str:
+    """Return the folder of a run: the one that is named, or ``.penstock/<network name>``."""
+    return str(directory) if directory is not None else os.path.join(".penstock", network.name)
+
+
+def everything_on(network: Network, host: str) -> Placement:
+    """Return the placement of all operators on one host."""
+    return Placement(dict.fromkeys(network.operators, host))

@@ -1,0 +1,125 @@
+"""The demo: the whole chain on two embedded hosts, with nothing to prepare."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, Placement, SparkSettings
+from penstock.control import chain
+from penstock.load import load_model
+from penstock.network import Network, read_network
+from penstock.placement import Problem, place
+from penstock.workload import Rates
+
+ALGORITHMS = ("correlation", "largest-first", "random")
+
+
+def network() -> Network:
+    """Return the auction network, which is shipped with the package."""
+    with resources.as_file(resources.files("penstock") / "control" / "auction.toml") as path:
+        return read_network(path)
+
+
+def burst() -> Rates:
+    """Return 70 s of events: a quiet stretch, a burst of 7 s that overloads one host, a quiet stretch, a small wave."""
+    rate = np.full(70, 700.0)
+    rate[20:27] = 3_600.0
+    rate[46:58] = 700.0 + 500.0 * np.sin(np.linspace(0, np.pi, 12))
+    return Rates.of(1.0, {"events": rate})
+
+
+def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], None]) -> dict[str, Any]:
+    """Calibrate, place, predict, run and compare.
+
+    Parameters
+    ----------
+    seed
+        Of the random placement.
+    tell
+        Told what is being done, and how much of it is done.
+    say
+        Told results as they come.
+
+    Returns
+    -------
+    dict
+        The report: what ``penstock run`` reports, and ``calibration`` and ``plans``.
+    """
+    from penstock.spark import calibrate, hosts, run
+
+    graph, rates = network(), burst()
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
+    scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    try:
+        tell("starting two Spark hosts", 0.0)
+        with hosts.start_hosts(cluster) as running:
+            engine = run.Engine(cluster, running)
+            first = next(iter(running))
+            tell("calibrating", 0.05)
+            samples = calibrate.read_samples(engine.sessions[first], graph, None, events=6_000)
+            alone = calibrate.calibrate_alone(
+                engine, first, graph, samples, budget=1.5, report=lambda what, share: tell(what, 0.05 + 0.2 * share)
+            )
+            known = alone.complete(graph)
+            plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
+            placed = plans["correlation"]
+            tell("calibrating in place", 0.25)
+            trace = chain.calibration_rates(rates)
+            deployment = engine.prepare(graph, placed, scratch / "calibration", rates=trace)
+            outcome = engine.run(
+                deployment, report=lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share)
+            )
+            host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
+            measured = calibrate.calibrate_in_place(known, outcome, host_of)
+            statistics = attrs.evolve(
+                calibrate.selectivities_in_place(alone, graph, outcome),
+                hosts=measured,
+                measured={**alone.measured, "pass": "alone, then in place"},
+            )
+            prediction = chain.predict(graph, cluster, placed, rates, statistics)
+            comparison = compare_plans(graph, cluster, plans, rates, statistics)
+            _, latency, weight = prediction.result.whole()
+            guess = chain.summary(latency, weight)
+            say(
+                f"predicted before the run: worst {guess['max']:.2f} s, p99 {guess['p99']:.2f} s, p50 {guess['p50']:.2f} s"
+            )
+            deployment = engine.prepare(graph, placed, scratch / "run", rates=rates)
+            outcome = engine.run(deployment, report=lambda _what, share: tell("running", 0.58 + 0.4 * share))
+        document = chain.compare(graph, cluster, placed, outcome, prediction, {})
+        return {**document, "calibration": statistics.document(), "plans": comparison}
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: int) -> Placement:
+    """Place the operators by an algorithm."""
+    problem = Problem(load_model(network, rates), cluster)
+    return place(problem, name, np.random.default_rng(seed)).placement
+
+
+def compare_plans(
+    network: Network, cluster: Cluster, plans: dict[str, Placement], rates: Rates, statistics: Any
+) -> dict[str, dict[str, Any]]:
+    """Return load and predicted latency of each plan."""
+    rows = {}
+    for name, placed in plans.items():
+        prediction = chain.predict(network, cluster, placed, rates, statistics)
+        load = prediction.model.host_load(placed, cluster)
+        _, latency, weight = prediction.result.whole()
+        rows[name] = {
+            "placement": dict(placed),
+            "load": {
+                host: {"mean": float(row.mean()), "std": float(row.std()), "max": float(row.max())}
+                for host, row in zip(cluster.hosts, load, strict=True)
+            },
+            "predicted": chain.summary(latency, weight),
+        }
+    return rows
