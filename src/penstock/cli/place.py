@@ -2,9 +2,116 @@
 
 from __future__ import annotations
 
+import time
+from typing import Annotated
+
+import typer
+
 from penstock.cli import common
 
 
-def command(network: common.NetworkArgument) -> None:
-    """Not written yet."""
-    common.get_network(network)
+def command(
+    network: common.NetworkArgument,
+    rates: common.RatesOption,
+    algorithm: Annotated[str, typer.Option("--algorithm", metavar="NAME", help="How to place.")] = "correlation",
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    previous: Annotated[
+        str | None, typer.Option("--previous", metavar="FILE|INLINE", help="Placement that is to be improved.")
+    ] = None,
+    theta: Annotated[
+        float, typer.Option("--theta", metavar="T", help="Share of the operators, the lightest, that stay.")
+    ] = 0.0,
+    replicas: Annotated[int, typer.Option("--replicas", metavar="R", help="Copies of each operator.")] = 0,
+    restarts: Annotated[int | None, typer.Option("--restarts", metavar="K", help="Starts of mace-climb.")] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option("--objective", metavar="NAME", help="latency, balance, potential or hosts."),
+    ] = None,
+    domains: Annotated[int, typer.Option("--domains", metavar="D", help="Parts that are placed alone first.")] = 1,
+    weights: Annotated[
+        str, typer.Option("--weights", metavar="W", help="Of potential, as load=1,correlation=1,network=1.")
+    ] = "load=1,correlation=1,network=1",
+    move_cost: Annotated[
+        float, typer.Option("--move-cost", metavar="C", help="Units of the objective per benchmark core moved.")
+    ] = 0.0,
+    statistics: common.StatisticsOption = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Decide which operator runs on which host.
+
+    Example: penstock place examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
+    """
+    import numpy as np
+
+    from penstock.cluster import Placement, base_name
+    from penstock.errors import InputError
+    from penstock.load import expand_replicas
+    from penstock.placement import ALGORITHMS, Problem, Weights, place
+
+    graph, _ = common.get_network(network, statistics)
+    machines = common.get_cluster(cluster, hosts, graph)
+    model = common.get_model(graph, rates, duration, period)
+    if seed < 0:
+        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
+    if domains < 1:
+        raise InputError(f"expected at least 1 domain, got {domains}", at="--domains")
+    row = ALGORITHMS.get(algorithm)
+    copies = replicas or (2 if row is not None and row.replicas == "apart" else 1)
+    if replicas < 0:
+        raise InputError(f"expected at least 1 copy of each operator, got {replicas}", at="--replicas")
+    before = None
+    if previous is not None:
+        before = common.get_placement(previous, graph, machines)
+        wanted = set(expand_replicas(graph, copies))
+        before = Placement({name: host for name, host in before.items() if name in wanted})
+    parameters = {} if restarts is None else {"restarts": restarts}
+    problem = Problem(model, machines, before, common.pins_of(graph), copies)
+    start = time.perf_counter()
+    answer = place(
+        problem,
+        algorithm,
+        np.random.default_rng(seed),
+        measure=objective,
+        weights=Weights.parse(weights),
+        theta=theta,
+        domains=domains,
+        move_cost=move_cost,
+        **parameters,
+    )
+    seconds = time.perf_counter() - start
+    rows = common.host_rows(model, answer.placement, machines)
+    if json:
+        common.answer(
+            {
+                "algorithm": algorithm,
+                "feasible": True,
+                "placement": dict(answer.placement),
+                "hosts": rows,
+                "objective": {"name": answer.objective, "value": answer.value, "lower_bound": answer.bound},
+                "moved": list(answer.moved),
+                "moved_load": answer.moved_load,
+                "seconds": seconds,
+            }
+        )
+        return
+    load = dict(zip(graph.operators, model.mean_load, strict=True))
+    common.table(
+        f"{graph.name}: placed by {algorithm}",
+        ["operator", "host", "load", "moved"],
+        [
+            [name, host, float(load[base_name(name)]), "yes" if name in answer.moved else ""]
+            for name, host in answer.placement.items()
+        ],
+    )
+    common.table(
+        "hosts: load as a share of capacity",
+        ["host", "mean", "std", "max"],
+        [[name, share["mean"], share["std"], share["max"]] for name, share in rows.items()],
+    )
+    least = "" if answer.bound is None else f" (no placement is below {answer.bound:.4g})"
+    moves = f"; {len(answer.moved)} operators moved, load {answer.moved_load:.4g}" if before is not None else ""
+    typer.echo(f"{answer.objective} {answer.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")

@@ -2,6 +2,213 @@
 
 from __future__ import annotations
 
-from penstock.placement.base import Algorithm, Problem
+import importlib
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["Algorithm", "Problem"]
+import attrs
+import numpy as np
+
+from penstock.cluster import Placement
+from penstock.errors import Infeasible, InputError
+from penstock.files import suggest
+from penstock.placement import objective
+from penstock.placement.base import Algorithm, Arrays, Problem, as_arrays, short
+from penstock.placement.objective import OBJECTIVES, Weights
+from penstock.placement.verify import faults, over_link
+
+__all__ = [
+    "ALGORITHMS",
+    "OBJECTIVES",
+    "Algorithm",
+    "Answer",
+    "Arrays",
+    "Problem",
+    "Row",
+    "Weights",
+    "algorithm",
+    "as_arrays",
+    "faults",
+    "place",
+]
+
+
+@attrs.frozen
+class Row:
+    """One algorithm: where it is, what it is built with, what it is measured by, and what it can do.
+
+    Attributes
+    ----------
+    module, factory
+        Imported when it is used, so that the table costs nothing.
+    fixed
+        Parameters that make this row.
+    objective
+        What its answers are measured by unless told otherwise.
+    replicas
+        ``none``, ``free`` (copies are operators of their own) or ``apart`` (never on one host).
+    """
+
+    module: str
+    factory: str
+    fixed: Mapping[str, Any] = attrs.field(factory=dict)
+    objective: str = "latency"
+    replicas: str = "none"
+
+
+ALGORITHMS: Mapping[str, Row] = {
+    "correlation": Row("correlation", "Correlation"),
+    "correlation-one-way": Row("correlation", "Pairwise", {"step": "one-way"}),
+    "correlation-two-way": Row("correlation", "Pairwise", {"step": "two-way"}),
+    "correlation-exchange": Row("correlation", "Pairwise", {"step": "exchange"}),
+    "largest-first": Row("correlation", "LargestFirst", objective="balance"),
+    "largest-first-balance": Row("correlation", "Pairwise", {"by": "load"}, "balance"),
+    "random": Row("correlation", "Random"),
+    "random-balance": Row("correlation", "Pairwise", {"by": "chance"}, "balance"),
+    "connected": Row("correlation", "Connected"),
+}
+
+
+def algorithm(name: str, **parameters: Any) -> Algorithm:
+    """Return an algorithm by its name on the command line.
+
+    Parameters
+    ----------
+    parameters
+        Those that it does not have are an error.
+
+    Raises
+    ------
+    InputError
+        If there is no such algorithm or parameter.
+    """
+    row = _row(name)
+    factory = getattr(importlib.import_module(f"penstock.placement.{row.module}"), row.factory)
+    known = {field.name for field in attrs.fields(factory)} - set(row.fixed)
+    for key in parameters:
+        if key not in known:
+            raise InputError(f"{name} has no parameter {key!r}", hint=suggest(key, sorted(known), "parameters"))
+    made: Algorithm = factory(**row.fixed, **parameters)
+    return made
+
+
+def _row(name: str) -> Row:
+    if name not in ALGORITHMS:
+        raise InputError(
+            f"{name!r} is no placement algorithm", at="--algorithm", hint=suggest(name, ALGORITHMS, "algorithms")
+        )
+    return ALGORITHMS[name]
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """A checked placement and what it is worth.
+
+    Attributes
+    ----------
+    objective, value, bound
+        Its name, its value, and a lower bound over all placements (None where none is known).
+    moved, moved_load
+        The operators that ``previous`` has elsewhere, and their mean load in benchmark cores.
+    """
+
+    placement: Placement
+    objective: str
+    value: float
+    bound: float | None
+    moved: tuple[str, ...]
+    moved_load: float
+
+
+def place(
+    problem: Problem,
+    name: str,
+    rng: np.random.Generator,
+    *,
+    measure: str | None = None,
+    weights: Weights | None = None,
+    theta: float = 0.0,
+    domains: int = 1,
+    move_cost: float = 0.0,
+    **parameters: Any,
+) -> Answer:
+    """Decide a placement, put right what a heuristic left over a quota, check it, and measure it.
+
+    Parameters
+    ----------
+    name
+        Of the algorithm.
+    measure
+        Objective; the algorithm's own by default.
+    weights
+        Of potential energies.
+    theta
+        Share of the operators, the lightest, that stay where ``problem.previous`` has them.
+    domains
+        Parts into which hosts and operators are divided first.
+    move_cost
+        Units of the objective per benchmark core moved; only moves that pay are made.
+    parameters
+        Of the algorithm.
+
+    Raises
+    ------
+    Infeasible
+        Naming the host or link that is short, and by how much.
+    InputError
+        If a parameter is wrong.
+    """
+    from penstock.placement.moving import worthwhile
+    from penstock.placement.repair import repaired
+
+    row = _row(name)
+    measure = measure or row.objective
+    if measure not in OBJECTIVES:
+        raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {measure!r}", at="--objective")
+    if problem.replicas > 1 and row.replicas == "none":
+        able = [other for other, each in ALGORITHMS.items() if each.replicas != "none"]
+        raise InputError(f"{name} places no replicas", at="--replicas", hint=f"those that do: {', '.join(able)}")
+    if not (np.isfinite(move_cost) and move_cost >= 0):
+        raise InputError(f"expected a finite cost of at least 0, got {move_cost}", at="--move-cost")
+    if move_cost and problem.previous is None:
+        raise InputError("a move is from where an operator was", at="--move-cost", hint="pass --previous")
+    weights = weights or Weights()
+    held = problem.held(theta)
+    arrays = as_arrays(held)
+    if arrays.mean.sum() > arrays.usable.sum() * (1 + 1e-9):
+        raise short(arrays)
+    shared = {"objective": measure, "weights": weights}
+    parameters |= {key: shared[key] for key in sorted(_parameters(row) & set(shared))}
+    solve = algorithm(name, **parameters)
+    if domains > 1:
+        from penstock.placement.domains import Domains
+
+        solve = Domains(inner=solve, count=domains)
+    where = solve(arrays, rng)
+    if (arrays.host_mean(where) > arrays.usable * (1 + 1e-9)).any():
+        better = repaired(arrays, where) if row.replicas != "apart" else None
+        if better is None:
+            raise short(arrays, where)
+        where = better
+    if move_cost:
+        where = worthwhile(arrays, where, lambda trial: objective.value(arrays, trial, measure, weights), move_cost)
+    if wrong := over_link(arrays, where):
+        raise Infeasible("; ".join(wrong))
+    placement = arrays.placement(where)
+    if found := faults(held, placement, apart=row.replicas == "apart", links=False):
+        raise AssertionError(f"{name} gave a wrong placement: {'; '.join(found)}")
+    moved = placement.moved(problem.previous or placement)
+    load = dict(zip(arrays.names, arrays.mean, strict=True))
+    return Answer(
+        placement=placement,
+        objective=measure,
+        value=objective.value(arrays, where, measure, weights),
+        bound=objective.bound(arrays, measure),
+        moved=moved,
+        moved_load=float(sum(load[operator] for operator in moved)),
+    )
+
+
+def _parameters(row: Row) -> set[str]:
+    factory = getattr(importlib.import_module(f"penstock.placement.{row.module}"), row.factory)
+    return {field.name for field in attrs.fields(factory)}

@@ -1,0 +1,188 @@
+"""Placement by load correlation, and its baselines (Xing et al., sections 3.3, 3.4 and 5.1.3).
+
+Where hosts differ, shares of usable capacity take the place of loads. Score of operator o for host i:
+``(1/n)·Σ_j ρ(o, j) − ρ(o, i)``, which is half the difference of the two correlations when n = 2. The copies of the
+paper that we have lost its formulas; this general form is the one that reduces to the pair's.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.load import correlation, correlation_matrix
+from penstock.placement.base import TIE, Arrays, Floats, Ints
+from penstock.placement.jit import kernel
+
+MODES = ("correlation", "load", "chance")
+
+
+@attrs.frozen(kw_only=True)
+class LargestFirst:
+    """LLF: each operator, by falling load, to the host that is then the least loaded (section 5.1.3)."""
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        steps = len(arrays.mean) * (1 if np.ptp(arrays.usable) == 0 else len(arrays.hosts)) * 10
+        where = arrays.fixed.copy()
+        kernel("correlation_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, True)
+        return where
+
+
+@attrs.frozen(kw_only=True)
+class Random:
+    """Each operator to a host drawn evenly from those that still have room; if none has, from all."""
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        where = arrays.fixed.copy()
+        free = where < 0
+        level = np.bincount(where[~free], weights=arrays.mean[~free], minlength=len(arrays.hosts))
+        for index in np.flatnonzero(free):
+            room = np.flatnonzero(level + arrays.mean[index] <= arrays.usable * (1 + TIE))
+            where[index] = rng.choice(room) if len(room) else rng.integers(len(arrays.hosts))
+            level[where[index]] += arrays.mean[index]
+        return where
+
+
+@attrs.frozen(kw_only=True)
+class Connected:
+    """Each connected query as a whole, the heaviest first, to the least loaded host.
+
+    A query with operators that must stay on a host goes to the host of the heaviest of them; the others of these
+    stay where they must.
+    """
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        where = arrays.fixed.copy()
+        level = np.zeros(len(arrays.hosts))
+        np.add.at(level, where[where >= 0], arrays.mean[where >= 0])
+        parts, first, index = np.unique(arrays.part, return_index=True, return_inverse=True)
+        weight = np.bincount(index, weights=arrays.mean, minlength=len(parts))
+        scale = float(weight.max(initial=0.0)) or 1.0
+        for part in np.lexsort((first, -np.round(weight / scale, 11))):
+            members = np.flatnonzero(index == part)
+            pinned = where[members][where[members] >= 0]
+            free = members[where[members] < 0]
+            share = (level + arrays.mean[free].sum()) / arrays.usable
+            host = int(pinned[0]) if len(pinned) else int(np.flatnonzero(share <= share.min() + TIE)[0])
+            where[free] = host
+            level[host] += arrays.mean[free].sum()
+        return where
+
+
+@attrs.frozen(kw_only=True)
+class Correlation:
+    """COR-GLB: global operator distribution (section 3.4).
+
+    Attributes
+    ----------
+    threshold
+        Average correlation of all pairs of hosts that is good enough.
+    balance
+        Difference of two hosts' shares of load above which the closing round balances them.
+    """
+
+    threshold: float = 0.8
+    balance: float = 0.1
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        code = kernel("correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
+        where = arrays.fixed.copy()
+        movable = arrays.fixed < 0
+        code.greedy(arrays.load, arrays.mean, arrays.usable, where)
+        none = np.zeros(len(where))
+        code.pairwise(
+            arrays.load, arrays.mean, arrays.usable, movable, none, where,
+            code.BY_CORRELATION, 0, self.balance, 0.0, -2.0,
+        )  # fmt: skip
+        if len(arrays.hosts) > 1:
+            code.improve(arrays.load, arrays.mean, arrays.usable, movable, where, self.threshold)
+        return where
+
+
+@attrs.frozen(kw_only=True)
+class Pairwise:
+    """Pairwise distribution from the previous placement, or from largest-first without one (section 3.3).
+
+    The most loaded host is paired with the least loaded, the second with the last but one, and so on.
+
+    Attributes
+    ----------
+    step
+        ``one-way`` (COR-BAL), ``two-way`` (redistribution, COR-RE-IMP) or ``exchange`` (selective, COR-SE-IMP); the
+        last two with the improvement step of section 3.3.4.
+    by
+        How operators are chosen: ``correlation``; ``load``, the largest first; ``chance``.
+    balance, score, improve
+        Thresholds: of the difference of two hosts' shares of load, of an exchanged operator's score, and of the
+        correlation of two hosts below which a host is improved whose divergent load level (mean plus standard
+        deviation) exceeds what we may use of it.
+    """
+
+    step: str = "one-way"
+    by: str = "correlation"
+    balance: float = 0.1
+    score: float = 0.2
+    improve: float = 0.8
+
+    def __attrs_post_init__(self) -> None:
+        if self.step not in ("one-way", "two-way", "exchange") or self.by not in MODES:
+            raise InputError(f"expected a pair step and a way to choose, got {self.step!r} and {self.by!r}")
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        code = kernel("correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
+        where = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
+        if (where < 0).any():
+            code.least_loaded(arrays.mean, arrays.usable, where, True)
+        priority = rng.random(len(where)) if self.by == "chance" else np.zeros(len(where))
+        step = ("one-way", "two-way", "exchange").index(self.step)
+        code.pairwise(
+            arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, priority, where,
+            MODES.index(self.by), step, self.balance, self.score, self.improve if step else -2.0,
+        )  # fmt: skip
+        return where
+
+
+def score(series: Floats, hosts: Floats, host: int) -> float:
+    """Return the score of an operator for a host, plainly.
+
+    Parameters
+    ----------
+    series
+        Array (k,): the operator's load.
+    hosts
+        Array (n, k): the hosts' loads, without the operator.
+    """
+    each = [correlation(series, row) for row in hosts]
+    return float(np.mean(each) - each[host])
+
+
+def greedy_plainly(arrays: Arrays) -> Ints:
+    """Return the greedy distribution of section 3.4, step by step as printed: what the kernel is compared with."""
+    where = arrays.fixed.copy()
+    left = [int(index) for index in np.flatnonzero(where < 0)]
+    hosts = np.zeros((len(arrays.hosts), arrays.load.shape[1]))
+    for index in np.flatnonzero(where >= 0):
+        hosts[where[index]] += arrays.load[index]
+    while left:
+        share = hosts.mean(axis=1) / arrays.usable
+        receiver = int(np.flatnonzero(share <= share.min() + TIE)[0])
+        scores = np.array([score(arrays.load[index], hosts, receiver) for index in left])
+        chosen = left.pop(int(np.flatnonzero(scores >= scores.max() - TIE)[0]))
+        where[chosen] = receiver
+        hosts[receiver] += arrays.load[chosen]
+    return where
+
+
+def average_correlation(hosts: Floats) -> float:
+    """Return the mean correlation of all pairs of hosts' load series, array (n, k); two flat ones correlate fully."""
+    spread = hosts.std(axis=1) > 1e-9 * hosts.mean(axis=1)
+    matrix = correlation_matrix(hosts)
+    count = len(hosts)
+    pairs = [matrix[a, b] if spread[a] and spread[b] else 1.0 for a in range(count) for b in range(a)]
+    return float(np.mean(pairs)) if pairs else 1.0

@@ -1,0 +1,51 @@
+"""Kernels, compiled where it pays and interpreted where numba would take longer to load than the work takes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any
+
+LIMIT = 400_000
+"""Innermost steps below which a kernel is interpreted (at most about a tenth of a second)."""
+
+_interpreting = False
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return numba's ``njit``, or in an interpreted kernel a decorator that does nothing."""
+    if _interpreting:
+        return lambda function: function
+    import numba
+
+    compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(**options)
+    return compiled
+
+
+def kernel(name: str, steps: float) -> Any:
+    """Return a kernel module of this room, compiled if about so many innermost steps are ahead.
+
+    The choice depends on the size alone, so that the same problem gives the same bytes in every process.
+    """
+    global _interpreting
+    full = f"penstock.placement.{name}"
+    if steps > LIMIT:
+        return importlib.import_module(full)
+    plain = f"{full}#interpreted"
+    if plain not in sys.modules:
+        found = importlib.util.find_spec(full)
+        if found is None or found.origin is None or found.loader is None:
+            raise ImportError(f"no kernel {full}")
+        spec = importlib.util.spec_from_file_location(plain, found.origin)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"no kernel {full}")
+        module = importlib.util.module_from_spec(spec)
+        _interpreting = True
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            _interpreting = False
+        sys.modules[plain] = module
+    return sys.modules[plain]

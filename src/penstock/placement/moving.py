@@ -1,0 +1,46 @@
+"""Moving only what pays: a move may cost something, so a better placement is approached as far as it is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from penstock.placement.base import TIE, Arrays, Ints
+
+
+def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cost: float) -> Ints:
+    """Return the placement between the previous one and a target whose moves pay.
+
+    A placement is judged by its objective plus ``cost`` for each benchmark core of load that moves. From the target,
+    moves are taken back, the heaviest first, while that is no loss; the answer is never worse than staying.
+
+    Parameters
+    ----------
+    target
+        Array (m,) of host numbers.
+    value
+        The objective, smaller is better.
+    cost
+        Units of the objective per benchmark core moved.
+    """
+    limit = arrays.usable * (1 + TIE)
+
+    def price(where: Ints) -> float:
+        over = arrays.host_mean(where) > np.maximum(limit, start)
+        moved = where != arrays.previous
+        return float("inf") if over.any() else value(where) + cost * float(arrays.mean[moved].sum())
+
+    stay = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
+    start = arrays.host_mean(stay)
+    best, least = target.copy(), price(target)
+    taken_back = True
+    while taken_back:
+        taken_back = False
+        for operator in np.flatnonzero(best != stay):
+            trial = best.copy()
+            trial[operator] = stay[operator]
+            now = price(trial)
+            if now <= least + TIE * abs(least):
+                best, least, taken_back = trial, now, True
+    return stay if price(stay) <= least else best
