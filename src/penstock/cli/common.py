@@ -12,7 +12,7 @@ import typer
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.errors import Infeasible, InputError, PenstockError
 from penstock.files import Text, suggest, to_json, write_json
-from penstock.load import LoadModel, Statistics, load_model, read_statistics
+from penstock.load import LoadModel, Statistics, deviation, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.workload import Rates, read_rates
 
@@ -124,8 +124,9 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text as Line
 
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     body = [
         ["" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
         for row in rows
@@ -135,7 +136,9 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         shown.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in body:
         shown.add_row(*row)
-    Console(highlight=False).print(shown)
+    # a file or pipe has no width: nothing is cut off there
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+    console.print(Line(title, style="italic"), shown, soft_wrap=False)
 
 
 def _numeric(cell: str) -> bool:
@@ -242,5 +245,5 @@ def host_rows(model: LoadModel, placement: Placement, cluster: Cluster) -> dict[
     rows = {}
     for (name, host), series in zip(cluster.hosts.items(), load, strict=True):
         share = series / host.capacity
-        rows[name] = {"mean": float(share.mean()), "std": float(share.std()), "max": float(share.max())}
+        rows[name] = {"mean": float(share.mean()), "std": deviation(share), "max": float(share.max())}
     return rows

@@ -27,7 +27,7 @@ def command(
 
     Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
     """
-    from penstock.load import correlation_matrix
+    from penstock.load import correlation_matrix, deviation
 
     graph, _ = common.get_network(network, statistics)
     model = common.get_model(graph, rates, duration, period)
@@ -39,7 +39,7 @@ def command(
             for name, row in zip(model.rates.sources, model.rates.values, strict=True)
         },
         "operators": {
-            name: {"mean": float(row.mean()), "std": float(row.std()), "max": float(row.max())}
+            name: {"mean": float(row.mean()), "std": deviation(row), "max": float(row.max())}
             for name, row in zip(graph.operators, model.load, strict=True)
         },
         "coefficients": {

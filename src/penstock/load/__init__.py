@@ -1,7 +1,7 @@
 """WHAT IT COSTS: the load model, the one object that every decision reads."""
 
 from penstock.load.model import LoadModel, expand_replicas, load_model
-from penstock.load.series import correlation, correlation_matrix
+from penstock.load.series import correlation, correlation_matrix, deviation
 from penstock.load.statistics import OperatorStatistics, Statistics, read_statistics
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Statistics",
     "correlation",
     "correlation_matrix",
+    "deviation",
     "expand_replicas",
     "load_model",
     "read_statistics",

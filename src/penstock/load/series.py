@@ -15,6 +15,14 @@ def _scaled(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(flat, 0.0, centred / np.where(flat, 1.0, norm))
 
 
+def deviation(series: ArrayLike) -> float:
+    """Return the standard deviation of a load series; of one that is constant up to rounding it is 0."""
+    values = np.asarray(series, float)
+    if values.size == 0 or np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return 0.0
+    return float(values.std())
+
+
 def correlation(first: ArrayLike, second: ArrayLike) -> float:
     """Return the correlation coefficient of two load series; with an empty or constant one it is 0.
 
