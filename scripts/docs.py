@@ -1,0 +1,187 @@
+"""Keep the documentation true: what can be generated is generated, and what is shown is run.
+
+    uv run python scripts/docs.py            write what has changed
+    uv run python scripts/docs.py --check    only say what is stale
+
+* ``docs/reference/*.schema.json`` come from the readers of the files.
+* Between ``<!-- options NAME -->`` or ``<!-- keys SCHEMA DEFINITION -->`` and ``<!-- end -->`` stand tables of a
+  command's options and of a table's keys.
+* In blocks fenced as ``console`` each ``$ penstock …`` is run in the repository, and its output follows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+
+from penstock.cluster.file import cluster_schema
+from penstock.load.statistics import statistics_schema
+from penstock.network.file import network_schema
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "network": network_schema,
+    "cluster": cluster_schema,
+    "statistics": statistics_schema,
+}
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
+NEEDS_SPARK = ("run", "demo", "calibrate", "control", "dashboard")
+BLOCK = re.compile(r"(<!-- (options|keys) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# what differs from run to run: seconds of work
+WALL = re.compile(r'("(?:seconds|lookup)": )[-+.e\d]+|((?: in | took ))[-+.e\d]+ (?:s|ms|µs)\b')
+
+
+def pages() -> list[Path]:
+    """Return all pages, by name."""
+    return sorted(path for pattern in PAGES for path in ROOT.glob(pattern))
+
+
+def current() -> Iterator[tuple[Path, str]]:
+    """Iterate over all files that this script writes, with the text that they should have."""
+    for name, schema in SCHEMAS.items():
+        yield ROOT / f"docs/reference/{name}.schema.json", json.dumps(schema(), indent=2) + "\n"
+    for page in pages():
+        yield page, CONSOLE.sub(_console, BLOCK.sub(_block, page.read_text()))
+
+
+def _block(found: re.Match[str]) -> str:
+    begin, what, names, end = found.groups()
+    table = _options(names) if what == "options" else _keys(*names.split())
+    return begin + table + end
+
+
+def options_of(name: str) -> list[typer.core.TyperOption | typer.core.TyperArgument]:
+    """Return the parameters of a command."""
+    from penstock.cli.app import app
+
+    group = typer.main.get_command(app)
+    found: list[Any] = group.commands[name].params  # type: ignore[attr-defined]
+    return found
+
+
+def _options(name: str) -> str:
+    from penstock.cli.app import COMMANDS
+
+    text = inspect.cleandoc(COMMANDS[name].__doc__ or "")
+    words, _, example = text.partition("Example:")
+    rows = []
+    for option in options_of(name):
+        shown = getattr(option, "metavar", None)
+        label = f"`{option.opts[0]} {shown}`" if option.opts[0].startswith("-") and shown else f"`{option.opts[0]}`"
+        if not option.opts[0].startswith("-"):
+            label = f"`{option.metavar or option.name}`"
+        default = option.default
+        given = not (default is None or default is False or default == () or callable(default) or option.required)
+        told = f" Default: `{default}`." if given else ""
+        label = label.replace("|", "\\|")
+        rows.append(f"| {label} | {getattr(option, 'help', '') or ''}{' Required.' if option.required else ''}{told} |")
+    parts = [" ".join(words.split()), "", "| option | meaning |", "|---|---|", *rows]
+    if example:
+        parts += ["", "```sh", " ".join(example.split()), "```"]
+    return "\n".join([*parts, ""])
+
+
+def _keys(schema: str, definition: str) -> str:
+    document = SCHEMAS[schema]()
+    table = document["$defs"][definition]
+    rows = []
+    for key, part in table["properties"].items():
+        default = part.get("default")
+        told = "" if default in (None, {}, []) else f" Default: `{json.dumps(default)}`."
+        if key in table.get("required", ()):
+            told = " Required."
+        rows.append(f"| `{key}` | {_type(part)} | {_description(part)}{told} |")
+    return "\n".join(["| key | type | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _description(part: dict[str, Any]) -> str:
+    given = [part.get("description"), *(choice.get("description") for choice in part.get("anyOf", ()))]
+    words = next((word for word in given if word), "")
+    return words[:1].upper() + words[1:] + ("." if words and not words.endswith(".") else "")
+
+
+def _type(part: dict[str, Any]) -> str:
+    if "enum" in part:
+        return ", ".join(f"`{value}`" for value in part["enum"])
+    if "anyOf" in part:
+        return " or ".join(dict.fromkeys(_type(choice) for choice in part["anyOf"] if choice.get("type") != "null"))
+    words = {"number": "number", "integer": "whole number", "string": "text", "object": "table", "boolean": "boolean"}
+    if part.get("type") == "array":
+        inner = _type(part["items"]) if part.get("items") else "value"
+        return f"list of {inner}"
+    limits = [
+        f"{sign} {part[word]:g}"
+        for word, sign in (("exclusiveMinimum", ">"), ("minimum", "≥"), ("maximum", "≤"))
+        if word in part
+    ]
+    return " ".join([words.get(part.get("type", ""), "any"), *limits])
+
+
+def _console(found: re.Match[str]) -> str:
+    lines: list[str] = []
+    commands = re.findall(r"^\$ (.*(?:(?<=\\)\n.*)*)", found[1], re.MULTILINE)
+    outputs = re.split(r"^\$ .*(?:(?<=\\)\n.*)*\n", found[1], flags=re.MULTILINE)[1:]
+    for command, before in zip(commands, outputs, strict=True):
+        words = shlex.split(command.replace("\\\n", " "))
+        after = before if _kept(words) else run(words[1:])
+        # a difference in seconds of work is none
+        lines += [f"$ {command}", (before if masked(before) == masked(after) else after).rstrip("\n")]
+    return "```console\n" + "\n".join(line for line in lines if line) + "\n```"
+
+
+def _kept(words: list[str]) -> bool:
+    return words[0] != "penstock" or any(word in NEEDS_SPARK for word in words[1:2])
+
+
+def masked(text: str) -> str:
+    """Return an output without what differs from run to run."""
+    return WALL.sub(lambda match: f"{match[1] or match[2]}…", text).rstrip()
+
+
+def run(words: list[str]) -> str:
+    """Return what ``penstock`` prints on both outputs, run in the repository."""
+    from penstock.cli.app import main
+
+    out = io.StringIO()
+    before = os.getcwd()
+    os.chdir(ROOT)
+    with (
+        patch.object(sys, "argv", ["penstock", *words]),
+        patch.dict(os.environ, {"COLUMNS": "100"}),
+        redirect_stdout(out),
+        redirect_stderr(out),
+    ):
+        try:
+            main()
+        except SystemExit:
+            pass
+        finally:
+            os.chdir(before)
+    return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n")) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; return the exit code."""
+    stale = [(path, text) for path, text in current() if not path.exists() or path.read_text() != text]
+    for path, text in stale:
+        if "--check" not in arguments:
+            path.write_text(text)
+        print(("stale: " if "--check" in arguments else "wrote ") + str(path.relative_to(ROOT)))  # noqa: T201
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

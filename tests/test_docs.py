@@ -1,0 +1,158 @@
+"""The documentation runs: outputs, schemas, tables, options, links and docstring examples are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import json
+import pkgutil
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.cli.app import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+STALE = "run `uv run python scripts/docs.py` and read what changes"
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("penstock_docs", ROOT / "scripts/docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+docs = load_script()
+PAGES = docs.pages()
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(penstock.__path__, "penstock.")
+    if not module.name.startswith("penstock.spark.shipped")
+)
+
+
+def named(paths: list[Path]) -> Any:
+    return pytest.mark.parametrize("page", paths, ids=[str(path.relative_to(ROOT)) for path in paths])
+
+
+@pytest.mark.parametrize("name", sorted(docs.SCHEMAS))
+def test_schemas_are_current(name: str) -> None:
+    """The published JSON schema of a file is the one that its reader has."""
+    published = (ROOT / f"docs/reference/{name}.schema.json").read_text()
+    assert json.loads(published) == docs.SCHEMAS[name](), STALE
+
+
+@named([page for page in PAGES if "<!-- " in page.read_text()])
+def test_tables_are_current(page: Path) -> None:
+    """The tables of options and keys are those of the code."""
+    text = page.read_text()
+    assert docs.BLOCK.sub(docs._block, text) == text, STALE
+
+
+@named([page for page in PAGES if "```console" in page.read_text()])
+def test_outputs_are_current(page: Path) -> None:
+    """Each command shown with its output puts out just that."""
+    text = page.read_text()
+    assert docs.CONSOLE.sub(docs._console, text) == text, STALE
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    """Each command has its section, and each of its options words of help."""
+    text = (ROOT / "docs/reference/commands.md").read_text()
+    assert f"## `penstock {name}`" in text
+    assert f"<!-- options {name} -->" in text
+    for option in docs.options_of(name):
+        assert getattr(option, "help", None), f"{name} {option.opts[0]} has no help"
+
+
+@pytest.mark.parametrize("name", sorted(docs.SCHEMAS))
+def test_every_key_is_described(name: str) -> None:
+    """Each table of a file is shown in the reference of files."""
+    text = (ROOT / "docs/reference/files.md").read_text()
+    for definition in docs.SCHEMAS[name]()["$defs"]:
+        if not definition.endswith("File") or definition == "NetworkFile":
+            assert f"<!-- keys {name} {definition} -->" in text
+
+
+@named(PAGES)
+def test_commands_in_pages_exist(page: Path) -> None:
+    """A penstock command in a page names a command, options that it has, and files of the repository that exist."""
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
+        found = re.match(r"(?:\$ )?penstock ([a-z]+)\b(.*)", line.split("|")[0])
+        if not found:
+            continue
+        assert found[1] in COMMANDS, line
+        known = {name for option in docs.options_of(found[1]) for name in option.opts} | {"-h", "--help"}
+        for word in shlex.split(found[2]):
+            assert not word.startswith("--") or word in known, f"{found[1]} has no {word}"
+            if word.startswith(("examples/", "docs/")):
+                assert (ROOT / word).exists(), word
+
+
+@named(PAGES)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Links to files of the repository lead to files, and none leads out of it."""
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            reached = (page.parent / target).resolve()
+            assert reached.exists(), target
+            assert reached.is_relative_to(ROOT), target
+
+
+@named(PAGES)
+def test_toml_in_pages_parses(page: Path) -> None:
+    """TOML shown in a page is TOML."""
+    for block in re.findall(r"^```toml\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+        tomllib.loads(block)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_run(name: str) -> None:
+    """The examples in a module's docstrings give what they say."""
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((ROOT / "examples").glob("*/network.toml")), ids=lambda path: path.parent.name
+)
+def test_examples_load(penstock: Any, folder: Path) -> None:
+    """Each example's files fit together."""
+    here = folder.parent
+    words: list[object] = ["load", folder, "--json"]
+    for option, file in (
+        ("--cluster", "cluster.toml"),
+        ("--rates", "rates.csv"),
+        ("--placement", "placement.json"),
+        ("--statistics", "statistics.json"),
+    ):
+        if (here / file).exists():
+            words += [option, here / file]
+    done = penstock(*words)
+    assert done.code == 0, done.err
+    assert done.document["operators"]
+
+
+def test_each_test_has_one_sentence() -> None:
+    """Each test says in one sentence what must hold."""
+    missing = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                words = " ".join((ast.get_docstring(node) or "").split())
+                if not words.endswith("."):
+                    missing.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not missing, "\n".join(missing)
