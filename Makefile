@@ -1,8 +1,9 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
+READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test check lint setup help
+.PHONY: demo test check lint docs setup help
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -13,17 +14,20 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 test: setup ## all tests
 	$(UV) run --no-sync pytest -q
 
-lint: setup
+lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync ruff format --check .
 	$(UV) run --no-sync ruff check .
 	$(UV) run --no-sync mypy
 	$(UV) run --no-sync lint-imports
 
-check: lint test ## what CI runs: lint, types, import rules, all tests
+check: lint test ## what CI runs: lint and all tests
 
-setup: .venv/.ready
+docs: setup ## rewrite what is generated in the documentation
+	$(UV) run --no-sync python scripts/docs.py
 
-.venv/.ready: pyproject.toml uv.lock
-	@command -v $(UV) >/dev/null 2>&1 || { python3 -m venv .tools && .tools/bin/pip install --quiet uv; }
+setup: $(READY)
+
+$(READY): pyproject.toml uv.lock
+	@sh scripts/bootstrap.sh $(UV)
 	@sh scripts/sync.sh $(UV)
 	@touch $@
