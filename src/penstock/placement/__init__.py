@@ -66,6 +66,15 @@ ALGORITHMS: Mapping[str, Row] = {
     "random": Row("correlation", "Random"),
     "random-balance": Row("correlation", "Pairwise", {"by": "chance"}, "balance"),
     "connected": Row("correlation", "Connected"),
+    "potential-greedy": Row("potential", "Potential", {"rule": "greedy"}, "potential"),
+    "potential-dynamic": Row("potential", "Potential", {"rule": "accumulated"}, "potential"),
+    "potential-dynamic-printed": Row("potential", "Potential", {"rule": "printed"}, "potential"),
+    "resilient": Row("correlation", "LargestFirst", {"fitted": False}, "balance", "free"),
+    "economical": Row("economical", "Economical", objective="hosts", replicas="free"),
+    "economical-replicated": Row("economical", "Replicated", {"colouring": "first-fit"}, "hosts", "apart"),
+    "economical-replicated-minimal": Row("economical", "Replicated", {"colouring": "minimal"}, "hosts", "apart"),
+    "mace-climb": Row("climb", "MaceClimb"),
+    "exact": Row("exact", "Exact"),
 }
 
 

@@ -20,13 +20,22 @@ MODES = ("correlation", "load", "chance")
 
 @attrs.frozen(kw_only=True)
 class LargestFirst:
-    """LLF: each operator, by falling load, to the host that is then the least loaded (section 5.1.3)."""
+    """LLF: each operator, by falling load, to the host that is then the least loaded (section 5.1.3).
+
+    Attributes
+    ----------
+    fitted
+        Whether the operator's own load counts when hosts are compared, which tells where hosts differ. ROD (Xiao et
+        al., section 6.1) looks at the present load only.
+    """
+
+    fitted: bool = True
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
         steps = len(arrays.mean) * (1 if np.ptp(arrays.usable) == 0 else len(arrays.hosts)) * 10
         where = arrays.fixed.copy()
-        kernel("correlation_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, True)
+        kernel("correlation_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, self.fitted)
         return where
 
 

@@ -1,0 +1,93 @@
+"""The oracle: the best of all placements, by branch and bound, for small networks."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.placement import objective as measure
+from penstock.placement.base import Arrays, Ints, short
+from penstock.placement.correlation import LargestFirst
+from penstock.placement.jit import kernel
+from penstock.placement.repair import repaired
+from penstock.placement.verify import over_link
+
+GOALS = ("latency", "balance", "hosts", "potential")
+
+
+@attrs.frozen(kw_only=True)
+class Exact:
+    """The placement of least objective within all quotas and links.
+
+    Attributes
+    ----------
+    objective
+        ``latency``, ``balance``, ``hosts`` or ``potential``.
+    weights
+        Of the objective ``potential``.
+    limit
+        Steps after which the network is called too large.
+    """
+
+    objective: str = "latency"
+    weights: measure.Weights = attrs.field(factory=measure.Weights)
+    limit: int = 500_000_000
+
+    def __attrs_post_init__(self) -> None:
+        if self.objective not in GOALS:
+            raise InputError(f"expected one of {', '.join(GOALS)}, got {self.objective!r}", at="--objective")
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        m, n = len(arrays.names), len(arrays.hosts)
+        best, least = np.full(m, -1, np.int64), np.inf
+        start = repaired(arrays, LargestFirst()(arrays, rng))
+        if start is not None and not over_link(arrays, start):
+            best, least = start.copy(), measure.value(arrays, start, self.objective, self.weights)
+        bound = measure.bound(arrays, self.objective)
+        if bound is not None and least <= bound * (1 + 1e-12):
+            return best
+        delay = np.zeros((n, n)) if arrays.delay is None else arrays.delay
+        bandwidth = np.full((n, n), np.inf) if arrays.bandwidth is None else arrays.bandwidth
+        work = float(n) ** min(m, 30) * (arrays.load.shape[1] if self.objective in ("latency", "potential") else 1)
+        code = kernel("exact_kernel", work)
+        weights = np.array([self.weights.load, self.weights.correlation, self.weights.network])
+        least, steps = code.search(
+            arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.fixed, _alike(arrays), arrays.period,
+            GOALS.index(self.objective), weights, 20.0, arrays.writer, arrays.reader, arrays.rate, arrays.shared,
+            delay, bandwidth, best, least, -np.inf if bound is None else bound, self.limit,
+        )  # fmt: skip
+        if steps >= self.limit:
+            raise InputError(
+                f"{m} operators on {n} hosts are too many to try all placements", at="--algorithm",
+                hint="take mace-climb or correlation",
+            )  # fmt: skip
+        if not np.isfinite(least):
+            raise short(arrays)
+        return best
+
+
+def _alike(arrays: Arrays) -> Ints:
+    """Number the hosts so that those that can be exchanged for each other share a number."""
+    n = len(arrays.hosts)
+    ends = np.concatenate([arrays.writer, arrays.reader])
+    told_apart = np.union1d(arrays.fixed[arrays.fixed >= 0], ~ends[ends < 0])
+    uniform = arrays.delay is None or arrays.bandwidth is None or (_flat(arrays.delay) and _flat(arrays.bandwidth))
+    if not uniform:
+        return np.arange(n)
+    kinds: dict[tuple[float, float, int], int] = {}
+    return np.array(
+        [
+            kinds.setdefault(
+                (arrays.capacity[host], arrays.usable[host], host if host in told_apart else -1), len(kinds)
+            )
+            for host in range(n)
+        ],
+        np.int64,
+    )
+
+
+def _flat(matrix: np.ndarray) -> bool:
+    off = matrix[~np.eye(len(matrix), dtype=bool)]
+    return bool(len(off) == 0 or (off == off[0]).all())

@@ -1,0 +1,180 @@
+# mypy: disable-error-code="no-any-return"
+"""Branch and bound over all placements, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.placement.jit import njit
+
+LATENCY, BALANCE, HOSTS, POTENTIAL = 0, 1, 2, 3
+
+
+@njit(cache=True)
+def search(
+    load: Any, mean: Any, capacity: Any, usable: Any, fixed: Any, alike: Any, period: float, goal: int,
+    weights: Any, penalty: float, writer: Any, reader: Any, rate: Any, shared: Any, delay: Any, bandwidth: Any,
+    best: Any, least: float, bound: float, limit: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Find the placement of least value below ``least``; ``best`` is filled where one is found.
+
+    ``alike[h]`` numbers the hosts that can be exchanged for each other: of those that are empty only the first is
+    tried. Returns the least value and the number of steps, which is ``limit`` where the search was cut short.
+    """
+    m, d = load.shape
+    n = len(capacity)
+    host = np.zeros((m + 1, n, d)) if goal == LATENCY else np.zeros((1, 1, 1))
+    late = np.zeros((m + 1, n))
+    level = np.zeros((m + 1, n))
+    used = np.zeros(n, np.int64)
+    where = np.full(m, -1, np.int64)
+    at = 0
+    steps = 0
+    tiny = 1e-12
+    while at >= 0:
+        if at == m or steps >= limit:
+            if at == m:
+                value = _value(
+                    load, mean, capacity, usable, where, late[at], level[at], used, goal, weights, penalty, writer,
+                    reader, rate, shared, delay, bandwidth,
+                )  # fmt: skip
+                if value < least - tiny * max(1.0, abs(least) if least < np.inf else 1.0):
+                    least = value
+                    best[:] = where
+                    if least <= bound + tiny:
+                        return least, steps
+            if steps >= limit:
+                return least, steps
+            at -= 1
+            if at >= 0:
+                used[where[at]] -= 1
+            continue
+        o = at
+        h = where[o] + 1
+        if fixed[o] >= 0:
+            h = fixed[o] if where[o] < 0 else n
+        chosen = -1
+        while h < n:
+            steps += 1
+            if level[at, h] + mean[o] <= usable[h] * (1 + 1e-9) and not _repeats(used, alike, h, fixed[o]):
+                level[at + 1] = level[at]
+                level[at + 1, h] += mean[o]
+                late[at + 1] = late[at]
+                used[h] += 1
+                if goal == LATENCY:
+                    host[at + 1] = host[at]
+                    excess = most = 0.0
+                    for t in range(d):
+                        host[at + 1, h, t] += load[o, t]
+                        excess = max(0.0, excess + host[at + 1, h, t] - capacity[h])
+                        most = max(most, excess)
+                    late[at + 1, h] = most * period / capacity[h]
+                if _floor(mean, capacity, usable, late[at + 1], level[at + 1], used, goal, weights, penalty, m) < least:
+                    chosen = h
+                    break
+                used[h] -= 1
+            h = n if fixed[o] >= 0 else h + 1
+        if chosen >= 0:
+            where[o] = chosen
+            at += 1
+        else:
+            where[o] = -1
+            at -= 1
+            if at >= 0:
+                used[where[at]] -= 1
+    return least, steps
+
+
+@njit(cache=True)
+def _repeats(used: Any, alike: Any, h: int, pinned: int) -> bool:
+    if used[h] or pinned >= 0:
+        return False
+    return bool(((alike[:h] == alike[h]) & (used[:h] == 0)).any())
+
+
+@njit(cache=True)
+def _floor(
+    mean: Any, capacity: Any, usable: Any, late: Any, level: Any, used: Any, goal: int, weights: Any, penalty: float,
+    m: int,
+) -> float:  # fmt: skip
+    """Return what no completion of a partial placement goes below."""
+    if goal == LATENCY:
+        return late.max()
+    if goal == BALANCE:
+        return (level / capacity).max()
+    if goal == HOSTS:
+        return float((used > 0).sum())
+    total = -weights[1] * m
+    for h in range(len(usable)):
+        x = level[h] / usable[h]
+        total += weights[0] * used[h] * (x if x < 1.0 else 1.0 + penalty * (x - 1.0))
+    return total
+
+
+@njit(cache=True)
+def _value(
+    load: Any, mean: Any, capacity: Any, usable: Any, where: Any, late: Any, level: Any, used: Any, goal: int,
+    weights: Any, penalty: float, writer: Any, reader: Any, rate: Any, shared: Any, delay: Any, bandwidth: Any,
+) -> float:  # fmt: skip
+    """Return the objective of a whole placement; infinite where a link is short."""
+    m, d = load.shape
+    n = len(capacity)
+    flow = np.zeros((n, n))
+    fresh = np.ones(len(rate), np.bool_)
+    for e in range(len(rate)):
+        start = where[writer[e]] if writer[e] >= 0 else ~writer[e]
+        end = where[reader[e]] if reader[e] >= 0 else ~reader[e]
+        if start == end:
+            fresh[e] = False
+            continue
+        repeated = False
+        for f in range(e):
+            if fresh[f] and writer[f] == writer[e]:
+                other = where[reader[f]] if reader[f] >= 0 else ~reader[f]
+                if other == end:
+                    fresh[e] = False
+                    repeated = True
+                    break
+        if not (repeated and shared[e]):
+            flow[start, end] += rate[e]
+    for a in range(n):
+        for b in range(n):
+            if flow[a, b] > bandwidth[a, b] * (1 + 1e-9):
+                return np.inf
+    if goal != POTENTIAL:
+        return (
+            late.max() if goal == LATENCY else (level / capacity).max() if goal == BALANCE else float((used > 0).sum())
+        )
+    total = _floor(mean, capacity, usable, late, level, used, goal, weights, penalty, 0)
+    if weights[1] > 0.0:
+        for o in range(m):
+            rest = np.zeros(d)
+            for p in range(m):
+                if p != o and where[p] == where[o]:
+                    rest += load[p]
+            total += weights[1] * _correlation(load[o], rest)
+    if weights[2] > 0.0:
+        for e in range(len(rate)):
+            if fresh[e] and writer[e] >= 0:
+                start = where[writer[e]]
+                end = where[reader[e]] if reader[e] >= 0 else ~reader[e]
+                use = flow[start, end] / bandwidth[start, end]
+                total += weights[2] * delay[start, end] * max(1.0, use)
+    return total
+
+
+@njit(cache=True)
+def _correlation(a: Any, b: Any) -> float:
+    k = len(a)
+    mean_a, mean_b = a.sum() / k, b.sum() / k
+    dot = size_a = size_b = 0.0
+    for t in range(k):
+        x, y = a[t] - mean_a, b[t] - mean_b
+        dot += x * y
+        size_a += x * x
+        size_b += y * y
+    if size_a <= (1e-12 * a.max()) ** 2 * k or size_b <= (1e-12 * b.max()) ** 2 * k:
+        return 0.0
+    return min(1.0, max(-1.0, dot / np.sqrt(size_a * size_b)))
