@@ -145,5 +145,5 @@ def test_correlation_matrix_is_numpys(seed: int, rows: int, periods: int) -> Non
 
 
 def test_replicas_are_named() -> None:
-    """Copies of an operator are o, o#2, o#3, …"""
+    """Copies of an operator are o, o#2, o#3 and so on."""
     assert expand_replicas(chain([0.1]), 3) == ("o1.1", "o1.1#2", "o1.1#3")
