@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from penstock.simulation import Job, SimulationResult
+Result = TypeVar("Result", covariant=True)
 
 
-def fan_out(session: Any, job: Job, seeds: Sequence[int]) -> list[SimulationResult]:
-    """Run a simulation once per seed, spread over a Spark session's cores.
+class Job(Protocol[Result]):
+    """Work that a seed determines; it and its result can be pickled."""
+
+    def run(self, seed: int) -> Result:
+        """Do it."""
+        ...
+
+
+def fan_out(session: Any, job: Job[Result], seeds: Sequence[int]) -> list[Result]:
+    """Run a job, such as a simulation, once per seed, spread over a Spark session's cores.
 
     Every number is that of `penstock.simulation.repeat`: a run depends on its seed only, not on where it ran. The
     workers need penstock installed.
@@ -26,8 +34,8 @@ def fan_out(session: Any, job: Job, seeds: Sequence[int]) -> list[SimulationResu
 
     Returns
     -------
-    list of SimulationResult
-        In the order of the seeds.
+    list
+        The results in the order of the seeds.
     """
     import pandas as pd
 
