@@ -181,8 +181,8 @@ def get_keep(given: str | None, network: Network) -> dict[str, float]:
             raise InputError(
                 "is no stream of the network", file=source, at=f"keep.{name}", hint=suggest(name, streams, "streams")
             )
-        number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
-        if not number or not math.isfinite(fraction) or not 0 <= fraction <= 1:
+        numeric = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+        if not numeric or not math.isfinite(fraction) or not 0 <= fraction <= 1:
             raise InputError(f"expected a fraction 0..1, got {fraction!r}", file=source, at=f"keep.{name}")
     return {name: float(fraction) for name, fraction in sorted(table.items())}
 
