@@ -1,0 +1,77 @@
+"""The demo's picture."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cli.figures import BOX, demo_picture, layered
+from penstock.network import hybrid
+
+
+def report() -> dict[str, Any]:
+    time = list(range(20))
+    rate = [300.0 if 8 <= t < 12 else 100.0 for t in time]
+    return {
+        "network": {
+            "sources": ["s"],
+            "operators": {
+                "f": {"kind": "filter", "inputs": ["s"], "cost": [0.001], "selectivity": 0.5},
+                "j": {"kind": "join", "inputs": ["f", "s"], "cost": [0.001, 0.002], "selectivity": None},
+                "a_name_that_is_longer_than_its_box": {"kind": "map", "inputs": ["j"], "cost": None, "selectivity": 1},
+            },
+            "sinks": {"t": {"input": "j"}, "f2": {"input": "a_name_that_is_longer_than_its_box"}},
+        },
+        "placement": {"f": "h1", "j": "h2", "a_name_that_is_longer_than_its_box": "h1"},
+        "series": {
+            "time": time,
+            "rate": {"s": rate},
+            "hosts": {"h1": {"predicted": rate, "measured": [None, *rate[1:]]}, "h2": {"predicted": rate}},
+            "latency": {"predicted": [0.1] * 20, "measured": [0.1] * 19 + [None]},
+        },
+        "latency": {"mean": 0.1, "p50": 0.1, "p99": 1.2, "max": None},
+        "predicted": {"mean": 0.1, "p50": 0.1, "p99": 1.3, "max": 1.4},
+    }
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_same_report_gives_the_same_bytes(tmp_path: Path, ending: str) -> None:
+    """A report becomes a picture of the format that the ending names, always of the same bytes."""
+    first, second = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}"
+    demo_picture(report(), first)
+    demo_picture(report(), second)
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes().startswith({"png": b"\x89PNG", "svg": b"<?xml"}[ending])
+    assert len(first.read_bytes()) > 10_000
+
+
+def test_a_report_without_measurements_is_drawn(tmp_path: Path) -> None:
+    """What is missing is left out: no hosts, no measurements, no burst, no periods."""
+    empty = report()
+    empty["series"] = {"time": [], "rate": {}, "hosts": {}, "latency": {}}
+    empty["latency"] = empty["predicted"] = {}
+    empty["placement"] = {}
+    demo_picture(empty, tmp_path / "empty.png")
+    assert (tmp_path / "empty.png").exists()
+
+
+@given(seed=st.integers(0, 10**6), operators=st.integers(1, 30))
+@settings(max_examples=40)
+def test_boxes_do_not_overlap_and_edges_go_right(seed: int, operators: int) -> None:
+    """In a layered graph every edge goes one layer at a time to the right, and no two boxes overlap."""
+    network = hybrid(operators, 2, 0.5, np.random.default_rng(seed))
+    inputs = {**{name: [] for name in network.sources}, **{o.name: [*o.inputs] for o in network.operators.values()}}
+    layout = layered(inputs)
+    for (start, stop), points in layout.paths.items():
+        assert points[0] == layout.places[start]
+        assert points[-1] == layout.places[stop]
+        assert all(after[0] - before[0] == 1 for before, after in pairwise(points))
+    for layer in {x for x, _ in layout.places.values()}:
+        rows = sorted(y for x, y in layout.places.values() if x == layer)
+        assert all(below - above >= BOX[1] for above, below in pairwise(rows))
