@@ -77,6 +77,7 @@ FILES = {
 }
 COMMANDS = {
     "load": ["network.toml", "cluster.toml", "rates.csv", "placement.json", "statistics.json"],
+    "place": ["network.toml", "cluster.toml", "rates.csv", "statistics.json"],
     "simulate": ["network.toml", "cluster.toml", "rates.csv", "placement.json", "statistics.json", "keep.json"],
 }
 
@@ -176,7 +177,7 @@ def test_spoilt_toml(penstock: Any, tmp_path: Path, name: str, data: Any) -> Non
     """A network or cluster file with wrong, missing, renamed or copied parts is answered or refused, never a trace."""
     document = tomllib.loads(FILES[f"{name}.toml"])
     write(tmp_path, **{name: toml(data.draw(mutated(document)))})
-    check(ask(penstock, tmp_path, "load"), tmp_path)
+    check(ask(penstock, tmp_path, data.draw(st.sampled_from(["load", "place"]))), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["placement", "statistics", "keep"])
