@@ -62,7 +62,7 @@ class Placement(Mapping[str, str]):
         InputError
             Naming the operator or host that is missing or unknown, or the pin that is broken.
         """
-        known, places = list(operators), set(hosts)
+        known, places = dict.fromkeys(operators), set(hosts)
         for name, host in self._hosts.items():
             base, mark, copy = name.partition("#")
             if base not in known or (mark and not (copy.isdigit() and int(copy) >= 2)):

@@ -220,6 +220,9 @@ def compile_run(
     g["drain"], g["free"] = options.drain, -1
     g["fan"] = max([*sources["readers"].tolist(), *(units["readers"] + 1).tolist(), 1])
     g["replicated"] = any(count > 1 for count in copies.values())
+    simple = not (log or g["replicated"][0] or options.microbatch or (units["kind"] != layout.STATELESS).any())
+    most = float(table["selectivity"].max(initial=0.0))
+    g["plenty"] = min(int((most + 2) * g["fan"][0]) + 8, 2**62) if simple and most < 2**40 else 2**62
     return Compiled(
         state.addressed(), unit_names, tuple(streams), hosts, tuple(network.sinks), link_of, controls, options
     )

@@ -790,9 +790,11 @@ def advance(address: int) -> Any:
         if not stale:
             if g.events >= stop:
                 return BUDGET
-            status = _room(g, kind, index)
-            if status != DONE:
-                return status
+            # Where no event can put out more than a fixed number of tuples, most need no closer look.
+            if g.size_nodes - g.used < g.plenty or g.size_rows - g.rowed < g.plenty:
+                status = _room(g, kind, index)
+                if status != DONE:
+                    return status
             g.events += 1
             g.now = now
         g.hole = 1

@@ -37,8 +37,8 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     canvas = FigureCanvasAgg(figure)
     top, centre, bottom = figure.subplots(3, 1, sharex=True)
     for index, name in enumerate(result.sinks):
-        mine = result.trace[result.trace["sink"] == index] if result.trace is not None else ()
-        if len(mine):
+        mine = None if result.trace is None else result.trace[result.trace["sink"] == index]
+        if mine is not None and len(mine):
             edges = np.concatenate(([0.0], series.times))
             top.plot(series.times, _mean(mine["egress"], mine["egress"] - mine["stimulus"], edges), label=name)
     for index, name in enumerate(result.hosts):

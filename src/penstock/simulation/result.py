@@ -31,9 +31,14 @@ class Latencies:
 
     def add(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         """Add the latencies (s) of tuples at sinks."""
-        self._count += np.bincount(sinks, minlength=len(self._count))
-        self._sum += np.bincount(sinks, values, minlength=len(self._count))
-        np.maximum.at(self._max, sinks, values)
+        if len(self._count) == 1:
+            self._count += len(values)
+            self._sum += values.sum()
+            self._max = np.maximum(self._max, values.max(initial=0.0))
+        else:
+            self._count += np.bincount(sinks, minlength=len(self._count))
+            self._sum += np.bincount(sinks, values, minlength=len(self._count))
+            np.maximum.at(self._max, sinks, values)
         if self._bins is not None:
             self._bin(sinks, values)
             return
@@ -61,8 +66,9 @@ class Latencies:
         if count == 0:
             return {"mean": math.nan, "p50": math.nan, "p99": math.nan, "max": math.nan, "count": 0}
         if self._bins is None:
-            chosen = [values if sink is None else values[sinks == sink] for sinks, values in self._values]
-            p50, p99 = np.quantile(np.concatenate(chosen), (0.5, 0.99)).tolist()
+            every = sink is None or len(self._count) == 1
+            chosen = [values if every else values[sinks == sink] for sinks, values in self._values]
+            p50, p99 = np.quantile(np.concatenate(chosen), (0.5, 0.99), overwrite_input=True).tolist()
         else:
             merged: dict[int, int] = {}
             for table in self._bins[which]:
@@ -195,9 +201,12 @@ def assemble(
     }
     parts = ("delivered", "dropped", "consumed", "queued", "lost")
     on_links = _on_links(run)
+    whole = latencies.summary()
     return SimulationResult(
-        latency=latencies.summary(),
-        sinks={name: latencies.summary(index) for index, name in enumerate(run.sinks)},
+        latency=whole,
+        sinks={
+            name: whole if len(run.sinks) == 1 else latencies.summary(index) for index, name in enumerate(run.sinks)
+        },
         operators={
             name: {
                 "served": int(row["served"]),

@@ -76,7 +76,7 @@ def simulate(
 
     def flush(state: State) -> None:
         part = state.rows[: int(state.g["rowed"][0])]
-        counted = part[part["egress"] >= options.warmup]
+        counted = part[part["egress"] >= options.warmup] if options.warmup > 0 else part
         latencies.add(counted["sink"], counted["egress"] - counted["stimulus"])
         if callable(trace):
             trace(part)

@@ -56,8 +56,8 @@ class Rates:
             math.isfinite(duration) and duration > 0 and math.isfinite(period) and 0 < period <= duration * (1 + 1e-9)
         ):
             raise InputError(f"expected 0 < period <= duration, got period {period} and duration {duration}")
-        if duration / period > 1e8:
-            raise InputError(f"expected at most 1e8 periods, got {duration / period:.3g}", hint="lengthen --period")
+        if duration / period > 1e7:
+            raise InputError(f"expected at most 1e7 periods, got {duration / period:.3g}", hint="lengthen --period")
         periods = max(1, math.ceil(duration / period - 1e-9))
         return cls.of(period, {name: np.full(periods, float(rate)) for name, rate in rates.items()})
 
@@ -84,14 +84,14 @@ class Rates:
         InputError
             Naming the source that is missing or unknown.
         """
-        wanted = sorted(sources)
+        wanted, given = dict.fromkeys(sorted(sources)), dict.fromkeys(self.sources)
         for name in self.sources:
             if name not in wanted:
                 raise InputError(
                     f"{name!r} is no source of the network", at="rates", hint=suggest(name, wanted, "sources")
                 )
         for name in wanted:
-            if name not in self.sources:
+            if name not in given:
                 raise InputError(f"source {name!r} has no rate", at="rates", hint=f"add a column {name!r}")
         return self
 
