@@ -76,6 +76,8 @@ def test_costs_from_statistics(penstock: Any, root: Path) -> None:
         ["--rates", "clicks=1,buys=1", "--period", "0"],
         ["--rates", "clicks=1,buys=1", "--period", "1e-9"],
         ["--rates", "clicks=1,buys=1", "--duration", "nan"],
+        ["--rates", "clicks=1,buys=1", "--duration", "1e9"],
+        ["--rates", "clicks=1,buys=1", "--hosts", "99999999999"],
         ["--rates", "no-such.csv"],
         ["--rates", "examples"],
         ["--rates", "clicks=1,buys=1", "--hosts", "2", "--placement", "views=h3,scored=h1,paid=h1,billed=h1"],
@@ -92,6 +94,19 @@ def test_bad_options(penstock: Any, root: Path, options: list[str]) -> None:
     assert done.out == ""
     assert done.err.strip()
     assert "Traceback" not in done.err
+
+
+def test_too_little_memory_is_one_message(penstock: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory runs out the command says so instead of breaking."""
+
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("penstock.cli.common.load_model", exhausted)
+    done = penstock("load", TWO / "network.toml", "--rates", "clicks=1,buys=1")
+    assert done.code == 2
+    assert "memory" in done.err
+    assert done.err.count("\n") == 1
 
 
 def test_pins_must_be_hosts_and_are_obeyed(penstock: Any, tmp_path: Path) -> None:
