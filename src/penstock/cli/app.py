@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli import calibrate, demo, estimate, load, place, run, shed, simulate
+from penstock.cli import calibrate, demo, estimate, load, place, run, simulate
 from penstock.cli.common import fail
 from penstock.errors import InputError, PenstockError
 
@@ -18,7 +18,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "load": load.command,
     "place": place.command,
     "estimate": estimate.command,
-    "shed": shed.command,
     "simulate": simulate.command,
     "calibrate": calibrate.command,
     "run": run.command,
@@ -74,8 +73,8 @@ def main() -> None:
     except PenstockError as error:
         fail(error, as_json="--json" in sys.argv)
     except MemoryError:
-        error = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")
-        fail(error, as_json="--json" in sys.argv)
+        short = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")
+        fail(short, as_json="--json" in sys.argv)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(130)
