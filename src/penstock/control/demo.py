@@ -88,9 +88,10 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             comparison = compare_plans(graph, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()
             guess = chain.summary(latency, weight)
-            say(
-                f"predicted before the run: worst {guess['max']:.2f} s, p99 {guess['p99']:.2f} s, p50 {guess['p50']:.2f} s"
+            figures = ", ".join(
+                f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2)
             )
+            say(f"predicted before the run: {figures}")
             deployment = engine.prepare(graph, placed, scratch / "run", rates=rates)
             outcome = engine.run(deployment, report=lambda _what, share: tell("running", 0.58 + 0.4 * share))
         document = chain.compare(graph, cluster, placed, outcome, prediction, {})
