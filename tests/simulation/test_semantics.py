@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, Link
 from penstock.errors import InputError
+from penstock.latency.fragments import fragments
+from penstock.latency.microbatch import microbatch, weighted_quantile
+from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recovery, simulate
 from penstock.workload import Rates
@@ -240,6 +243,35 @@ def test_micro_batches_put_out_at_their_ends():
         Options(microbatch=MicroBatch(trigger=1.0, overhead=0.1, progressive=True), drain=True),
     )
     np.testing.assert_allclose(even.trace["egress"], [1.11, 1.12, 2.11])
+
+
+def test_a_late_micro_batch_is_followed_at_once():
+    """A batch that outlasts the trigger is followed at its end by what has come; a new tuple waits for a multiple."""
+    batch = MicroBatch(trigger=1.0, overhead=0.1)
+    arrivals = Arrivals.of([0.0, 0.5, 3.2], "s")
+    trace = run(one(cost=(1.2,)), arrivals, Options(microbatch=batch, drain=True)).trace
+    np.testing.assert_allclose(trace["egress"], [1.3, 2.6, 5.3])
+
+
+def test_micro_batches_agree_with_the_model():
+    """Worst and 99th percentile of latency are within five percent of the micro-batch model's, over two hosts."""
+    network = chain([0.004, 0.006], [1.0, 0.8])
+    rates = Rates.of(1.0, {"s1": [50, 120, 200, 200, 60, 20, 20, 20, 90, 150, 40, 10]})
+    placement = {"o1.1": "h1", "o1.2": "h2"}
+    overhead = {"h1": 0.05, "h2": 0.1}
+    expected = microbatch(
+        load_model(network, rates),
+        fragments(network, placement),
+        trigger=0.5,
+        overhead=overhead,
+        reading=0.0,
+        commit=0.0,
+    )
+    _, latency, weight = expected.whole()
+    batch = MicroBatch(trigger=0.5, overhead=overhead)
+    found = run(network, rates, Options(microbatch=batch, drain=True), hosts=2, placement=placement).latency
+    assert found["max"] == pytest.approx(float(latency.max()), rel=0.05)
+    assert found["p99"] == pytest.approx(weighted_quantile(latency, weight, 0.99), rel=0.05)
 
 
 @settings(max_examples=40, deadline=None)

@@ -332,14 +332,14 @@ def _seen(g: Scalars, key: Hash, copies: int) -> bool:
 
 @_inner
 def _plan(g: Scalars, h: int, now: float) -> None:
-    """Plan the next micro-batch: the next multiple of the trigger after the last start, not before now."""
+    """Plan the next micro-batch: the later of the last end and the next multiple of the trigger after its start."""
     host = hosts_at(g.hosts, h)
-    start = now
+    start = max(now, host.until)
     if host.trigger > 0.0:
-        start = math.ceil(now / host.trigger - EPSILON) * host.trigger
-        if start <= host.began:
-            start += host.trigger
-        start = max(start, now)
+        start = max(host.until, (math.floor(host.began / host.trigger + EPSILON) + 1.0) * host.trigger)
+        if start < now:
+            # It came when a batch could have started: the next multiple is the next look.
+            start = max(now, math.ceil(now / host.trigger - EPSILON) * host.trigger)
     host.planned = 1
     host.key = _push(g, start, BATCH, h)
 
