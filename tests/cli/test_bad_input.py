@@ -102,13 +102,16 @@ def write(folder: Path, **changed: str | bytes) -> None:
 
 
 def check(outcome: Any, folder: Path, *, refused: bool | None = None) -> None:
-    """Either a document, or one line that names a file."""
-    assert outcome.code in (0, 2), outcome
+    """Either a document, or an answer of no, or one line that names a file."""
+    assert outcome.code in (0, 1, 2), outcome
     assert "Traceback" not in outcome.err
     if refused is not None:
         assert outcome.code == (2 if refused else 0), outcome
     if outcome.code == 0:
         assert isinstance(outcome.document, dict)
+        return
+    if outcome.code == 1:
+        assert outcome.document["feasible"] is False
         return
     assert outcome.out == ""
     assert outcome.err.startswith("penstock: ")
