@@ -54,7 +54,18 @@ def current() -> Iterator[tuple[Path, str]]:
     for name, schema in SCHEMAS.items():
         yield ROOT / f"docs/reference/{name}.schema.json", json.dumps(schema(), indent=2) + "\n"
     for page in pages():
-        yield page, CONSOLE.sub(_console, BLOCK.sub(_block, page.read_text()))
+        text = page.read_text()
+        if page.name == "commands.md":
+            text += _missing(text)
+        yield page, CONSOLE.sub(_console, BLOCK.sub(_block, text))
+
+
+def _missing(text: str) -> str:
+    """Return sections for the commands that have none; the words on their JSON keys are left to people."""
+    from penstock.cli.app import COMMANDS
+
+    names = [name for name in COMMANDS if f"<!-- options {name} -->" not in text]
+    return "".join(f"\n## `penstock {name}`\n\n<!-- options {name} -->\n<!-- end -->\n" for name in names)
 
 
 def _block(found: re.Match[str]) -> str:
