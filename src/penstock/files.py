@@ -209,16 +209,17 @@ def write_json(path: str | os.PathLike[str], document: Any) -> None:
 
 def to_json(document: Any) -> str:
     """Return a document as JSON: plain numbers, what is not finite as ``null``."""
-    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+    return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a document as JSON has it: lists for arrays, None for what is not finite."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and value - value != 0.0:
         return None
     return value

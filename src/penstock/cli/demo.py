@@ -22,6 +22,7 @@ def command(
     """
     from penstock.cli.run import show
     from penstock.control.demo import demo
+    from penstock.files import plain
 
     folder = Path(out)
     try:
@@ -30,6 +31,7 @@ def command(
         raise InputError(f"cannot be written: {error.strerror}", file=folder) from None
     with common.progress() as tell:
         document = demo(seed, tell, common.say)
+    document = plain(document)
     common.write_document(str(folder / "demo-report.json"), document)
     from penstock.cli.figures import demo_picture
 

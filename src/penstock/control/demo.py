@@ -56,7 +56,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
     from penstock.spark import calibrate, hosts, run
 
     graph, rates = network(), burst()
-    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
     scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
         tell("starting two Spark hosts", 0.0)
@@ -80,7 +80,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
             measured = calibrate.calibrate_in_place(known, outcome, host_of)
             statistics = attrs.evolve(
-                calibrate.selectivities_in_place(alone, graph, outcome),
+                calibrate.selectivities_in_place(alone, graph, outcome, trace),
                 hosts=measured,
                 measured={**alone.measured, "pass": "alone, then in place"},
             )

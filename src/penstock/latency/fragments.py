@@ -51,23 +51,37 @@ def lineage(network: Network) -> dict[str, frozenset[str]]:
     return found
 
 
+def depth(network: Network) -> dict[str, int]:
+    """Return how many stateful operators lie on the longest way from a source up to each operator, itself included."""
+    found = dict.fromkeys(network.sources, 0)
+    for name, operator in network.operators.items():
+        found[name] = max(found[given] for given in operator.inputs) + operator.stateful
+    return found
+
+
 def fragments(network: Network, placement: Mapping[str, str]) -> tuple[Fragment, ...]:
     """Divide a placed network into streaming queries, ordered by host and number.
 
-    All operators of a host form one query, with two exceptions: stateful operators that derive from different
-    sources get queries of their own, since Spark keeps one watermark for a whole query and an idle source would
-    hold back the windows of another; and what lies behind a stateful or Python operator and needs a plan of its own
-    reads a log, so that nothing costly is computed twice.
+    All operators of a host form one query, but Spark keeps one watermark for a whole query: the slowest. So stateful
+    operators share a query only if they derive from the same sources, else an idle source would hold back the windows
+    of another, and only at equal depth, else a window would wait for a watermark that waits for the window. What lies
+    behind a stateful or Python operator and needs a plan of its own reads a log, so that nothing costly is computed
+    twice.
     """
-    sources = lineage(network)
+    sources, depths = lineage(network), depth(network)
+
+    def domain(name: str) -> tuple[int, tuple[str, ...]]:
+        return depths[name], tuple(sorted(sources[name]))
+
     made = []
     for host in sorted(set(placement.values())):
-        members = [name for name in network.operators if placement[name] == host]
-        domains = sorted({tuple(sorted(sources[name])) for name in members if network.operators[name].stateful})
-        home = dict.fromkeys(members, 0)
+        members = [name for name in network.operators if placement.get(name) == host]
+        domains = sorted({domain(name) for name in members if network.operators[name].stateful})
+        home: dict[str, int] = {}
         for name in members:
-            if network.operators[name].stateful:
-                home[name] = domains.index(tuple(sorted(sources[name])))
+            operator = network.operators[name]
+            before = [home[given] for given in operator.inputs if given in home]
+            home[name] = domains.index(domain(name)) if operator.stateful else max(before, default=0)
         for number in range(max(1, len(domains))):
             inside = tuple(name for name in members if home[name] == number)
             if inside:

@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import EngineError, InputError
-from penstock.load import OperatorStatistics, Statistics
+from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
 from penstock.spark import operators
@@ -283,18 +283,22 @@ def calibrate_in_place(
     return found
 
 
-def selectivities_in_place(statistics: Statistics, network: Network, outcome: Outcome) -> Statistics:
-    """Return the statistics with the selectivities that a run had, where its counts tell them."""
+def selectivities_in_place(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
+    """Return the statistics with the selectivities that a run under known rates had, where its counts tell them."""
     streams = outcome.streams(network, {})
     found = dict(statistics.operators)
-    for name, operator in network.operators.items():
-        outputs = [out for out in network.outputs(name) if out.share == 1]
-        if operator.kind in ("join", "union") or not outputs or name not in found:
+    for name in network.operators:
+        outputs = [out.name for out in network.outputs(name) if out.share == 1]
+        known = found.get(name)
+        if not outputs or known is None or known.selectivity is None:
             continue
-        came = streams[network.inputs(name)[0].name]["delivered"]
-        went = max(streams[out.name]["arrived"] for out in outputs)
-        if came:
-            found[name] = attrs.evolve(found[name], selectivity=(went / came,))
+        # The model with what is known so far, upstream in place already, against what came out.
+        model = load_model(attrs.evolve(statistics, operators=found).complete(network, override=True), rates)
+        expected = float(model.arrivals[model.stream_index[outputs[0]]].sum() * rates.period)
+        went = max(streams[out]["arrived"] for out in outputs)
+        if expected > 0 and went > 0:
+            scale = went / expected
+            found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))
     return attrs.evolve(statistics, operators=found)
 
 

@@ -223,18 +223,18 @@ class _Compiler:
     def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment) -> None:
         self.session, self.deployment, self.fragment = session, deployment, fragment
         self.network = deployment.network
-        self.start = origins(self.network, fragment.operators, fragment.cuts)
-        # Logs and sources that this query reads, numbered; only they tell how far event time has come.
-        outside = {name for name in self.start.values() if name not in self.start}
-        for name in fragment.operators:
-            for stream in self.network.inputs(name):
-                if stream.writer not in fragment.operators or stream.name in fragment.cuts:
-                    outside.add(stream.writer)
-        self.outside = sorted(outside)
+        # What is read from outside is marked by an @: a query may also read the log of an operator of its own.
+        roots = origins(self.network, fragment.operators, fragment.cuts)
+        self.start = {name: root if root in fragment.operators else f"@{root}" for name, root in roots.items()}
+        streams = [stream for name in fragment.operators for stream in self.network.inputs(name)]
+        # Numbered, since only these tell how far event time has come.
+        self.outside = sorted({self._origin(stream) for stream in streams} - set(fragment.operators))
         self.speed = deployment.speeds.get(fragment.host, 0.0)
         self.counts: dict[str, tuple[Stream, ...]] = {}
         self.exits: list[dict[str, Any]] = []
         self.barriers = 0
+        self.watermarks: set[str] = set()
+        self.reads: dict[str, DataFrame] = {}
 
     def query(self) -> Query:
         """Return the compiled query."""
@@ -249,17 +249,20 @@ class _Compiler:
             "fragment": self.fragment.name,
             "origins": {
                 str(number): {
-                    "lateness": round(self.deployment.lateness(name) * 1e6),
-                    "marked": self._marked(name),
+                    "lateness": round(self.deployment.lateness(origin[1:]) * 1e6),
+                    "marked": self._marked(origin),
                 }
-                for number, name in enumerate(self.outside)
+                for number, origin in enumerate(self.outside)
             },
             "exits": self.exits,
+            "watermarks": sorted(self.outside.index(f"@{name}") for name in self.watermarks),
         }
-        logs = tuple(name for name in self.outside if name in self.network.operators)
+        logs = tuple(origin[1:] for origin in self.outside if origin[1:] in self.network.operators)
         return Query(self.fragment, whole, spec, self.counts, logs)
 
-    def _marked(self, name: str) -> bool:
+    def _marked(self, origin: str) -> bool:
+        """Whether an outside origin's rows come with marks."""
+        name = origin[1:]
         return name in self.network.operators or self.network.sources[name].format == "nexmark"
 
     def _members(self, origin: str) -> list[str]:
@@ -267,12 +270,12 @@ class _Compiler:
         return [name for name in self.fragment.operators if self.start[name] == origin and name != origin]
 
     def _readers(self, origin: str) -> list[Stream]:
-        """Return the streams from an origin's rows that this query evaluates, or that leave it."""
+        """Return the streams from an origin's rows to operators and sinks of this query."""
         return [
             stream
             for member in (origin, *self._members(origin))
-            for stream in self.network.outputs(member)
-            if stream.reader in self.fragment.operators
+            for stream in self.network.outputs(member.lstrip("@"))
+            if (stream.reader in self.fragment.operators and self._origin(stream) == origin)
             or (stream.reader in self.network.sinks and member in self.fragment.operators)
         ]
 
@@ -293,9 +296,7 @@ class _Compiler:
         return [
             stream
             for stream in self._readers(origin)
-            if stream.reader in self.network.operators
-            and own_plan(self.network.operators[stream.reader].kind)
-            and stream.name not in self.fragment.cuts
+            if stream.reader in self.network.operators and own_plan(self.network.operators[stream.reader].kind)
         ]
 
     def _alone(self, origin: str) -> bool:
@@ -305,7 +306,7 @@ class _Compiler:
 
     def _leave(self, origin: str) -> list[DataFrame]:
         """Return the frames of an origin's exits and marks."""
-        inner = origin in self.fragment.operators and origin not in self.outside
+        inner = origin not in self.outside
         number = "CAST(NULL AS INT)" if inner else str(self.outside.index(origin))
         sinks = [stream for stream in self._readers(origin) if stream.reader in self.network.sinks]
         logs = self._logs(origin)
@@ -389,19 +390,20 @@ class _Compiler:
         return sorted(found), behind
 
     def _origin(self, stream: Stream) -> str:
+        """Return the origin of the rows on a stream into an operator of this query."""
         inside = stream.writer in self.fragment.operators and stream.name not in self.fragment.cuts
-        return self.start[stream.writer] if inside else stream.writer
+        return self.start[stream.writer] if inside else f"@{stream.writer}"
 
     def _frame(self, origin: str, *, watermark: bool = False) -> DataFrame:
         """Return the rows of an origin, with envelope and marks."""
         if origin in self.outside:
-            frame = self._read(origin)
+            frame = self._read(origin[1:])
         else:
-            frame = self._own(self.network.operators[origin], watermark=watermark)
-        kind = self.network.operators[origin].kind if origin in self.fragment.operators else ""
-        if not watermark or (kind == "union" and origin not in self.outside):
-            return frame
-        return self._watermarked(frame, origin)
+            operator = self.network.operators[origin]
+            frame = self._own(operator, watermark=watermark)
+            if operator.kind == "union":
+                return frame
+        return self._watermarked(frame, origin) if watermark else frame
 
     def _watermarked(self, frame: DataFrame, origin: str) -> DataFrame:
         """Let event time advance by all rows and marks, before anything is filtered out.
@@ -409,9 +411,11 @@ class _Compiler:
         Rows of several sources may run ahead of the slowest one. Only the marks then say how far it has come, and
         Spark takes the slower of the two.
         """
-        delay = spark_interval(self.deployment.lateness(origin))
+        name = origin.lstrip("@")
+        self.watermarks |= {self.outside[number][1:] for number in self._derives(origin)[0]}
+        delay = spark_interval(self.deployment.lateness(name))
         marked = self._barrier(frame.withWatermark("_time", delay)).filter("_id IS NOT NULL")
-        if origin in self.network.operators and len(lineage(self.network)[origin]) > 1:
+        if name in self.network.operators and len(lineage(self.network)[name]) > 1:
             marks = frame.filter("_id IS NULL").withWatermark("_time", delay)
             return marked.unionByName(self._barrier(marks).filter("_id IS NOT NULL"))
         return marked
@@ -422,6 +426,12 @@ class _Compiler:
         return frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
 
     def _read(self, name: str) -> DataFrame:
+        """Return the rows of a source or log; one frame, so that all branches see the same rows in a batch."""
+        if name not in self.reads:
+            self.reads[name] = self._load(name)
+        return self.reads[name]
+
+    def _load(self, name: str) -> DataFrame:
         if name in self.network.operators:
             ddl = self.deployment.schemas[name]
             shape = f"{ddl}, _id bigint, _stimulus bigint, _time timestamp"
@@ -466,7 +476,7 @@ class _Compiler:
     def _branch(self, stream: Stream, *, watermark: bool) -> DataFrame:
         """Return the rows of one input of an operator with a plan of its own."""
         origin = self._origin(stream)
-        steps = chain(self.network, stream, origin) if stream.writer != origin else []
+        steps = chain(self.network, stream, origin.lstrip("@"))
         alone = self._alone(origin)
         if not alone and any(self.network.operators[step].kind not in CHEAP for step in steps):
             raise AssertionError(f"{stream.name} would be computed twice")  # fragments() cuts such streams
@@ -492,7 +502,7 @@ class _Compiler:
         tuple
             A frame with the envelope and a nullable struct per step, and the struct's column by operator.
         """
-        place = {origin: "__0"}
+        place = {origin.lstrip("@"): "__0"}
         shown = [quoted(name) for name in operators.columns(frame)]
         frame = frame.selectExpr(*_ENVELOPE, f"CASE WHEN _id IS NOT NULL THEN struct({', '.join(shown)}) END AS __0")
         for name in steps:

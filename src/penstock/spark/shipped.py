@@ -92,7 +92,6 @@ class LogReader(SimpleDataSourceStreamReader):
 
     def __init__(self, folder: str, columns: list[str]) -> None:
         self.folder, self.columns = folder, columns
-        self.progress: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Begin with the first batch."""
@@ -105,20 +104,21 @@ class LogReader(SimpleDataSourceStreamReader):
         """
         end = kept = start["batch"]
         rows: list[Any] = []
+        known = self._rows(end - 1)[1] if end else None
         while os.path.exists(batch_file(self.folder, end)):
-            found, news = self._rows(end)
+            found, progress = self._rows(end)
             end += 1
-            if found or news:
+            if len(found) > (progress is not None) or progress != known:
                 rows += found
-                kept = end
+                kept, known = end, progress
         return iter(rows), {"batch": kept}
 
     def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
         """Read the same batches again, after a failure."""
-        self.progress = None
         return iter([row for batch in range(start["batch"], end["batch"]) for row in self._rows(batch)[0]])
 
-    def _rows(self, batch: int) -> tuple[list[Any], bool]:
+    def _rows(self, batch: int) -> tuple[list[Any], int | None]:
+        """Return a batch's rows, the last of which carries its progress, and the progress (µs)."""
         table = read_batch(batch_file(self.folder, batch))
         progress = json.loads(table.schema.metadata[PROGRESS])
         rows = (
@@ -128,9 +128,7 @@ class LogReader(SimpleDataSourceStreamReader):
             epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
             at = epoch + datetime.timedelta(microseconds=progress)
             rows.append(tuple(at if name == "_time" else None for name in self.columns))
-        news = progress is not None and progress != self.progress
-        self.progress = progress if progress is not None else self.progress
-        return rows, news or table.num_rows > 0
+        return rows, progress
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: penstock cleans logs up when all readers have passed."""
@@ -211,7 +209,8 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
     Parameters
     ----------
     spec
-        ``folder`` of the run, ``fragment``, ``origins`` (per number: lateness in µs), and ``exits``: per column of
+        ``folder`` of the run, ``fragment``, ``origins`` (per number: lateness in µs, and whether marks come with
+        it), ``watermarks`` (numbers of the origins that Spark's watermark follows), and ``exits``: per column of
         the batch a ``log`` or ``sink`` with a folder, the ``origins`` that it derives from, whether it is ``behind``
         a stateful operator, its ``lateness``, and for sinks ``format`` and ``options``.
 
@@ -263,11 +262,13 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
             if rows is None:
                 rows = pa.schema([*column.type]).empty_table()
             if "log" in leave:
-                known = before if leave["behind"] else water
+                # Behind a stateful operator Spark's watermark rules: the slowest of the query, a batch late.
+                numbers = spec["watermarks"] if leave["behind"] else leave["origins"]
+                promise = _progress(numbers, before if leave["behind"] else water, spec["origins"], leave["lateness"])
                 whole = rows
                 for name in ENVELOPE:
                     whole = whole.append_column(name, kept.column(name))
-                publish(batch_file(leave["log"], batch), write_batch(whole, _progress(leave, known, spec["origins"])))
+                publish(batch_file(leave["log"], batch), write_batch(whole, promise))
             elif rows.num_rows:
                 _deliver(leave, rows, kept.column("_stimulus"), frame, batch, spec["fragment"])
             written[leave["column"]] = rows.num_rows
@@ -278,12 +279,12 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
     return write
 
 
-def _progress(leave: dict[str, Any], water: dict[str, int], origins: dict[str, Any]) -> int | None:
-    """Return the event time that a log may promise: the slowest of its origins, each less its lateness."""
-    if not leave["origins"] or any(str(number) not in water for number in leave["origins"]):
+def _progress(numbers: list[int], water: dict[str, int], origins: dict[str, Any], lateness: int) -> int | None:
+    """Return the event time that a log may promise: the slowest of some origins, each less its lateness."""
+    if not numbers or any(str(number) not in water for number in numbers):
         return None
-    slowest: int = min(water[str(number)] - origins[str(number)]["lateness"] for number in leave["origins"])
-    return slowest + int(leave["lateness"])
+    slowest: int = min(water[str(number)] - origins[str(number)]["lateness"] for number in numbers)
+    return slowest + lateness
 
 
 def _deliver(leave: dict[str, Any], rows: Any, stimulus: Any, frame: Any, batch: int, fragment: str) -> None:
