@@ -50,7 +50,7 @@ def command(
     from penstock.cluster import Placement, base_name
     from penstock.errors import InputError
     from penstock.load import expand_replicas
-    from penstock.placement import ALGORITHMS, Problem, Weights, place
+    from penstock.placement import ALGORITHMS, Problem, Weights, place, prepare
 
     graph, _ = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
@@ -70,6 +70,7 @@ def command(
         before = Placement({name: host for name, host in before.items() if name in wanted})
     parameters = {} if restarts is None else {"restarts": restarts}
     problem = Problem(model, machines, before, common.pins_of(graph), copies)
+    prepare(problem, algorithm, **parameters)
     start = time.perf_counter()
     answer = place(
         problem,

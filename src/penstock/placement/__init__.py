@@ -30,6 +30,7 @@ __all__ = [
     "as_arrays",
     "faults",
     "place",
+    "prepare",
 ]
 
 
@@ -99,6 +100,22 @@ def algorithm(name: str, **parameters: Any) -> Algorithm:
             raise InputError(f"{name} has no parameter {key!r}", hint=suggest(key, sorted(known), "parameters"))
     made: Algorithm = factory(**row.fixed, **parameters)
     return made
+
+
+def prepare(problem: Problem, name: str, **parameters: Any) -> None:
+    """Load the compiled kernels that a large problem will use, so that its time is that of deciding.
+
+    A small problem needs none: its kernels are interpreted, and nothing is loaded.
+    """
+    from penstock.placement import jit
+
+    m, periods = len(problem.names), problem.model.load.shape[1]
+    if 4 * m * m * periods <= jit.LIMIT:
+        return
+    load = np.outer(np.arange(1.0, 7.0), np.arange(1.0, 4.0)) / 100
+    small = Arrays.of(load, np.ones(2))
+    with jit.compiling():
+        algorithm(name, **parameters)(small, np.random.default_rng(0))
 
 
 def _row(name: str) -> Row:

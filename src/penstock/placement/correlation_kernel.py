@@ -473,8 +473,13 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
         open_[a, a] = np.inf
     least = np.empty(n)
     nearest = np.zeros(n, np.int64)
+    stale = np.zeros(n, np.bool_)
     for a in range(n):
         _nearest(open_, a, least, nearest)
+    unit = np.zeros((n, k))
+    flat = np.zeros(n, np.bool_)
+    for h in range(n):
+        flat[h] = _unit(host[h], level[h], unit[h])
     wide = 2 * members.shape[1]
     items = np.empty(wide, np.int64)
     side = np.empty(wide, np.int64)
@@ -486,6 +491,11 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
     tried = 0
     while tried < pairs and total / pairs <= threshold:
         a = int(np.argmin(least))
+        if stale[a]:
+            # A bound from below until it is asked for: most rows change again before that.
+            _nearest(open_, a, least, nearest)
+            stale[a] = False
+            continue
         if least[a] >= 1.0 - TIE:
             break
         b = nearest[a]
@@ -504,8 +514,7 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
         two_way(items[:c], side[:c], movable, series, norm, mean, none, two, levels, limits, BY_CORRELATION, scratch)
         if _pair(two[0], two[1], levels[0], levels[1]) <= rho[a, b] + TIE:
             open_[a, b] = open_[b, a] = np.inf
-            _nearest(open_, a, least, nearest)
-            _nearest(open_, b, least, nearest)
+            stale[a] = stale[b] = True
             continue
         host[a], host[b] = two[0], two[1]
         level[a], level[b] = levels[0], levels[1]
@@ -516,23 +525,35 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
             count[h] += 1
             where[items[i]] = h
         for h in (a, b):
+            flat[h] = _unit(host[h], level[h], unit[h])
             for j in range(n):
                 if j != h:
-                    value = _pair(host[h], host[j], level[h], level[j])
+                    value = 1.0 if flat[h] or flat[j] else _dot(unit[h], unit[j])
                     total += value - rho[h, j]
                     rho[h, j] = rho[j, h] = open_[h, j] = open_[j, h] = value
-        for j in range(n):
-            if j in (a, b) or nearest[j] == a or nearest[j] == b:
-                _nearest(open_, j, least, nearest)
-            else:
-                for h in (a, b):
-                    if open_[j, h] < least[j] - TIE:
-                        least[j], nearest[j] = open_[j, h], h
+                    if value < least[j] - TIE:
+                        least[j], nearest[j], stale[j] = value, h, False
+                    elif nearest[j] == h:
+                        stale[j] = True
+            least[h] = -2.0
         # What was just divided so is divided the same again: it counts as tried until one of the two changes.
         open_[a, b] = open_[b, a] = np.inf
-        _nearest(open_, a, least, nearest)
-        _nearest(open_, b, least, nearest)
+        for h in (a, b):
+            _nearest(open_, h, least, nearest)
+            stale[h] = False
     return tried
+
+
+@njit(cache=True)
+def _unit(host: Any, level: float, out: Any) -> bool:
+    """Fill ``out`` with a host's series of length 1; True where the series is flat."""
+    size = _dot(host, host)
+    if size <= (FLAT * level) ** 2 * len(host):
+        return True
+    scale = 1.0 / np.sqrt(size)
+    for t in range(len(host)):
+        out[t] = host[t] * scale
+    return False
 
 
 @njit(cache=True)

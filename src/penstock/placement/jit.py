@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 LIMIT = 400_000
 """Innermost steps below which a kernel is interpreted (at most about a tenth of a second)."""
 
 _interpreting = False
+_always = False
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -24,6 +26,17 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return compiled
 
 
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Compile every kernel that is used inside, or load what was compiled before."""
+    global _always
+    before, _always = _always, True
+    try:
+        yield
+    finally:
+        _always = before
+
+
 def kernel(name: str, steps: float) -> Any:
     """Return a kernel module of this room, compiled if about so many innermost steps are ahead.
 
@@ -31,7 +44,7 @@ def kernel(name: str, steps: float) -> Any:
     """
     global _interpreting
     full = f"penstock.placement.{name}"
-    if steps > LIMIT:
+    if steps > LIMIT or _always:
         return importlib.import_module(full)
     plain = f"{full}#interpreted"
     if plain not in sys.modules:
