@@ -27,6 +27,7 @@ class Latencies:
         self._max = np.zeros(sinks)
         self._values: list[tuple[NDArray[np.int32], NDArray[np.float64]]] = []
         self._kept = 0
+        self._bounds = np.zeros(0, np.int64)
         self._bins: list[dict[int, int]] | None = None
 
     def add(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
@@ -59,6 +60,17 @@ class Latencies:
             for place, count in zip(found.tolist(), counts.tolist(), strict=True):
                 table[place] = table.get(place, 0) + count
 
+    def _sorted(self) -> NDArray[np.float64]:
+        """Return all values by sink, and note where each sink's begin."""
+        if len(self._values) > 1 or not self._bounds.size:
+            sinks = np.concatenate([sinks for sinks, _ in self._values])
+            values = np.concatenate([values for _, values in self._values])
+            if len(self._count) > 1:
+                values = values[np.argsort(sinks, kind="stable")]
+            self._values = [(sinks[:0], values)]
+            self._bounds = np.concatenate(([0], np.cumsum(self._count)))
+        return self._values[0][1]
+
     def summary(self, sink: int | None = None) -> dict[str, float]:
         """Return mean, p50, p99, max (s) and count, at one sink or at all."""
         which = slice(None) if sink is None else slice(sink, sink + 1)
@@ -66,9 +78,8 @@ class Latencies:
         if count == 0:
             return {"mean": math.nan, "p50": math.nan, "p99": math.nan, "max": math.nan, "count": 0}
         if self._bins is None:
-            every = sink is None or len(self._count) == 1
-            chosen = [values if every else values[sinks == sink] for sinks, values in self._values]
-            p50, p99 = np.quantile(np.concatenate(chosen), (0.5, 0.99), overwrite_input=True).tolist()
+            chosen = self._sorted() if sink is None else self._sorted()[self._bounds[sink] : self._bounds[sink + 1]]
+            p50, p99 = np.quantile(chosen, (0.5, 0.99)).tolist()
         else:
             merged: dict[int, int] = {}
             for table in self._bins[which]:
