@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli import calibrate, demo, estimate, load, place, run, simulate
+from penstock.cli import calibrate, demo, estimate, load, place, run, shed, simulate
 from penstock.cli.common import fail
 from penstock.errors import InputError, PenstockError
 
@@ -18,6 +18,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "load": load.command,
     "place": place.command,
     "estimate": estimate.command,
+    "shed": shed.command,
     "simulate": simulate.command,
     "calibrate": calibrate.command,
     "run": run.command,

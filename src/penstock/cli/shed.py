@@ -1,0 +1,249 @@
+"""``penstock shed``: what to drop."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import Infeasible, InputError
+from penstock.files import suggest
+
+if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Placement
+    from penstock.network import Network
+    from penstock.shedding import Program, Question
+    from penstock.shedding.program import Matrix
+
+
+def command(
+    network: common.NetworkArgument,
+    placement: common.PlacementOption,
+    at: Annotated[str, typer.Option("--at", metavar="INLINE", help="Source rates, e.g. clicks=120,bids=300.")],
+    planner: Annotated[
+        str | None,
+        typer.Option("--planner", help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only."),
+    ] = None,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    statistics: common.StatisticsOption = None,
+    upto: Annotated[
+        str | None, typer.Option("--upto", metavar="INLINE", help="Greatest rates of the table; default: twice --at.")
+    ] = None,
+    error: Annotated[float, typer.Option("--error", metavar="E", help="Share of the optimum that may be lost.")] = 0.05,
+    workload: Annotated[
+        str, typer.Option("--workload", help="Of solver-w: uniform, or exponential:MEAN (as a share of --upto).")
+    ] = "uniform",
+    save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table.")] = None,
+    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from a plan table.")] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw score against load, beside the baselines.")
+    ] = None,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Plan what to drop so that no host exceeds its quota, and the most is delivered.
+
+    Example: penstock shed examples/two-chains/network.toml --hosts 2 --placement views=h1,buys-eu=h1,matched=h2
+    --planner exact --at clicks=4000,buys=900
+    """
+    del seed  # every planner is deterministic
+    from penstock.shedding import Exact, build_program
+
+    graph, _ = common.get_network(network, statistics)
+    machines = common.get_cluster(cluster, hosts, graph)
+    placed = common.get_placement(placement, graph, machines)
+    rates = _rates(at, graph, "--at")
+    if (planner is None) == (plan is None):
+        raise InputError("expected one of --planner and --plan", at="--planner")
+    if not 0 < error < 1:
+        raise InputError(f"expected an error between 0 and 1, got {error:g}", at="--error")
+    program = build_program(graph, machines, placed)
+    if planner == "replica":
+        if save is not None or plot is not None:
+            raise InputError("replica answers from the placement alone: there is no table", at="--planner")
+        _show(_replica(program, machines, placed, rates), json=json)
+        return
+    exact = Exact(program)
+    most = _rates(upto, graph, "--upto") if upto else 2 * rates
+    if (most < rates).any():
+        raise InputError("expected rates of at least --at", at="--upto")
+    from penstock.shedding import Question
+
+    question = Question(exact, most, error, _scale(workload))
+    document = _planned(program, question, rates, planner, plan, save)
+    if plot:
+        _plot(program, question, rates, plot)
+    _show(document, json=json)
+
+
+def _planned(
+    program: Program, question: Question, rates: Matrix, planner: str | None, plan: str | None, save: str | None
+) -> dict[str, Any]:
+    from penstock.shedding import PLANNERS, LookUp, build_table, read_table, save_table
+
+    begun = time.perf_counter()
+    if plan is not None:
+        table = read_table(plan)
+        try:
+            look_up = LookUp(program, table)
+        except InputError as wrong:
+            raise wrong.located(plan) from None
+    else:
+        if planner not in PLANNERS:
+            known = [*PLANNERS, "replica"]
+            raise InputError(
+                f"unknown planner {planner!r}", at="--planner", hint=suggest(str(planner), known, "planners")
+            )
+        table = build_table(planner, question)
+        look_up = LookUp(program, table)
+    seconds = time.perf_counter() - begun
+    if save:
+        save_table(table, save)
+    kept = look_up.plan(rates)
+    took = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        look_up.plan(rates)
+        took.append(time.perf_counter() - begun)
+    full = program.flow(rates)
+    best = question.exact.plan(rates)
+    load = program.load(kept)
+    return {
+        "planner": table.planner,
+        "feasible": program.feasible(kept),
+        "score": program.score(kept),
+        "optimum": program.score(best),
+        "full": program.score(full),
+        "keep": program.keep(rates, kept),
+        "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
+        "entries": table.entries,
+        "seconds": seconds,
+        "lookup": min(took),
+    }
+
+
+def _replica(program: Program, machines: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
+    from penstock.shedding import replica_plan
+
+    begun = time.perf_counter()
+    found = replica_plan(program, machines, placed, rates)
+    seconds = time.perf_counter() - begun
+    full = program.score(program.flow(rates))
+    operators = program.network.operators
+    keep = {
+        f"{given}->{copy}": share
+        for copy, share in sorted(found.keep.items())
+        for given in operators[copy.partition("#")[0]].inputs
+    }
+    return {
+        "planner": "replica",
+        "feasible": True,
+        "score": full,
+        "optimum": full,
+        "full": full,
+        "keep": keep,
+        "hosts": {name: {"load": load} for name, load in found.load.items()},
+        "intact": dict(found.intact),
+        "entries": len(found.keep),
+        "seconds": seconds,
+        "lookup": seconds,
+    }
+
+
+def _show(document: dict[str, Any], *, json: bool) -> None:
+    if not document["feasible"]:
+        raise Infeasible("the plan does not keep every host within its quota", **document)
+    if json:
+        common.answer(document)
+        return
+    common.table(
+        f"{document['planner']}: score {document['score']:.6g} of {document['optimum']:.6g} at best, "
+        f"{document['full']:.6g} without a limit",
+        ["stream", "keep"],
+        list(document["keep"].items()) or [("(nothing is dropped)", "")],
+    )
+    common.table(
+        "hosts: load as a share of capacity",
+        ["host", "load"],
+        [(name, row["load"]) for name, row in document["hosts"].items()],
+    )
+    common.say(
+        f"{document['entries']} entries, planned in {document['seconds']:.3g} s, "
+        f"look-up {document['lookup'] * 1e6:.3g} µs"
+    )
+
+
+def _rates(given: str, graph: Network, at: str) -> Matrix:
+    import numpy as np
+
+    found: dict[str, float] = {}
+    for item in given.split(","):
+        name, equals, number = (part.strip() for part in item.partition("="))
+        if not (name and equals):
+            raise InputError(f"expected source=rate, got {item!r}", at=at, hint="e.g. clicks=120,bids=300")
+        if name not in graph.sources:
+            raise InputError(f"{name!r} is no source", at=at, hint=suggest(name, graph.sources, "sources"))
+        if name in found:
+            raise InputError(f"source {name!r} is given twice", at=at)
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = math.nan
+        if not (math.isfinite(rate) and rate >= 0):
+            raise InputError(f"expected a rate of at least 0, got {number!r}", at=f"{at} {name}")
+        found[name] = rate
+    for name in graph.sources:
+        if name not in found:
+            raise InputError(f"source {name!r} has no rate", at=at, hint=f"add {name}=RATE")
+    return np.array([found[name] for name in graph.sources], float)
+
+
+def _scale(workload: str) -> float | None:
+    if workload == "uniform":
+        return None
+    kind, _, number = workload.partition(":")
+    try:
+        scale = float(number)
+    except ValueError:
+        scale = math.nan
+    if kind != "exponential" or not (math.isfinite(scale) and scale > 0):
+        raise InputError(f"expected uniform or exponential:MEAN, got {workload!r}", at="--workload")
+    return scale
+
+
+def _plot(program: Program, question: Question, rates: Matrix, path: str) -> None:
+    import matplotlib as mpl
+    import numpy as np
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    from penstock.files import atomic
+    from penstock.shedding.baselines import input_only, random_drop
+
+    whole = program.K @ program.flow(rates) / program.limit
+    heaviest = float(whole.max(initial=0.0)) or 1.0
+    share = np.linspace(0, 3, 61)
+    points = share[:, None] / heaviest * rates[None, :]
+    lines = {
+        "no limit": [program.score(program.flow(point)) for point in points],
+        "exact": [program.score(question.exact.plan(point)) for point in points],
+        "same share of every input": [program.score(input_only(program, point)) for point in points],
+        "each host for itself": [program.score(random_drop(program, point)) for point in points],
+    }
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    for (name, line), style in zip(lines.items(), (":", "-", "--", "-."), strict=True):
+        axes.plot(share, line, style, label=name)
+    axes.axvline(heaviest, color="grey", linewidth=0.8)
+    axes.set_ylim(0, 1.5 * max(lines["exact"]) or 1)
+    axes.set_xlabel("load of the busiest host, if nothing were dropped (share of its quota)")
+    axes.set_ylabel("score (weighted tuples/s)")
+    axes.set_title(f"{program.network.name}: what shedding delivers")
+    axes.legend(loc="upper left")
+    with atomic(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
+    pyplot.close(figure)

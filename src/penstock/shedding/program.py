@@ -1,0 +1,284 @@
+"""The linear program of a placed network (Tatbul et al. section 3).
+
+One variable per *arc*: the rate that its drop operator lets through. Arcs are the network's streams and, in front of
+a link of limited bandwidth, the crossing that the readers there share. With ``y`` the kept rates and ``r`` the source
+rates::
+
+    maximise  weight · y   subject to   0 <= y <= G y + S r,   K y <= limit
+
+``G`` is strictly triangular: what an arc's writer puts out, given what it reads. These are the paper's prefix
+variables (equations 4-8) in units of rate, so that splits, unions and joins need no case of their own. ``K`` holds the
+load constraints (1) of the hosts and the bandwidth of the links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster, base_name
+from penstock.errors import InputError
+from penstock.network import Network, Operator
+
+Matrix = NDArray[np.float64]
+
+TOLERANCE = 1e-9
+"""Relative: loads that add up to exactly the usable capacity fit."""
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """The linear program of a placed network; see the module.
+
+    Attributes
+    ----------
+    network
+        With every cost known.
+    sources
+        Their names, ordered by name: the columns of ``S``.
+    streams
+        Names of the network's streams, ``writer->reader``, in the network's order.
+    resources
+        Hosts by name, then links ``a->b`` of limited bandwidth.
+    hosts
+        How many of the resources are hosts.
+    G, S, K, limit, weight
+        Arrays (arcs, arcs), (arcs, sources), (resources, arcs), (resources,), (arcs,). Arcs are in topological order.
+    arc
+        Array (streams,): the arc of each stream.
+    capacity
+        Array (hosts,): benchmark cores, to show loads as shares.
+    products
+        Output arcs of joins with a time window, which no linear program holds exactly: (arc, left arc, right arc,
+        factor), the arc offers factor · left · right; see `penstock.shedding.optimum`.
+    """
+
+    network: Network
+    sources: tuple[str, ...]
+    streams: tuple[str, ...]
+    resources: tuple[str, ...]
+    hosts: int
+    G: Matrix
+    S: Matrix
+    K: Matrix
+    limit: Matrix
+    weight: Matrix
+    arc: NDArray[np.int64]
+    capacity: Matrix
+    products: tuple[tuple[int, int, int, float], ...]
+
+    @property
+    def arcs(self) -> int:
+        """How many variables there are."""
+        return len(self.weight)
+
+    def flow(self, rates: Matrix, keep: Mapping[str, float] | None = None) -> Matrix:
+        """Return the kept rate of each arc when each stream keeps its share.
+
+        Parameters
+        ----------
+        rates
+            Array (sources,), tuples per second.
+        keep
+            Keep fractions by stream; a stream that is not named keeps everything.
+        """
+        share = np.ones(self.arcs)
+        for name, value in (keep or {}).items():
+            share[self.arc[self.streams.index(name)]] = value
+        return self.limited(rates, lambda arc, offered: share[arc] * offered)
+
+    def limited(self, rates: Matrix, kept: Callable[[int, float], float]) -> Matrix:
+        """Return the kept rates when ``kept(arc, offered)`` says what an arc lets through."""
+        y = np.zeros(self.arcs)
+        base = self.S @ rates
+        products = {arc: (left, right, factor) for arc, left, right, factor in self.products}
+        for arc in range(self.arcs):
+            offered = base[arc] + self.G[arc, :arc] @ y[:arc]
+            if arc in products:
+                left, right, factor = products[arc]
+                offered += factor * y[left] * y[right]
+            y[arc] = kept(arc, float(offered))
+        return y
+
+    def offered(self, rates: Matrix, y: Matrix) -> Matrix:
+        """Return what arrives in front of each arc's drop operator."""
+        out: Matrix = self.S @ rates + self.G @ y
+        for arc, left, right, factor in self.products:
+            out[arc] += factor * y[left] * y[right]
+        return out
+
+    def load(self, y: Matrix) -> Matrix:
+        """Return the load of each host as a share of its capacity."""
+        used: Matrix = (self.K @ y)[: self.hosts] / self.capacity
+        return used
+
+    def feasible(self, y: Matrix) -> bool:
+        """Whether no host and no link carries more than it may."""
+        return bool(np.all(self.K @ y <= self.limit * (1 + TOLERANCE) + 1e-15))
+
+    def score(self, y: Matrix) -> float:
+        """Return the total weighted throughput."""
+        return float(self.weight @ y)
+
+    def keep(self, rates: Matrix, y: Matrix) -> dict[str, float]:
+        """Return the keep fraction of each stream that drops something.
+
+        What nothing arrives at drops nothing.
+        """
+        base, y = self.flow(rates), np.maximum(y, 0.0)
+        # A crossing passes on what its readers keep: their own drops are what a plan can set.
+        own = np.ones(self.arcs, bool)
+        own[self.arc] = False
+        passed = self.offered(rates, y)
+        for arc in np.flatnonzero(own):
+            for reader in np.flatnonzero(self.G[:, arc]):
+                passed[reader] = self.G[reader, arc] * passed[arc]
+        found: dict[str, float] = {}
+        for name, arc in zip(self.streams, self.arc, strict=True):
+            if base[arc] > 0 and passed[arc] > 0:
+                share = min(1.0, float(y[arc] / passed[arc]))
+                if share < 1 - 1e-12:
+                    found[name] = share if share > 1e-15 else 0.0
+        return found
+
+
+def build_program(network: Network, cluster: Cluster, placement: Mapping[str, str]) -> Program:
+    """Write down the linear program of a placed network.
+
+    Parameters
+    ----------
+    network
+        Every operator needs a cost; a missing selectivity is 1.
+    cluster
+        Usable capacity is capacity · quota; links of limited bandwidth count the tuples that cross.
+    placement
+        Each replica ``operator#2`` reads, and pays for, every tuple.
+
+    Raises
+    ------
+    InputError
+        If a cost is missing or a weight is negative.
+    """
+    for operator in network.operators.values():
+        if operator.cost is None:
+            raise InputError(
+                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
+            )
+    for sink in network.sinks.values():
+        if sink.weight < 0:
+            raise InputError(f"expected a weight of at least 0, got {sink.weight:g}", at=f"sinks.{sink.name}.weight")
+    places = {
+        name: sorted({host for copy, host in placement.items() if base_name(copy) == name})
+        for name in network.operators
+    }
+    for name, host in [
+        *((source.name, source.host) for source in network.sources.values()),
+        *((sink.name, sink.host) for sink in network.sinks.values()),
+    ]:
+        places[name] = [] if host is None else [host]
+    limited = _crossings(network, cluster, places)
+
+    # Arcs in topological order: all that a writer puts out, writer after writer.
+    arcs: list[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = []
+    arc_of: dict[str, int] = {}
+    for writer in (*network.sources, *network.operators):
+        for pairs, readers in limited[writer].items():
+            if pairs:
+                arcs.append((writer, readers, pairs))
+            for reader in readers:
+                arc_of[f"{writer}->{reader}"] = len(arcs)
+                arcs.append((writer, (reader,), ()))
+    links = sorted({pair for _, _, pairs in arcs for pair in pairs})
+    hosts = list(cluster.hosts)
+    count, sources = len(arcs), tuple(network.sources)
+    G, S = np.zeros((count, count)), np.zeros((count, len(sources)))
+    K, weight = np.zeros((len(hosts) + len(links), count)), np.zeros(count)
+    products: list[tuple[int, int, int, float]] = []
+    shares = {(stream.writer, stream.reader): stream.share for stream in network.streams}
+    crossing = -1
+    for row, (writer, readers, pairs) in enumerate(arcs):
+        share = max(shares[writer, reader] for reader in readers)
+        if writer in network.operators and network.operators[writer].route is not None:
+            share = sum(shares[writer, reader] for reader in readers)
+        if pairs:
+            crossing, total, members = row, share, set(readers)
+            for pair in pairs:
+                K[len(hosts) + links.index(pair), row] = 1.0
+        elif crossing >= 0 and arcs[crossing][0] == writer and readers[0] in members:
+            G[row, crossing] = share / total if total > 0 else 0.0
+            continue
+        if writer in network.sources:
+            S[row, sources.index(writer)] = share
+            continue
+        operator = network.operators[writer]
+        inputs = [arc_of[f"{given}->{writer}"] for given in operator.inputs]
+        for given, factor in zip(inputs, _factors(operator), strict=True):
+            G[row, given] += share * factor
+        if operator.kind == "join" and operator.counts is None:
+            factor = share * sum(operator.selectivity or (1.0, 1.0)) * (operator.within or 0.0)
+            products.append((row, inputs[0], inputs[1], factor))
+    for name, row in arc_of.items():
+        writer, _, reader = name.partition("->")
+        if reader in network.sinks:
+            weight[row] = network.sinks[reader].weight
+            continue
+        operator = network.operators[reader]
+        price = (operator.cost or ())[operator.inputs.index(writer)]
+        for copy, host in placement.items():
+            if base_name(copy) == reader:
+                K[hosts.index(host), row] += price
+    limit = np.array([cluster.hosts[host].usable for host in hosts] + [cluster.link(*pair).bandwidth for pair in links])
+    names = tuple(stream.name for stream in network.streams)
+    arc = np.array([arc_of[name] for name in names], np.int64)
+    capacity = np.array([host.capacity for host in cluster.hosts.values()])
+    for array in (G, S, K, limit, weight, arc, capacity):
+        array.setflags(write=False)
+    return Program(
+        network,
+        sources,
+        names,
+        (*hosts, *(f"{a}->{b}" for a, b in links)),
+        len(hosts),
+        G,
+        S,
+        K,
+        limit,
+        weight,
+        arc,
+        capacity,
+        tuple(products),
+    )
+
+
+def _factors(operator: Operator) -> list[float]:
+    """Output per input tuple of each input (design section 6); 0 for a time-window join, which is a product."""
+    selectivity = list(operator.selectivity or (1.0,) * len(operator.inputs))
+    if operator.kind != "join":
+        return selectivity
+    if operator.counts is None:
+        return [0.0, 0.0]
+    first, second = operator.counts
+    return [selectivity[0] * second, selectivity[1] * first]
+
+
+def _crossings(
+    network: Network, cluster: Cluster, places: Mapping[str, list[str]]
+) -> dict[str, dict[tuple[tuple[str, str], ...], tuple[str, ...]]]:
+    """Return for each writer its readers, grouped by the limited links that lead to them."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], tuple[str, ...]]] = {}
+    for writer in (*network.sources, *network.operators):
+        groups: dict[tuple[tuple[str, str], ...], list[str]] = {(): []}
+        for stream in network.outputs(writer):
+            pairs = tuple(
+                (start, end)
+                for start in places[writer]
+                for end in places[stream.reader]
+                if start != end and math.isfinite(cluster.link(start, end).bandwidth)
+            )
+            groups.setdefault(pairs, []).append(stream.reader)
+        found[writer] = {pairs: tuple(readers) for pairs, readers in groups.items()}
+    return found

@@ -1,0 +1,151 @@
+"""Plan tables: built once, saved, looked up by rates.
+
+A table is a frozen value: arrays and a few words. It is made for one placed network (its fingerprint says which) and
+one region of source rates, and answers with the kept rate of every arc of the `Program`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.files import Text, shortened, write_json
+from penstock.shedding.program import Matrix, Program
+
+VERSION = 1
+FORMAT = "penstock plan table"
+
+
+@attrs.frozen(eq=False)
+class PlanTable:
+    """What a planner built.
+
+    Attributes
+    ----------
+    planner
+        Its name on the command line.
+    fingerprint
+        Of the placed network; see `fingerprint`.
+    upto
+        Array (sources,): the greatest rates that the table answers (tuples/s).
+    error
+        Promised: score >= (1 - error) · optimum.
+    entries
+        Rows, cells or points: the size of the table.
+    arrays
+        What the planner's look-up reads.
+    """
+
+    planner: str
+    fingerprint: str
+    upto: Matrix
+    error: float
+    entries: int
+    arrays: Mapping[str, Any]
+
+    def check(self, program: Program) -> PlanTable:
+        """Return self if it was made for this program.
+
+        Raises
+        ------
+        InputError
+            If it belongs to another network, cluster or placement.
+        """
+        if self.fingerprint != fingerprint(program):
+            raise InputError(
+                "the plan table was made for another network, cluster, placement or other costs",
+                hint="build it again with --save",
+            )
+        return self
+
+    def within(self, rates: Matrix, sources: tuple[str, ...]) -> None:
+        """Refuse rates that the table does not cover."""
+        for name, rate, most in zip(sources, rates, self.upto, strict=True):
+            if rate > most * (1 + 1e-12):
+                raise InputError(
+                    f"the table covers rates up to {most:g}, got {rate:g}",
+                    at=f"--at {name}",
+                    hint="build it with a larger --upto",
+                )
+
+
+def fingerprint(program: Program) -> str:
+    """Return a hash of everything a plan depends on: names, costs, selectivities, weights, hosts, placement."""
+    state = hashlib.sha256()
+    for words in (program.sources, program.streams, program.resources):
+        state.update("\0".join(words).encode() + b"\1")
+    for array in (program.G, program.S, program.K, program.limit, program.weight):
+        state.update(np.ascontiguousarray(array).tobytes())
+    state.update(repr(program.products).encode())
+    return state.hexdigest()[:32]
+
+
+def save_table(table: PlanTable, path: str | os.PathLike[str]) -> None:
+    """Write a table as JSON; arrays are base64 of little-endian numbers."""
+    arrays = {
+        name: {
+            "type": array.dtype.newbyteorder("<").str,
+            "shape": list(array.shape),
+            "data": base64.b64encode(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()).decode(),
+        }
+        for name, array in table.arrays.items()
+    }
+    write_json(
+        path,
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "planner": table.planner,
+            "fingerprint": table.fingerprint,
+            "upto": table.upto,
+            "error": table.error,
+            "entries": table.entries,
+            "arrays": arrays,
+        },
+    )
+
+
+def read_table(path: str | os.PathLike[str]) -> PlanTable:
+    """Read a table.
+
+    Raises
+    ------
+    InputError
+        If the file is no plan table, of another version, or damaged.
+    """
+    file = Text(path)
+    document = file.json()
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError("expected a plan table as --save writes it", file=file.name)
+    if document.get("version") != VERSION:
+        raise InputError(
+            f"expected version {VERSION} of the plan table, got {shortened(document.get('version'))}", file=file.name
+        )
+    try:
+        arrays = {}
+        for name, part in document["arrays"].items():
+            kind = np.dtype(part["type"])
+            if kind.str not in ("<f8", "<i8", "|i1"):
+                raise ValueError(kind.str)
+            array = np.frombuffer(base64.b64decode(part["data"], validate=True), kind).reshape(part["shape"])
+            if not np.all(np.isfinite(array)):
+                raise ValueError(name)
+            arrays[name] = array
+        upto = np.array(document["upto"], float)
+        return PlanTable(
+            str(document["planner"]),
+            str(document["fingerprint"]),
+            upto,
+            float(document["error"]),
+            int(document["entries"]),
+            arrays,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"the plan table is damaged: {shortened(str(error))}", file=file.name) from None
