@@ -126,7 +126,7 @@ def main() -> None:
             note("correlation in 200 domains", arrays, seconds, target=30.0, mean_std=spread)
     import resource
 
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)  # noqa: S607
+    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     head = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "revision": revision.stdout.strip(),
@@ -143,7 +143,8 @@ def main() -> None:
         }
         further = ", ".join(f"{key} {value:.4g}" for key, value in more.items())
         lines.append(
-            f"| {row['name']} | {row['hosts']} | {row['operators']} | {row['seconds']:.4g} | {row['target']} | {further} |"
+            f"| {row['name']} | {row['hosts']} | {row['operators']} | {row['seconds']:.4g} | {row['target']} "
+            f"| {further} |"
         )
     (OUT / "placement.md").write_text("\n".join(lines) + "\n")
 
