@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NETWORK = """
+name = "figure-1"
+[sources.x]
+[sources.y]
+[operators.a1]
+kind = "map"
+input = "x"
+cost = 0.01
+[operators.a2]
+kind = "map"
+input = "y"
+cost = 0.02
+[operators.b1]
+kind = "map"
+input = "a1"
+cost = 0.03
+[operators.b2]
+kind = "map"
+input = "a2"
+cost = 0.01
+[sinks.o1]
+input = "b1"
+[sinks.o2]
+input = "b2"
+"""
+PLACEMENT = "a1=h1,a2=h1,b1=h2,b2=h2"
+
+
+@pytest.fixture
+def figure(tmp_path: Path) -> Path:
+    """Figure 1 of the paper with costs in hundredths."""
+    path = tmp_path / "network.toml"
+    path.write_text(NETWORK)
+    return path
+
+
+def shed(penstock: Any, figure: Path, *more: object) -> Any:
+    return penstock("shed", figure, "--hosts", 2, "--placement", PLACEMENT, *more, "--json")
+
+
+PLANNERS = ["exact", "solver", "solver-w", "c-fit", "d-fit", "random-drop", "input-only"]
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_every_planner_answers(penstock: Any, figure: Path, tmp_path: Path, planner: str) -> None:
+    """Every planner gives a feasible answer with the keys of the contract, and its saved table the same one."""
+    table = tmp_path / "table.json"
+    found = shed(penstock, figure, "--planner", planner, "--at", "x=100,y=100", "--save", table)
+    assert found.code == 0, found.err
+    document = found.document
+    assert document["feasible"] is True
+    assert document["planner"] == planner
+    assert document["optimum"] == pytest.approx(60)
+    assert document["full"] == pytest.approx(200)
+    assert document["score"] <= 60 * (1 + 1e-9)
+    if planner in ("exact", "solver", "c-fit", "d-fit"):
+        assert document["score"] >= 0.95 * 60
+    assert all(row["load"] <= 1 + 1e-9 for row in document["hosts"].values())
+    again = shed(penstock, figure, "--plan", table, "--at", "x=100,y=100").document
+    for key in ("planner", "score", "keep", "hosts", "entries"):
+        assert again[key] == document[key]
+
+
+def test_nothing_to_drop(penstock: Any, figure: Path) -> None:
+    """Where everything fits nothing is dropped."""
+    document = shed(penstock, figure, "--planner", "c-fit", "--at", "x=10,y=10").document
+    assert document["keep"] == {}
+    assert document["score"] == document["full"] == document["optimum"] == pytest.approx(20)
+
+
+def test_plan_in_the_simulator(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """In the simulator a plan keeps its hosts within 1 % of the quota and delivers its score within 1 %."""
+    keep = tmp_path / "keep.json"
+    delivered = {}
+    for planner in ("exact", "random-drop"):
+        found = shed(penstock, figure, "--planner", planner, "--at", "x=100,y=100")
+        keep.write_text(found.out)
+        run = penstock(
+            "simulate", figure, "--hosts", 2, "--placement", PLACEMENT, "--rates", "x=100,y=100", "--duration", 3000,
+            "--keep", keep, "--json",
+        )  # fmt: skip
+        assert run.code == 0, run.err
+        assert run.document["balanced"]
+        delivered[planner] = run.document["delivered"] / 3000
+        assert delivered[planner] == pytest.approx(found.document["score"], rel=0.01)
+        served = run.document["operators"]
+        assert (served["a1"]["served"] * 0.01 + served["a2"]["served"] * 0.02) / 3000 <= 1.01
+        assert (served["b1"]["served"] * 0.03 + served["b2"]["served"] * 0.01) / 3000 <= 1.01
+    assert delivered["exact"] > delivered["random-drop"]
+
+
+def test_replica_command(penstock: Any, figure: Path) -> None:
+    """Copies shed, and the whole score stays."""
+    places = PLACEMENT + ",a1#2=h2,b1#2=h1"
+    found = penstock(
+        "shed", figure, "--hosts", 2, "--placement", places, "--planner", "replica", "--at", "x=20,y=20", "--json"
+    )
+    assert found.code == 0, found.err
+    assert found.document["score"] == pytest.approx(40)
+    assert found.document["keep"]
+    assert set(found.document["intact"]) == {"a1", "a2", "b1", "b2"}
+    alone = shed(penstock, figure, "--planner", "replica", "--at", "x=100,y=100")
+    assert alone.code == 1
+    assert alone.document["feasible"] is False
+
+
+def test_plot(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """The plot is a PNG file."""
+    path = tmp_path / "score.png"
+    assert shed(penstock, figure, "--planner", "exact", "--at", "x=9,y=9", "--plot", path).code == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--planner", "exakt", "--at", "x=1,y=1"], "did you mean 'exact'"),
+        (["--planner", "exact", "--at", "x=1"], "'y' has no rate"),
+        (["--planner", "exact", "--at", "x=1,z=1"], "'z' is no source"),
+        (["--planner", "exact", "--at", "x=1,y=-1"], "at least 0"),
+        (["--planner", "exact", "--at", "x=1,y=1,x=2"], "given twice"),
+        (["--planner", "exact", "--at", "x=1,y=1", "--upto", "x=1,y=0.5"], "--upto"),
+        (["--planner", "exact", "--at", "x=1,y=1", "--error", "1.5"], "--error"),
+        (["--planner", "solver-w", "--at", "x=1,y=1", "--workload", "normal"], "--workload"),
+        (["--at", "x=1,y=1"], "--planner"),
+    ],
+)
+def test_bad_input(penstock: Any, figure: Path, more: list[str], said: str) -> None:
+    """Bad input ends with exit code 2 and one message that names it."""
+    found = shed(penstock, figure, *more)
+    assert found.code == 2
+    assert said in found.err
+
+
+def test_table_of_another_placement(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """A table of another placement, and rates outside its region, end with exit code 2."""
+    table = tmp_path / "table.json"
+    shed(penstock, figure, "--planner", "exact", "--at", "x=50,y=50", "--upto", "x=60,y=60", "--save", table)
+    json.loads(table.read_text())
+    outside = shed(penstock, figure, "--plan", table, "--at", "x=70,y=50")
+    assert (outside.code, "covers rates up to 60" in outside.err) == (2, True)
+    other = penstock(
+        "shed", figure, "--hosts", 2, "--placement", "a1=h2,a2=h1,b1=h2,b2=h2", "--plan", table, "--at", "x=1,y=1"
+    )
+    assert other.code == 2
+    assert str(table) in other.err

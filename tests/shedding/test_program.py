@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from shedding_cases import figure_1, figure_7, optimum, random_program, two_hosts
+
+from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.network import Network, Operator, Sink, Source
+from penstock.shedding import Exact, Program, build_program
+from penstock.shedding.baselines import input_only, random_drop
+from penstock.shedding.optimum import Solver
+
+AT_1 = np.array([1.0, 1.0])
+
+
+def test_figure_1_optimum() -> None:
+    """Table 1's plan 4 is the optimum: keep 1/5 and 2/5, both hosts full, score 3/5."""
+    program = figure_1()
+    kept = Exact(program).plan(AT_1)
+    assert program.keep(AT_1, kept) == pytest.approx({"s0->a0": 1 / 5, "s1->a1": 2 / 5})
+    assert program.score(kept) == pytest.approx(3 / 5, rel=1e-12)
+    assert program.load(kept) == pytest.approx([1, 1])
+
+
+def test_figure_1_duals() -> None:
+    """Where both hosts are full the score is worth 2/5 of A's and 1/5 of B's capacity: the duals of Table 1."""
+    table = Exact(figure_1()).table
+    row = int(np.argmin(table.alpha + table.beta @ AT_1))
+    assert table.alpha[row] == pytest.approx(2 / 5 + 1 / 5, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rates", "loads", "delivered"),
+    [((1 / 3, 1 / 3), (1, 4 / 3), None), ((1, 0), (1, 3), None), ((0, 1 / 2), (1, 1 / 2), 1 / 2)],
+)
+def test_table_1_loads(rates: tuple[float, float], loads: tuple[float, float], delivered: float | None) -> None:
+    """The loads of plans 1, 2 and 3 of Table 1 are those that the paper prints."""
+    program = figure_1()
+    kept = program.flow(np.array(rates))
+    assert program.load(kept) == pytest.approx(loads)
+    if delivered is not None:
+        assert program.feasible(kept)
+        assert program.score(kept) == pytest.approx(delivered)
+
+
+def test_table_1_baseline() -> None:
+    """Dropping without coordination yields plan 1's score of 1/2, and so does the same share of every input."""
+    program = figure_1()
+    assert program.score(random_drop(program, AT_1)) == pytest.approx(1 / 2)
+    assert program.score(input_only(program, AT_1)) == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "score"), [(0.1, 0.2), (0.125, 0.25), (0.2, 0.28), (0.25, 0.30), (1 / 3, 1 / 3), (0.4, 1 / 3), (1, 1 / 3)]
+)
+def test_figure_7_scores(rate: float, score: float) -> None:
+    """The optimum of figure 7 is that of the reference results at every listed rate."""
+    program = figure_7()
+    kept = Exact(program).plan(np.array([rate]))
+    assert program.score(kept) == pytest.approx(score, rel=1e-9)
+    assert program.feasible(kept)
+
+
+def test_figure_7_drops() -> None:
+    """At rate 0.2 figure 7 sheds 60 % of the bottom branch only; at 0.4 it drops the rest at the input."""
+    program = figure_7()
+    exact = Exact(program)
+    assert program.keep(np.array([0.2]), exact.plan(np.array([0.2]))) == pytest.approx({"common->bottom": 0.4})
+    keep = program.keep(np.array([0.4]), exact.plan(np.array([0.4])))
+    assert keep == pytest.approx({"s->common": 5 / 6, "common->bottom": 0.0})
+    assert program.score(input_only(program, np.array([0.2]))) == pytest.approx(0.25)
+
+
+def test_equals_scipy() -> None:
+    """The table's plan reaches scipy's optimum within 1e-9 on random networks with splits, unions and joins."""
+    rng = np.random.default_rng(7)
+    for number in range(60):
+        program = random_program(rng, int(rng.integers(1, 9)), int(rng.integers(1, 5)), links=number % 3 == 0)
+        exact = Exact(program)
+        for _ in range(10):
+            rates = rng.uniform(0, 3, len(program.sources)) * (rng.random(len(program.sources)) > 0.1)
+            best = optimum(program, rates)
+            kept = exact.plan(rates)
+            assert program.feasible(kept)
+            assert program.score(kept) == pytest.approx(best, rel=1e-9, abs=1e-12)
+            assert exact.values(rates[None])[0] == pytest.approx(best, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_equals_highs_at_ten_thousand_points() -> None:
+    """The table answers 10,000 random points by itself, feasible and within 1e-9 of scipy's optimum."""
+    rng = np.random.default_rng(11)
+    points = 0
+    while points < 10_000:
+        program = random_program(rng, int(rng.integers(1, 9)), int(rng.integers(1, 5)))
+        exact = Exact(program)
+        if not exact.table.complete:
+            continue
+        kept = np.zeros(program.arcs)
+        for _ in range(200):
+            rates = rng.uniform(0, 4, len(program.sources))
+            assert exact.find(rates, kept) >= 0
+            assert program.feasible(kept)
+            assert program.score(kept) == pytest.approx(optimum(program, rates), rel=1e-9)
+            points += 1
+
+
+def test_equal_operators() -> None:
+    """Operators that are equal in everything, where optima tie, are answered by the table too."""
+    program = two_hosts((16, 8) * 4, (8, 16) * 4)
+    exact = Exact(program)
+    rng = np.random.default_rng(3)
+    kept = np.zeros(program.arcs)
+    for _ in range(200):
+        rates = rng.uniform(0, 0.1, 8)
+        assert exact.find(rates, kept) >= 0
+        assert program.score(kept) == pytest.approx(optimum(program, rates), rel=1e-9)
+
+
+def test_highs_equals_table() -> None:
+    """The warm-started program gives the optimum of the table, whatever it solved before."""
+    rng = np.random.default_rng(5)
+    program = random_program(rng, 4, 3)
+    exact, solver = Exact(program), Solver(program)
+    for _ in range(50):
+        rates = rng.uniform(0, 3, 4)
+        kept = solver.solve(rates)
+        assert program.feasible(kept)
+        assert program.score(kept) == pytest.approx(program.score(exact.plan(rates)), rel=1e-6)
+
+
+def test_incomplete_table_is_exact() -> None:
+    """Where the dual vertices are too many to list, the linear program answers and nothing is lost."""
+    from penstock.shedding.exact import dual_table
+
+    program = two_hosts((1, 2, 3, 4), (4, 1, 2, 3))
+    small = Exact(program, dual_table(program, most=4))
+    assert not small.table.complete
+    rates = np.array([1.0, 1.0, 1.0, 1.0])
+    assert program.score(small.plan(rates)) == pytest.approx(optimum(program, rates), rel=1e-7)
+
+
+def chain(hosts: list[Host], link: Link | None = None, weight: float = 1.0, **first: object) -> tuple[Network, Program]:
+    """A chain of two operators of cost 0.5 and 0.25 on h1 and h2."""
+    network = Network.of(
+        "chain",
+        [Source(name="s")],
+        [
+            Operator(name="a", kind="map", inputs=("s",), cost=(0.5,), **first),  # type: ignore[arg-type]
+            Operator(name="b", kind="map", inputs=("a",), cost=(0.25,)),
+        ],
+        [Sink(name="t", input="b", weight=weight)],
+    )
+    cluster = Cluster.of(hosts, links={("h1", "h2"): link or Link()})
+    return network, build_program(network, cluster, Placement({"a": "h1", "b": "h2"}))
+
+
+def test_quota_and_weight() -> None:
+    """Capacity counts as capacity · quota, and a sink's weight multiplies the score."""
+    _, program = chain([Host(name="h1", capacity=2, quota=0.5), Host(name="h2")], weight=3.0)
+    rates = np.array([4.0])
+    kept = Exact(program).plan(rates)
+    assert program.score(kept) == pytest.approx(2.0 * 3.0)
+    assert program.load(kept) == pytest.approx([0.5, 0.5])
+
+
+def test_bandwidth() -> None:
+    """A link of limited bandwidth limits the score as a host does."""
+    _, program = chain([Host(name="h1", capacity=9), Host(name="h2", capacity=9)], Link(bandwidth=1.5))
+    rates = np.array([4.0])
+    kept = Exact(program).plan(rates)
+    assert program.score(kept) == pytest.approx(1.5)
+    assert min(program.keep(rates, kept).values()) == pytest.approx(1.5 / 4)
+
+
+def test_readers_share_a_crossing() -> None:
+    """A tuple crosses a link once, however many operators read it there."""
+    network = Network.of(
+        "fan",
+        [Source(name="s")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.01,))]
+        + [Operator(name=name, kind="map", inputs=("a",), cost=(0.01,)) for name in ("b", "c")],
+        [Sink(name="t", input="b"), Sink(name="u", input="c")],
+    )
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h1", "h2"): Link(bandwidth=2)})
+    program = build_program(network, cluster, Placement({"a": "h1", "b": "h2", "c": "h2"}))
+    kept = Exact(program).plan(np.array([4.0]))
+    assert program.score(kept) == pytest.approx(4.0)
+    assert program.keep(np.array([4.0]), kept)
+
+
+def test_keep_reproduces_the_plan() -> None:
+    """Applying the keep fractions along the network gives the planned rates."""
+    rng = np.random.default_rng(9)
+    for _ in range(30):
+        program = random_program(rng, 4, 3)
+        rates = rng.uniform(0, 3, 4)
+        kept = Exact(program).plan(rates)
+        again = program.flow(rates, program.keep(rates, kept))
+        assert program.feasible(again)
+        assert program.score(again) == pytest.approx(program.score(kept), rel=1e-9)
+
+
+def test_time_window_join() -> None:
+    """With a time-window join the plan is feasible, and near the best of a fine search over both inputs."""
+    network = Network.of(
+        "pairs",
+        [Source(name="x"), Source(name="y")],
+        [
+            Operator(name="j", kind="join", inputs=("x", "y"), cost=(0.1, 0.2), selectivity=(0.5, 0.5), within=1.0),
+            Operator(name="z", kind="map", inputs=("j",), cost=(0.3,)),
+        ],
+        [Sink(name="t", input="z")],
+    )
+    program = build_program(network, Cluster.uniform(2), Placement({"j": "h1", "z": "h2"}))
+    rates = np.array([8.0, 6.0])
+    kept = Exact(program).plan(rates)
+    assert program.feasible(kept)
+    grid = np.linspace(0, 1, 201)
+    best = max(min(8 * a * 6 * b, 1 / 0.3) for a in grid for b in grid if 0.8 * a + 1.2 * b <= 1 + 1e-12)
+    assert program.score(kept) >= 0.99 * best
+
+
+def test_replicas_cost_on_every_host() -> None:
+    """Each replica reads and pays for every tuple, while the score counts a result once."""
+    network = Network.of(
+        "one",
+        [Source(name="s")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.5,))],
+        [Sink(name="t", input="a")],
+    )
+    program = build_program(network, Cluster.uniform(2), Placement({"a": "h1", "a#2": "h2"}))
+    kept = program.flow(np.array([1.0]))
+    assert program.load(kept) == pytest.approx([0.5, 0.5])
+    assert program.score(kept) == pytest.approx(1.0)
