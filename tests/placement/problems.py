@@ -35,9 +35,7 @@ def drawn(seed: int, *, hosts: int = 3, operators: int = 10, level: float = 0.6,
     """A random network of filters and joins on unequal hosts under fluctuating load."""
     rng = np.random.default_rng(seed)
     network = hybrid(operators, 2, 0.7, rng)
-    series = {
-        name: fluctuating(10.0, 20.0, offset=float(rng.uniform(0, 10)), ratio=4.0) for name in network.sources
-    }
+    series = {name: fluctuating(10.0, 20.0, offset=float(rng.uniform(0, 10)), ratio=4.0) for name in network.sources}
     capacity = rng.choice([1.0, 1.0, 2.0], hosts)
     model = load_model(network, rates(series))
     scale = level * capacity.sum() / model.mean_load.sum()

@@ -338,9 +338,7 @@ def test_nothing_beats_exact():
     near = total = 0
     for seed in range(120):
         size = rng(seed)
-        problem = problems.drawn(
-            seed, hosts=int(size.integers(2, 4)), operators=int(size.integers(4, 9)), level=0.7
-        )
+        problem = problems.drawn(seed, hosts=int(size.integers(2, 4)), operators=int(size.integers(4, 9)), level=0.7)
         for measure in ("latency", "balance"):
             try:
                 best = place(problem, "exact", rng(), measure=measure).value
