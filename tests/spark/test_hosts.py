@@ -249,7 +249,21 @@ def test_a_silent_port_is_not_waited_for() -> None:
         assert time.monotonic() - started < 10
 
 
-@pytest.mark.parametrize("endpoint", ["http://node1", "sc://", "sc://node1:port", "sc://node1/;x", "node1:15002"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://node1",
+        "sc://",
+        "sc://node1:port",
+        "sc://node1:70000",
+        "sc://node1/;x",
+        "node1:15002",
+        "sc://node..1:15002",
+        f"sc://{'n' * 64}:15002",
+        "sc://[::1",
+        "sc://me@node1:15002",
+    ],
+)
 def test_a_wrong_endpoint_is_bad_input(endpoint: str) -> None:
     """What is no Spark Connect address is bad input."""
     with pytest.raises(InputError, match="expected an endpoint"):
@@ -258,7 +272,7 @@ def test_a_wrong_endpoint_is_bad_input(endpoint: str) -> None:
 
 def test_a_token_in_the_endpoint_is_refused_and_not_shown() -> None:
     """A token in the address is bad input, and no message repeats it."""
-    for endpoint in ("sc://node1/;token=hush", "sc:/node1/;token=hush"):
+    for endpoint in ("sc://node1/;token=hush", "sc:/node1/;token=hush", "sc://me:hush@node1"):
         with pytest.raises(InputError) as caught:
             RemoteHost("r", endpoint)
         assert "hush" not in str(caught.value)

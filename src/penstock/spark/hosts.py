@@ -52,6 +52,8 @@ LONGEST_SOCKET = 100
 """Longest path of a Unix domain socket in bytes (108 on Linux, 104 on macOS, with its terminator)."""
 
 DEFAULTS: Mapping[str, str] = {
+    # Spark's own ports on the loopback interface ask for a secret too; it makes one itself.
+    "spark.authenticate": "true",
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -404,7 +406,8 @@ class EmbeddedHost:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
         return {
             **kept,
-            **dict.fromkeys(THREADS, str(self.cores)),
+            # Each core has a Python worker of its own.
+            **dict.fromkeys(THREADS, "1"),
             "JAVA_HOME": str(java.parent.parent),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(folder),
@@ -495,19 +498,21 @@ class RemoteHost:
     ) -> None:
         self.name = name
         self.timeout = timeout
-        parts = urllib.parse.urlsplit(endpoint)
-        options = [option for option in parts.path.removeprefix("/").split(";") if option]
+        wrong = InputError(f"expected an endpoint such as 'sc://node1:15002', got {_masked(endpoint)!r}")
         try:
-            port = parts.port or 15002
+            parts = urllib.parse.urlsplit(endpoint)
+            address, port = parts.hostname or "", parts.port or 15002
+            address.encode("idna")  # what a look-up of the name would refuse
         except ValueError:
-            port = 0
-        if parts.scheme != "sc" or not parts.hostname or not port or any("=" not in option for option in options):
-            raise InputError(f"expected an endpoint such as 'sc://node1:15002', got {_masked(endpoint)!r}")
+            raise wrong from None
+        options = [option for option in parts.path.removeprefix("/").split(";") if option]
+        if parts.scheme != "sc" or not address or "@" in parts.netloc or any("=" not in option for option in options):
+            raise wrong
         if any(option.startswith("token=") for option in options):
             raise InputError(
                 f"the endpoint of host {name} holds a token", hint="name an environment variable in token_env"
             )
-        self._host, self._port, self._options = parts.hostname, port, options
+        self._host, self._port, self._options = address, port, options
         self._token = environ.get(token_env) if token_env else None
         if token_env and not self._token:
             raise HostError(f"host {name} needs its token in the environment variable {token_env}: it is not set")
@@ -774,7 +779,9 @@ class _Clients:
             text = str(error)
             if "UNAUTHENTICATED" in text or "PERMISSION_DENIED" in text or "uthentication token" in text:
                 raise HostError(f"host {name} at {endpoint} refuses the token: check token_env") from None
-            raise HostError(f"host {name} at {endpoint} does not answer: {text.splitlines()[0]}") from None
+            # The text of a bare gRPC error begins with a line that says nothing.
+            said = (error.details() if isinstance(error, grpc.Call) else None) or text or type(error).__name__
+            raise HostError(f"host {name} at {endpoint} does not answer: {said.splitlines()[0]}") from None
         self._channels[session] = channel
         return session
 
@@ -906,4 +913,4 @@ def _full_or_refused(error: OSError, name: str, base: Path) -> PenstockError:
 
 
 def _masked(endpoint: str) -> str:
-    return re.sub(r"token=[^;]*", "token=…", endpoint)
+    return re.sub(r"token=[^;]*", "token=…", re.sub(r"//[^/]*@", "//…@", endpoint))
