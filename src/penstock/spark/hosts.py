@@ -684,7 +684,7 @@ def available_cpus() -> list[int]:
 def share_cpus(cores: Sequence[int], cpus: Sequence[int]) -> list[list[int]] | None:
     """Give each host as many CPUs of its own as it has cores, the last ones first; None if there are not enough.
 
-    penstock itself stays free, and so has the first CPU more or less to itself where one is left.
+    penstock itself is not pinned: the first CPUs, where some are left, are its own.
 
     Examples
     --------
