@@ -34,15 +34,12 @@ class Question:
         Promised share of the optimum that may be lost.
     scale
         Of an exponential workload (mean rate as a share of ``upto``), for ``solver-w``; None: uniform.
-    progress
-        Called with the share that is done.
     """
 
     exact: Exact
     upto: Matrix
     error: float = 0.05
     scale: float | None = None
-    progress: Callable[[float], None] | None = None
 
 
 class Planner(Protocol):

@@ -1,0 +1,116 @@
+"""Speed and size of the shedding planners, beside scipy's linprog and the figures of Tatbul et al.
+
+Run on one quiet core: ``python benchmarks/bench_shedding.py``; writes benchmarks/results/shedding.json.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "shedding"))
+
+from shedding_cases import optimum, two_hosts  # noqa: E402
+
+from penstock.shedding import Exact, LookUp, Question, build_table  # noqa: E402
+from penstock.shedding import kernels as k  # noqa: E402
+from penstock.shedding.exact import dual_table  # noqa: E402
+from penstock.shedding.optimum import Solver  # noqa: E402
+
+SEED = 0
+
+
+def best(work: Callable[[], Any], times: int = 5) -> float:
+    """Return the least time of a few runs (s)."""
+    found = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - begun)
+    return min(found)
+
+
+def main() -> None:
+    rng = np.random.default_rng(SEED)
+    rows: list[dict[str, Any]] = []
+    for inputs in (2, 8, 16, 64):
+        program = two_hosts(tuple(rng.uniform(1, 5, inputs)), tuple(rng.uniform(1, 5, inputs)))
+        dual_table(program)
+        build = best(lambda p=program: dual_table(p))
+        exact, rates = Exact(program), np.ones(inputs)
+        points, kept = np.ones((20_000, inputs)), np.zeros((20_000, program.arcs))
+        found = np.zeros(20_000, np.int64)
+        t, s = exact.table, exact._sparse
+
+        def compiled(t: Any = t, s: Any = s, points: Any = points, kept: Any = kept, found: Any = found) -> None:
+            k.plans(
+                t.alpha, t.beta, s.wstart, s.writer, s.wgain, s.entries, s.share, s.K, t.tights, t.signs,
+                points, kept, found,
+            )  # fmt: skip
+
+        compiled()
+        solver = Solver(program)
+        turn = iter(rng.uniform(0.5, 1.5, (10_000, inputs)))
+        rows.append(
+            {
+                "case": f"exact, {inputs} inputs, 2 hosts",
+                "rows": len(t),
+                "build_s": build,
+                "plan_compiled_s": best(compiled) / 20_000,
+                "plan_from_python_s": best(lambda e=exact, r=rates: e.plan(r)),
+                "highs_warm_s": best(lambda v=solver, i=turn: [v._linear(next(i)) for _ in range(200)], 3) / 200,
+                "scipy_linprog_s": best(lambda p=program, r=rates: optimum(p, r)),
+            }
+        )
+    for planner, costs, error, repeat in (
+        ("solver", (88, 8), 0.05, 1),
+        ("solver", (64, 32), 0.05, 1),
+        ("c-fit", (88, 8), 0.05, 1),
+        ("c-fit", (64, 32), 0.1, 1),
+        ("c-fit", (32, 16), 0.1, 2),
+        ("c-fit", (16, 8), 0.1, 4),
+        ("d-fit", (64, 32), 0.1, 1),
+    ):
+        first = tuple(c / 1e3 for c in costs) * repeat
+        program = two_hosts(first, first)
+        question = Question(Exact(program), np.full(len(first), 100.0), error)
+        table = build_table(planner, question)
+        look_up = LookUp(program, table)
+        rates = np.full(len(first), 60.0)
+        look_up.plan(rates)
+        rows.append(
+            {
+                "case": f"{planner}, {costs} x {repeat}, error {error}",
+                "rows": table.entries,
+                "build_s": best(lambda p=planner, q=question: build_table(p, q), 3),
+                "plan_from_python_s": best(lambda v=look_up, r=rates: v.plan(r)),
+            }
+        )
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    document = {
+        "machine": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "revision": git.stdout.strip(),
+        "seed": SEED,
+        "rows": rows,
+    }
+    out = ROOT / "benchmarks" / "results" / "shedding.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(document, indent=2) + "\n")
+    for row in rows:
+        print({name: value if isinstance(value, str) else f"{value:.3g}" for name, value in row.items()})
+
+
+if __name__ == "__main__":
+    main()
