@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli import calibrate, demo, estimate, load, place, run, shed, simulate
+from penstock.cli import calibrate, demo, estimate, load, place, reproduce, run, shed, simulate
 from penstock.cli.common import fail
 from penstock.errors import InputError, PenstockError
 
@@ -23,6 +23,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate.command,
     "run": run.command,
     "demo": demo.command,
+    "reproduce": reproduce.command,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.

@@ -1,0 +1,59 @@
+"""``penstock reproduce``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import attrs
+import typer
+
+from penstock.cli import common
+
+
+def command(
+    figures: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIGURE]...", help="As economical-7; all by default.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and smaller sizes.")] = False,
+    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write pictures and their page here.")] = None,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Repeat the papers' experiments and check their claims.
+
+    Example: penstock reproduce economical-7 --quick
+    """
+    from pathlib import Path
+
+    from penstock.errors import InputError
+    from penstock.experiments import Figure, reproduce
+
+    if seed < 0:
+        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
+    with common.progress() as show:
+        made: list[Figure] = list(reproduce(figures or (), quick=quick, seed=seed, progress=show))
+    if out is not None:
+        from penstock.experiments.gallery import draw, page
+        from penstock.files import atomic
+
+        for figure in made:
+            draw(figure, out)
+        with atomic(Path(out) / "index.md") as file:
+            file.write(page(made))
+    claims = [claim for figure in made for claim in figure.claims]
+    if json:
+        common.answer({"quick": quick, "claims": [attrs.asdict(claim) for claim in claims]})
+    else:
+        common.table(
+            "claims of the papers",
+            ["paper", "figure", "claim", "expected", "measured", "holds"],
+            [
+                [claim.paper, claim.figure, claim.name, claim.expected, claim.measured, "yes" if claim.holds else "no"]
+                for claim in claims
+            ],
+        )
+        for claim in claims:
+            if claim.note and not claim.holds:
+                typer.echo(f"{claim.paper} {claim.figure}, {claim.name}: {claim.note}")
+    if not all(claim.holds for claim in claims):
+        raise typer.Exit(1)
