@@ -1,0 +1,129 @@
+"""What every latency model answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@attrs.frozen
+class Quantiles:
+    """Latency in s: the largest, 99th percentile, median, mean."""
+
+    worst: float = 0.0
+    p99: float = 0.0
+    p50: float = 0.0
+    mean: float = 0.0
+
+    @classmethod
+    def of(cls, values: ArrayLike, weights: ArrayLike | None = None) -> Quantiles:
+        """Summarise values; those without weight are left out, and without any everything is 0.
+
+        A quantile is the smallest value at or below which that share of the weight lies.
+        """
+        given = np.asarray(values, float)
+        weight = np.ones(given.size) if weights is None else np.asarray(weights, float)
+        given, weight = given[weight > 0], weight[weight > 0]
+        if given.size == 0:
+            return cls()
+        order = np.argsort(given, kind="stable")
+        given, total = given[order], np.cumsum(weight[order])
+        at = np.searchsorted(total, np.array([0.99, 0.5]) * total[-1] * (1 - 1e-12)).clip(max=given.size - 1)
+        mean = float(given @ weight[order] / total[-1])
+        return cls(float(given[-1]), float(given[at[0]]), float(given[at[1]]), mean)
+
+
+@attrs.frozen
+class ErrorBar:
+    """How far off the worst latency may be: an error e of the bottleneck's cost becomes e·ρ/(ρ−1) of the latency.
+
+    Attributes
+    ----------
+    host
+        The bottleneck.
+    load
+        ρ, its load as a share of its capacity while the worst backlog builds.
+    cost_error
+        e, the relative error of its cost, from the statistics; 0 where they do not say.
+    amplification
+        ρ/(ρ−1), or 1 where nothing builds up.
+    """
+
+    host: str
+    load: float
+    cost_error: float
+    amplification: float
+
+    @property
+    def relative(self) -> float:
+        """Relative error of the worst latency."""
+        return self.cost_error * self.amplification
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Estimate:
+    """Estimated latency, with what it rests on and what it leaves out.
+
+    Attributes
+    ----------
+    model
+        ``mace``, ``pipelined`` or ``microbatch``.
+    period
+        Length of a period of the series (s).
+    total
+        Over the whole run.
+    series
+        Array (periods,): seconds of latency of what enters in each period.
+    bottleneck
+        Host or link that decides the worst value.
+    excess
+        By host, array (periods,): cumulative excess in benchmark-core seconds.
+    links
+        By link ``a->b``, array (periods,): cumulative excess in tuples.
+    sinks
+        By sink, over its tuples.
+    bounds
+        Lower and upper bound of the worst latency (s), where the model has them.
+    error
+        The error bar.
+    notes
+        What the model leaves out.
+    statistics
+        Where the costs come from.
+    """
+
+    model: str
+    period: float
+    total: Quantiles
+    series: Array
+    bottleneck: str
+    excess: Mapping[str, Array]
+    links: Mapping[str, Array] = attrs.field(factory=dict)
+    sinks: Mapping[str, Quantiles]
+    bounds: Mapping[str, float] = attrs.field(factory=dict)
+    error: ErrorBar
+    notes: tuple[str, ...] = ()
+    statistics: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the keys of ``penstock estimate --json``."""
+        return {
+            "model": self.model,
+            "period": self.period,
+            **attrs.asdict(self.total),
+            "series": self.series,
+            "bottleneck": self.bottleneck,
+            "hosts": {name: {"excess": series} for name, series in self.excess.items()},
+            "links": {name: {"excess": series} for name, series in self.links.items()},
+            "sinks": {name: attrs.asdict(row) for name, row in self.sinks.items()},
+            "bounds": dict(self.bounds),
+            "error": {**attrs.asdict(self.error), "relative": self.error.relative},
+            "notes": list(self.notes),
+            "statistics": dict(self.statistics),
+        }
