@@ -480,10 +480,16 @@ class _Compiler:
         alone = self._alone(origin)
         if not alone and any(self.network.operators[step].kind not in CHEAP for step in steps):
             raise AssertionError(f"{stream.name} would be computed twice")  # fragments() cuts such streams
-        frame, place = self._pass(
-            self._frame(origin, watermark=watermark), origin, steps, counted=self._readers(origin) if alone else []
-        )
+        frame = self._frame(origin, watermark=watermark)
         meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+        if watermark and not alone:
+            # Counted elsewhere, and without marks: plain steps make the smallest plan.
+            for step in steps:
+                way = self.network.inputs(step)[0]
+                before = operators.passes(way, self.network, self.deployment.keep)
+                frame = operators.apply(self.network.operators[step], [frame.filter(" AND ".join(before))])
+            return frame.filter(f"{meant} AND {kept}")
+        frame, place = self._pass(frame, origin, steps, counted=self._readers(origin) if alone else [])
         row = place[stream.writer]
         taken = f"CASE WHEN {row} IS NOT NULL AND {meant} AND {kept} THEN {row} END AS _row"
         passes_marks = self.network.operators[stream.reader].kind in ("python", "union") and not watermark

@@ -1,4 +1,4 @@
-"""A costly step as users write one: the Python operator of the demo."""
+"""The Python operators of the demo, as users write them."""
 
 from __future__ import annotations
 
@@ -21,3 +21,19 @@ def appraise(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 appraise.schema = "auction bigint, bidder bigint, price double, appraised double"  # type: ignore[attr-defined]
+
+
+def hottest(batches: Iterator[Any]) -> Iterator[Any]:
+    """Keep the busiest auction of each window; all results of a window come in one batch, when it has closed."""
+    import pyarrow as pa
+
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        best = table.sort_by([("bids", "descending"), ("auction", "ascending")])
+        seen: set[Any] = set()
+        rows = []
+        for place, end in enumerate(best.column("window_end").to_pylist()):
+            if end not in seen:
+                seen.add(end)
+                rows.append(place)
+        yield from best.take(rows).to_batches()
