@@ -9,14 +9,14 @@ import typer
 from penstock.cli import common
 from penstock.errors import InputError
 
-MODELS = ("mace", "microbatch")
+MODELS = ("mace", "pipelined", "microbatch")
 
 
 def command(
     network: common.NetworkArgument,
     rates: common.RatesOption,
     placement: common.PlacementOption,
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help=f"{' or '.join(MODELS)}.")] = "mace",
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help=f"{', '.join(MODELS)}.")] = "mace",
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
@@ -31,17 +31,16 @@ def command(
     """
     from penstock.latency.batches import microbatch_estimate
     from penstock.latency.mace import mace
+    from penstock.latency.pipelined import pipelined
 
     if model not in MODELS:
-        raise InputError(f"expected {' or '.join(MODELS)}, got {model!r}", at="--model")
+        raise InputError(f"expected {', '.join(MODELS)}, got {model!r}", at="--model")
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
     placed = common.get_placement(placement, graph, machines)
     loads = common.get_model(graph, rates, duration, period)
-    if model == "mace":
-        found = mace(loads, placed, machines, known)
-    else:
-        found = microbatch_estimate(loads, placed, machines, known)
+    models = {"mace": mace, "pipelined": pipelined, "microbatch": microbatch_estimate}
+    found = models[model](loads, placed, machines, known)
     if json:
         common.answer(found.document())
         return
