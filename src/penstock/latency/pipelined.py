@@ -120,7 +120,7 @@ def pipelined(
     if reach / width * capacity.size > 2e8:
         raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
     steps = int(reach / width) + 2
-    done: Array = flow(work, host, capacity, first, count, inputs, delays, width, steps)  # type: ignore[call-arg]
+    done: Array = flow(work, host, capacity, first, count, inputs, delays, width, steps)
     late = done - (np.arange(work.shape[1]) + 1) * width
     late[late < 1e-12 * reach] = 0.0
     fine = np.zeros(work.shape[1])
