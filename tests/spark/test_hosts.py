@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,19 @@ def test_a_silent_port_is_not_waited_for() -> None:
         with pytest.raises(HostError, match="does not speak Spark Connect"):
             RemoteHost("r", f"sc://127.0.0.1:{silent.getsockname()[1]}").start()
         assert time.monotonic() - started < 10
+
+
+def test_another_grpc_server_is_told_from_spark() -> None:
+    """A gRPC server that is not Spark is an error that says what it answered."""
+    grpc = pytest.importorskip("grpc")
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(HostError, match="does not answer as Spark Connect does: Method not found"):
+            RemoteHost("r", f"sc://127.0.0.1:{port}").start()
+    finally:
+        server.stop(None).wait()
 
 
 @pytest.mark.parametrize(

@@ -779,9 +779,12 @@ class _Clients:
             text = str(error)
             if "UNAUTHENTICATED" in text or "PERMISSION_DENIED" in text or "uthentication token" in text:
                 raise HostError(f"host {name} at {endpoint} refuses the token: check token_env") from None
-            # The text of a bare gRPC error begins with a line that says nothing.
-            said = (error.details() if isinstance(error, grpc.Call) else None) or text or type(error).__name__
-            raise HostError(f"host {name} at {endpoint} does not answer: {said.splitlines()[0]}") from None
+            # A gRPC error shown whole begins with a line that says nothing.
+            details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
+            said = details[1] if details else (text.splitlines() or [type(error).__name__])[0]
+            raise HostError(
+                f"host {name} at {endpoint} does not answer as Spark Connect does: {said}; check the address"
+            ) from None
         self._channels[session] = channel
         return session
 
