@@ -349,21 +349,27 @@ class Engine:
                     handle.stop()
 
     def _rounds(self, deployment: Deployment, queries: Sequence[Query], tell: Report) -> None:
-        """Run every query over what there is, until none finds anything more."""
-        before: tuple[int, ...] | None = None
-        for number in range(2 * len(deployment.network.operators) + 3):
-            for query in queries:
-                handle = self._writer(deployment, query).trigger(availableNow=True).start()
-                while not handle.awaitTermination(1.0):
-                    if not self.hosts[query.fragment.host].alive():
-                        raise EngineError(f"host {query.fragment.host!r} has died; run the same command again to go on")
-                self._check(query, handle)
-                save_progress(deployment, query, handle)
-            state = tuple(value for query in queries for value in _marks(deployment, query))
-            tell("delivering", min(0.95, (number + 1) / 3))
-            if state == before:
+        """Run every query over what there is, then again those whose logs bring more, until none does."""
+        place = {name: number for number, name in enumerate(deployment.network.operators)}
+        order = sorted(queries, key=lambda query: place[query.fragment.operators[0]])
+        read: dict[str, tuple[int, ...]] = {}
+        while True:
+            held = {
+                query.fragment.name: tuple(shipped.extent(deployment.log(name)) for name in query.reads)
+                for query in order
+            }
+            waiting = [query for query in order if read.get(query.fragment.name) != held[query.fragment.name]]
+            if not waiting:
                 return
-            before = state
+            query = waiting[0]
+            read[query.fragment.name] = held[query.fragment.name]
+            tell("delivering", min(0.95, len(read) / len(queries)))
+            handle = self._writer(deployment, query).trigger(availableNow=True).start()
+            while not handle.awaitTermination(1.0):
+                if not self.hosts[query.fragment.host].alive():
+                    raise EngineError(f"host {query.fragment.host!r} has died; run the same command again to go on")
+            self._check(query, handle)
+            save_progress(deployment, query, handle)
 
 
 def scheduled_rates(options: Mapping[str, str], name: str) -> Rates:

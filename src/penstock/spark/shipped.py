@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from penstock.workload.nexmark import SCHEMA, Nexmark, Schedule
 
@@ -70,6 +71,25 @@ def write_batch(table: Any, progress: int | None) -> Callable[[Any], None]:
     return write
 
 
+def promised(table: Any) -> int | None:
+    """Return the progress (µs) that a log's file carries."""
+    progress: int | None = json.loads(table.schema.metadata[PROGRESS])
+    return progress
+
+
+def extent(folder: str, start: int = 0, limit: int | None = None) -> int:
+    """Return the number of batches of a log up to the last that has rows or progress, not looking before ``start``."""
+    end = kept = start
+    known = promised(read_batch(batch_file(folder, start - 1))) if start else None
+    while end != limit and os.path.exists(batch_file(folder, end)):
+        table = read_batch(batch_file(folder, end))
+        progress = promised(table)
+        end += 1
+        if table.num_rows or progress != known:
+            kept, known = end, progress
+    return kept
+
+
 class LogSource(DataSource):
     """Reads a log. Options: ``folder``, and ``ddl``, the schema of its rows without envelope."""
 
@@ -87,48 +107,59 @@ class LogSource(DataSource):
         return LogReader(self.options["folder"], [field.name for field in schema.fields])
 
 
-class LogReader(SimpleDataSourceStreamReader):
-    """Reads whole files, in the order of batches."""
+class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads whole files, in the order of batches.
+
+    Spark forgets at a restart how far the event time of each input had come, and takes one that brings nothing new
+    as one that stands still, which holds back every window. So a reader that is new in the middle of its log
+    repeats the last progress first; the offset counts these starts, since the rows of a batch follow from offsets.
+    """
 
     def __init__(self, folder: str, columns: list[str]) -> None:
         self.folder, self.columns = folder, columns
+        self.limit: int | None = None
+        self.fresh = True
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what there is now, and nothing that comes later."""
+        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
+        self.limit = sum(name.endswith(".arrow") for name in names)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Begin with the first batch."""
-        return {"batch": 0}
+        return {"batch": 0, "starts": 0}
 
     def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
         """Read all batches there are; trailing ones without rows or progress are left for later.
 
         Otherwise a query that reads its own output would never come to rest.
         """
-        end = kept = start["batch"]
-        rows: list[Any] = []
-        known = self._rows(end - 1)[1] if end else None
-        while os.path.exists(batch_file(self.folder, end)):
-            found, progress = self._rows(end)
-            end += 1
-            if len(found) > (progress is not None) or progress != known:
-                rows += found
-                kept, known = end, progress
-        return iter(rows), {"batch": kept}
+        starts = start["starts"] + (self.fresh and start["batch"] > 0)
+        self.fresh = False
+        end = {"batch": extent(self.folder, start["batch"], self.limit), "starts": starts}
+        return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
-        """Read the same batches again, after a failure."""
-        return iter([row for batch in range(start["batch"], end["batch"]) for row in self._rows(batch)[0]])
+        """Read given batches; the same ones again after a failure."""
+        rows = self._mark(start["batch"] - 1) if end["starts"] > start["starts"] else []
+        for batch in range(start["batch"], end["batch"]):
+            rows += self._rows(batch)
+        return iter(rows)
 
-    def _rows(self, batch: int) -> tuple[list[Any], int | None]:
-        """Return a batch's rows, the last of which carries its progress, and the progress (µs)."""
+    def _rows(self, batch: int) -> list[Any]:
+        """Return a batch's rows, the last of which carries its progress."""
         table = read_batch(batch_file(self.folder, batch))
-        progress = json.loads(table.schema.metadata[PROGRESS])
-        rows = (
-            list(zip(*(table.column(name).to_pylist() for name in self.columns), strict=True)) if table.num_rows else []
-        )
-        if progress is not None:
-            epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-            at = epoch + datetime.timedelta(microseconds=progress)
-            rows.append(tuple(at if name == "_time" else None for name in self.columns))
-        return rows, progress
+        names = self.columns
+        rows = list(zip(*(table.column(name).to_pylist() for name in names), strict=True)) if table.num_rows else []
+        return rows + self._mark(batch)
+
+    def _mark(self, batch: int) -> list[Any]:
+        """Return the row that carries a batch's progress, if it made any."""
+        progress = promised(read_batch(batch_file(self.folder, batch)))
+        if progress is None:
+            return []
+        at = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=progress)
+        return [tuple(at if name == "_time" else None for name in self.columns)]
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: penstock cleans logs up when all readers have passed."""
@@ -154,7 +185,7 @@ class NexmarkSource(DataSource):
         return NexmarkReader(dict(self.options))
 
 
-class NexmarkReader(SimpleDataSourceStreamReader):
+class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the events that are due; the offset is the number of the next event."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -164,30 +195,42 @@ class NexmarkReader(SimpleDataSourceStreamReader):
         self.seed = int(options.get("seed", "0"))
         self.events: Nexmark | None = None
         self.epoch = 0
+        self.until: float | None = None
+        self.fresh = True
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is due now, and nothing that comes later."""
+        self._open()
+        self.until = time.time() - self.epoch / 1e6
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Begin with event 0."""
-        return {"event": 0}
+        return {"event": 0, "starts": 0}
 
     def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
-        """Read the events that are due by now."""
+        """Read the events that are due by now; a new reader repeats the event time first, as that of a log does."""
         if not self._open():
             return iter([]), start
-        now = self.schedule.duration if self.everything else time.time() - self.epoch / 1e6
-        end = {"event": max(start["event"], self.schedule.count_by(now))}
+        now = time.time() - self.epoch / 1e6 if self.until is None else self.until
+        if self.everything:
+            now = self.schedule.duration
+        starts = start["starts"] + (self.fresh and start["event"] > 0)
+        self.fresh = False
+        end = {"event": max(start["event"], self.schedule.count_by(now)), "starts": starts}
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
         """Read given events; behind them stands a row without identity that carries the event time."""
         self._open()
         first, last = start["event"], end["event"]
-        if last <= first or self.events is None:
+        if (last <= first and end["starts"] == start["starts"]) or self.events is None:
             return iter([])
         rows = []
         for row in self.events.rows(first, last):
             key = ((row[0] * 2 + 1) * 0x9E3779B97F4A7C15 + self.seed) % 2**64 - 2**63
             rows.append((*row, key, self.epoch + round((row[3] - self.zero) / self.tick), row[3]))
-        mark = (None,) * (len(rows[-1]) - 1) + (rows[-1][-1],)
+        latest = rows[-1] if rows else self.events.rows(last - 1, last)[0]
+        mark = (None,) * (len(latest) - 1 + 3 * (not rows)) + (latest[3],)
         return iter([*rows, mark])
 
     def _open(self) -> bool:
