@@ -46,6 +46,13 @@ def figure_7() -> Program:
 
 
 def random_program(rng: np.random.Generator, sources: int, hosts: int, *, links: bool = False) -> Program:
+    """The program of a random placed network."""
+    return build_program(*random_placed(rng, sources, hosts, links=links))
+
+
+def random_placed(
+    rng: np.random.Generator, sources: int, hosts: int, *, links: bool = False
+) -> tuple[Network, Cluster, Placement]:
     """A random network with chains, splits, unions and count-window joins, placed at random."""
     writers = [f"s{k}" for k in range(sources)]
     operators: list[Operator] = []
@@ -76,7 +83,7 @@ def random_program(rng: np.random.Generator, sources: int, hosts: int, *, links:
     machines = [Host(name=f"h{k}", capacity=float(rng.uniform(0.5, 2)), quota=0.8) for k in range(hosts)]
     limits = {("h0", "h1"): Link(bandwidth=float(rng.uniform(0.1, 1)))} if links and hosts > 1 else None
     cluster = Cluster.of(machines, links=limits)
-    return build_program(network, cluster, Placement({o.name: f"h{int(rng.integers(hosts))}" for o in operators}))
+    return network, cluster, Placement({o.name: f"h{int(rng.integers(hosts))}" for o in operators})
 
 
 def optimum(program: Program, rates: Matrix) -> float:

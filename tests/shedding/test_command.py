@@ -97,6 +97,39 @@ def test_plan_in_the_simulator(penstock: Any, figure: Path, tmp_path: Path) -> N
     assert delivered["exact"] > delivered["random-drop"]
 
 
+def test_plan_table_in_the_simulator(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """With --plan the simulator looks the table up by what it measures, and delivers the optimum of Table 1."""
+    table, rates = tmp_path / "table.json", tmp_path / "rates.csv"
+    shed(penstock, figure, "--planner", "exact", "--at", "x=100,y=100", "--save", table)
+    rates.write_text("time,x,y\n" + "".join(f"{100 * k},{x},{x}\n" for k, x in enumerate([10, *[100] * 9])))
+    run = ("simulate", figure, "--hosts", 2, "--placement", PLACEMENT, "--rates", rates, "--plan", table, "--json")
+    found = penstock(*run, "--control-period", 10).document
+    assert found["balanced"]
+    assert found["plan"]["looks"] == 100
+    assert found["plan"]["outside"] == 0
+    assert found["plan"]["keep"] == pytest.approx({"x->a1": 0.2, "y->a2": 0.4})
+    # One period of the overload, 10 s, passes before the first look at it.
+    assert found["delivered"] == pytest.approx(10 * 200 + 890 * 60 + 10 * 60, rel=0.02)
+    wrong = penstock("simulate", figure, "--hosts", 2, "--placement", PLACEMENT.replace("a1=h1", "a1=h2"), *run[6:])
+    assert (wrong.code, str(table) in wrong.err) == (2, True)
+    both = penstock(*run, "--keep", "x->a1=0.5")
+    assert (both.code, "got both" in both.err) == (2, True)
+
+
+def test_replica_plan_in_the_simulator(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """The simulator takes the fractions of copies, and loses nothing of the result."""
+    places = PLACEMENT + ",a1#2=h2,b1#2=h1"
+    common = ("--hosts", 2, "--placement", places)
+    found = penstock("shed", figure, *common, "--planner", "replica", "--at", "x=20,y=20", "--json")
+    keep = tmp_path / "keep.json"
+    keep.write_text(found.out)
+    run = ("simulate", figure, *common, "--rates", "x=20,y=20", "--duration", 500, "--drain", "--json")
+    shedding, plain = penstock(*run, "--keep", keep).document, penstock(*run).document
+    assert shedding["delivered"] == plain["delivered"] == 20_000
+    assert shedding["dropped"] > 0
+    assert all(host["busy"] <= 1.01 for host in shedding["hosts"].values())
+
+
 def test_replica_command(penstock: Any, figure: Path) -> None:
     """Copies shed, and the whole score stays."""
     places = PLACEMENT + ",a1#2=h2,b1#2=h1"

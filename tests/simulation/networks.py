@@ -77,6 +77,7 @@ def random_case(seed, *, features=True):
         times = np.sort(np.round(rng.uniform(0, 3, 100), 2))
         arrivals = Arrivals.of(times, [pick(*(s.name for s in sources)) for _ in times], rng.uniform(0.2, 3, 100))
     streams = [stream.name for stream in network.streams]
+    streams += [f"{s.writer}->{copy}" for s in network.streams for copy in placement if copy == f"{s.reader}#2"]
     options = Options(
         policy=pick("fcfs", "round-robin", "stimulus"),
         queue=pick(None, None, 0, 3, 20),

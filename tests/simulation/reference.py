@@ -163,7 +163,7 @@ class Reference:
                 count, home = self.counts[stream.name], self.place.get(reader)
                 count["arrived"] += 1
                 keep, window = (
-                    self.options.keep.get(stream.name, 1.0),
+                    self.options.keep.get(f"{stream.writer}->{reader}", self.options.keep.get(stream.name, 1.0)),
                     getattr(self.net.operators.get(stream.reader), "window", None),
                 )
                 salt = mix(math.floor(stimulus / window)) if window else identity

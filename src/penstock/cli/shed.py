@@ -134,9 +134,13 @@ def _replica(program: Program, machines: Cluster, placed: Placement, rates: Matr
     seconds = time.perf_counter() - begun
     full = program.score(program.flow(rates))
     operators = program.network.operators
+    share = dict(found.keep)
+    for copy in found.keep:
+        # A stream's fraction holds for every copy of its reader that has none of its own.
+        share |= {other: found.keep.get(other, 1.0) for other in placed if copy == other.partition("#")[0]}
     keep = {
-        f"{given}->{copy}": share
-        for copy, share in sorted(found.keep.items())
+        f"{given}->{copy}": kept
+        for copy, kept in sorted(share.items())
         for given in operators[copy.partition("#")[0]].inputs
     }
     return {

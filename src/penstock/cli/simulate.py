@@ -16,7 +16,7 @@ from penstock.errors import InputError
 from penstock.files import Text, atomic
 
 if TYPE_CHECKING:
-    from penstock.simulation import Job, MicroBatch, Options, SimulationResult
+    from penstock.simulation import Job, MicroBatch, Options, Shed, SimulationResult
 
 T = TypeVar("T")
 
@@ -46,6 +46,12 @@ def command(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or 'a->b=0.4'.")
     ] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="FILE", help="Plan table of shed: keep what the rates allow.")
+    ] = None,
+    control_period: Annotated[
+        float, typer.Option("--control-period", metavar="S", help="How often --plan is looked up.")
+    ] = 1.0,
     fail: Annotated[list[str] | None, typer.Option("--fail", metavar="HOST@S", help="A host fails.")] = None,
     recover: Annotated[list[str] | None, typer.Option("--recover", metavar="HOST@S", help="It serves again.")] = None,
     move: Annotated[list[str] | None, typer.Option("--move", metavar="OP:HOST@S", help="An operator moves.")] = None,
@@ -105,6 +111,7 @@ def command(
         drain=drain,
         move_time=move_time,
         move_time_per_tuple=move_time_per_tuple,
+        shed=_shed(plan, control_period),
         microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
         **_events(fail, recover, move),
     )
@@ -134,7 +141,8 @@ def command(
                         simulate(graph, machines, placed, given, options, seed=seed, trace=sink or False, progress=show)
                     ]
     except InputError as error:
-        source = {"arrivals": arrivals, "rates": rates, "placement": placement, "keep": keep}.get(str(error.at))
+        files_of = {"arrivals": arrivals, "rates": rates, "placement": placement, "keep": keep, "plan": plan}
+        source = files_of.get(str(error.at))
         raise error.located(source) if source and "=" not in source else error from None
     result = results[0]
     if plot is not None:
@@ -247,6 +255,15 @@ def _keep(given: str | None) -> dict[str, float]:
     return {stream: float(share) for stream, share in table.items()}
 
 
+def _shed(plan: str | None, period: float) -> Shed | None:
+    if plan is None:
+        return None
+    from penstock.shedding import read_table
+    from penstock.simulation import Shed
+
+    return Shed(table=read_table(plan), period=period)
+
+
 def _microbatch(
     trigger: float | None, overhead: float | None, progressive: bool, known: dict[str, float]
 ) -> MicroBatch | None:
@@ -295,6 +312,14 @@ def _print(document: dict[str, Any]) -> None:
             ["all", *(document[part] for part in parts)],
         ],
     )
+    if "plan" in document:
+        found = document["plan"]
+        beyond = f", {found['outside']} beyond its region" if found["outside"] else ""
+        common.table(
+            f"keep fractions at the end, after {found['looks']} looks into the plan table{beyond}",
+            ["stream", "keep"],
+            list(found["keep"].items()) or [("(nothing is dropped)", "")],
+        )
     if "repeated" in document:
         found = document["repeated"]
         common.table(

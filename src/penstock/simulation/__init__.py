@@ -4,6 +4,7 @@ from penstock.simulation.options import Arrivals, Failure, MicroBatch, Move, Opt
 from penstock.simulation.repeat import Job, repeat, summary
 from penstock.simulation.result import SimulationResult
 from penstock.simulation.run import simulate
+from penstock.simulation.shed import Shed
 
 __all__ = [
     "Arrivals",
@@ -13,6 +14,7 @@ __all__ = [
     "Move",
     "Options",
     "Recovery",
+    "Shed",
     "SimulationResult",
     "read_arrivals",
     "repeat",

@@ -16,6 +16,7 @@ from penstock.files import suggest
 from penstock.network import Network, Operator
 from penstock.simulation import state as layout
 from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.shed import Shedder
 from penstock.workload import Rates
 
 _NODES, _ROWS, _SEEN = 1024, 4096, 1024
@@ -26,7 +27,7 @@ _SERVICES = {
     "gamma": layout.GAMMA,
     "two-point": layout.TWO_POINT,
 }
-FAIL, RECOVER, MOVE, RESUME = "fail", "recover", "move", "resume"
+FAIL, RECOVER, MOVE, RESUME, LOOK = "fail", "recover", "move", "resume", "look"
 
 
 @attrs.frozen
@@ -52,6 +53,7 @@ class Compiled:
     links: dict[tuple[int, int], int]
     controls: tuple[Control, ...]
     options: Options
+    shedder: Shedder | None = None
 
 
 def key(*words: object) -> np.uint64:
@@ -165,18 +167,20 @@ def compile_run(
         write(base_name(name), units[u])
     edges = np.zeros(len(outputs), layout.OUTPUT)
     for index, (port, stream_index, routed, low, high, draw) in enumerate(outputs):
-        edges[index] = (port, stream_index, -1, routed, low, high, draw)
+        edges[index] = (port, stream_index, -1, routed, low, high, draw, 1.0, -1)
 
     flows = np.zeros(len(streams), layout.STREAM)
     for index, stream in enumerate(network.streams):
         flows[index]["key"] = key("stream", stream.name)
-        flows[index]["keep"] = 1.0
         if stream.reader in network.operators:
             flows[index]["window"] = network.operators[stream.reader].window or 0.0
-    for name, share in options.keep.items():
-        if name not in streams:
-            raise InputError(f"{name!r} is no stream", at="keep", hint=suggest(name, streams, "streams"))
-        flows[streams[name]]["keep"] = share
+    _keep(options.keep, edges, streams, unit_names, table)
+    shedder = None
+    if options.shed is not None:
+        if options.keep:
+            raise InputError("expected keep fractions or a plan table, got both", at="--plan")
+        known = arrivals.check(network.sources) if isinstance(arrivals, Rates) else None
+        shedder = Shedder.of(options.shed, network, cluster, placed, known)
 
     table_of_hosts, cores, members, words = _hosts(cluster, units, controls, options)
     links, link_of = _links(cluster, hosts, units, sources, edges, table, controls)
@@ -205,6 +209,7 @@ def compile_run(
         panes=np.zeros(max(pane, 1), layout.PANE),
         words=words,
         members=members,
+        keeps=np.zeros(1, layout.KEEP),
         curve=np.zeros(2 * len(sources), layout.CURVE),
         trace=np.zeros(0, layout.TRACED),
         rows=np.zeros(_ROWS, layout.ROW),
@@ -224,8 +229,28 @@ def compile_run(
     most = float(table["selectivity"].max(initial=0.0))
     g["plenty"] = min(int((most + 2) * g["fan"][0]) + 8, 2**62) if simple and most < 2**40 else 2**62
     return Compiled(
-        state.addressed(), unit_names, tuple(streams), hosts, tuple(network.sinks), link_of, controls, options
+        state.addressed(), unit_names, tuple(streams), hosts, tuple(network.sinks), link_of, controls, options, shedder
     )
+
+
+def _keep(
+    keep: Mapping[str, float],
+    edges: NDArray[np.void],
+    streams: Mapping[str, int],
+    units: tuple[str, ...],
+    inputs: NDArray[np.void],
+) -> None:
+    """Set keep fractions: ``a->b`` for all copies of b, but for those with one of their own, ``a->b#2``."""
+    readers = inputs["unit"][edges["input"]]
+    for name, share in sorted(keep.items(), key=lambda item: "#" in item[0]):
+        writer, _, reader = name.partition("->")
+        stream = f"{writer}->{base_name(reader)}"
+        here = edges["stream"] == streams.get(stream, -1)
+        if reader != base_name(reader):
+            here &= readers == (units.index(reader) if reader in units else -2)
+        if not here.any():
+            raise InputError(f"{name!r} is no stream", at="keep", hint=suggest(name, streams, "streams"))
+        edges["keep"][here] = share
 
 
 def _copies(placement: Placement) -> dict[str, list[str]]:
@@ -271,6 +296,8 @@ def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, in
         if move.host not in hosts:
             raise InputError(f"{move.host!r} is no host", at="--move", hint=suggest(move.host, hosts, "hosts"))
         made.append(Control(move.at, 2, MOVE, hosts[move.host], units[move.operator]))
+    if options.shed is not None:
+        made.append(Control(options.shed.period, 4, LOOK, -1))
     made.sort(key=lambda control: (control.at, control.rank, control.unit, control.host))
     down: set[int] = set()
     names = list(hosts)

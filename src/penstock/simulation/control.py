@@ -8,14 +8,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
-from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
-from penstock.simulation.state import FCFS, ROUND_ROBIN, State
+from penstock.simulation.compile import FAIL, LOOK, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
+from penstock.simulation.state import FCFS, KEEP, ROUND_ROBIN, State
 
 
-def apply(run: Compiled, pending: list[Control]) -> None:
-    """Apply the first of the pending controls, and put what follows from it among them."""
+def apply(run: Compiled, pending: list[Control]) -> Compiled:
+    """Apply the first of the pending controls, put what follows from it among them, and return the run."""
     s, g = run.state, run.state.g
     control = pending.pop(0)
     g["now"] = control.at
@@ -26,14 +27,42 @@ def apply(run: Compiled, pending: list[Control]) -> None:
     elif control.kind == MOVE:
         queue = _suspend(run, control.unit, control.host)
         pause = run.options.move_time + run.options.move_time_per_tuple * queue
-        bisect.insort(
-            pending,
-            Control(control.at + pause, 3, RESUME, control.host, control.unit),
-            key=lambda c: (c.at, c.rank, c.unit, c.host),
-        )
+        _later(pending, Control(control.at + pause, 3, RESUME, control.host, control.unit))
+    elif control.kind == LOOK:
+        run = _look(run, pending, control)
     else:
         _resume(run, control.unit)
     g["control"] = pending[0].at if pending else np.inf
+    return run
+
+
+def _later(pending: list[Control], control: Control) -> None:
+    bisect.insort(pending, control, key=lambda c: (c.at, c.rank, c.unit, c.host))
+
+
+def _look(run: Compiled, pending: list[Control], control: Control) -> Compiled:
+    """Measure the rates of the period that ends now, look the plan up, and set the keep fractions."""
+    s, shedder = run.state, run.shedder
+    assert shedder is not None  # noqa: S101 - looks come with a shedder
+    # What is scheduled is one ahead of what has entered; a trace counts what has entered.
+    keep = np.ones(len(run.streams))
+    for name, share in shedder.look(s.sources["number"] + (s.trace.size > 0)).items():
+        keep[run.streams.index(name)] = share
+    wanted = keep[s.outputs["stream"]]
+    windowed = s.streams["window"][s.outputs["stream"]] > 0
+    s.outputs["keep"] = np.where(windowed, s.outputs["keep"], wanted)
+    history = s.outputs["history"]
+    changed = np.flatnonzero(windowed & (wanted != np.where(history < 0, 1.0, s.keeps["keep"][history])))
+    if changed.size:
+        rows = np.zeros(changed.size, KEEP)
+        rows["since"], rows["keep"], rows["before"] = control.at, wanted[changed], history[changed]
+        s.outputs["history"][changed] = s.keeps.size + np.arange(changed.size)
+        s.outputs["keep"][changed] = 0.0  # look at the history
+        run = attrs.evolve(run, state=s._replace(keeps=np.concatenate([s.keeps, rows])).addressed())
+    after = (len(shedder.taken) + 1) * shedder.plan.period
+    if control.at < float(s.g["input_end"][0]):
+        _later(pending, attrs.evolve(control, at=after))
+    return run
 
 
 def _walk(s: State, head: int) -> Iterator[int]:

@@ -47,6 +47,7 @@ curve_at = rows_of(TABLES["curve"])
 heap_at = rows_of(TABLES["heap"])
 hosts_at = rows_of(TABLES["hosts"])
 inputs_at = rows_of(TABLES["inputs"])
+keeps_at = rows_of(TABLES["keeps"])
 kicks_at = rows_of(TABLES["kicks"])
 links_at = rows_of(TABLES["links"])
 log_at = rows_of(TABLES["log"])
@@ -437,10 +438,21 @@ def _put(g: Scalars, first: int, readers: int, start: int, part: int, identity: 
             if u < out.low or u >= out.high:
                 continue
         stream.arrived += 1
-        if stream.keep < 1.0:
-            # In front of an aggregate whole windows are dropped, so that what remains is part of the true answer.
-            salt = identity if stream.window == 0.0 else mix(np.uint64(math.floor(stimulus / stream.window)))
-            if uniform(stream.key, salt) >= stream.keep:
+        if out.keep < 1.0:
+            keep, salt = out.keep, identity
+            if stream.window > 0.0:
+                # In front of an aggregate whole windows are dropped, by what was in force when each began, so that
+                # what remains is part of the true answer.
+                number = math.floor(stimulus / stream.window)
+                salt = mix(np.uint64(number))
+                k = out.history
+                if k >= 0:
+                    keep = 1.0
+                while k >= 0 and keeps_at(g.keeps, k).since > number * stream.window:
+                    k = keeps_at(g.keeps, k).before
+                if k >= 0:
+                    keep = keeps_at(g.keeps, k).keep
+            if uniform(stream.key, salt) >= keep:
                 stream.dropped += 1
                 continue
         crosses = i.unit >= 0 and start >= 0 and units_at(g.units, i.unit).host != start

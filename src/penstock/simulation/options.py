@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.errors import InputError
 from penstock.files import Text, suggest
+from penstock.simulation.shed import Shed
 
 POLICIES = ("fcfs", "round-robin", "stimulus")
 
@@ -85,6 +86,8 @@ class Options:
         Go on after the end of the input until the system is empty.
     microbatch
         None: hosts serve tuple by tuple.
+    shed
+        A plan table whose keep fractions follow the measured rates; None: those of ``keep`` hold throughout.
     """
 
     policy: str = "fcfs"
@@ -99,6 +102,7 @@ class Options:
     move_time_per_tuple: float = 0.0
     drain: bool = False
     microbatch: MicroBatch | None = None
+    shed: Shed | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.policy not in POLICIES:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.simulation.compile import Compiled
+from penstock.simulation.shed import Taken
 from penstock.simulation.state import Records
 
 EXACT = 1 << 22
@@ -154,6 +155,8 @@ class SimulationResult:
         Array of records ``time``, ``kind``, ``index``, ``identity`` of every event, if it was asked for.
     series
         Queues and load of the hosts over time, if samples were asked for.
+    shed
+        What each look into the plan table found, if there is one.
     """
 
     latency: Mapping[str, float]
@@ -170,6 +173,7 @@ class SimulationResult:
     trace: Records | None = None
     log: Records | None = None
     series: Series | None = None
+    shed: tuple[Taken, ...] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return what ``penstock simulate --json`` prints, without the seconds that it took."""
@@ -185,7 +189,13 @@ class SimulationResult:
             "duplicates": self.duplicates,
             "end": self.end,
             "events": self.events,
+            **({} if self.shed is None else {"plan": self._plan(self.shed)}),
         }
+
+    def _plan(self, looks: tuple[Taken, ...]) -> dict[str, Any]:
+        """Return how many looks there were, how many beyond the region, and the keep fractions of the last."""
+        last = dict(looks[-1].keep) if looks else {}
+        return {"looks": len(looks), "outside": sum(look.outside for look in looks), "keep": last}
 
 
 def assemble(
@@ -240,6 +250,7 @@ def assemble(
         trace=trace,
         log=log,
         series=series,
+        shed=None if run.shedder is None else tuple(run.shedder.taken),
     )
 
 

@@ -100,7 +100,7 @@ def simulate(
                 break
             s.g["end"] = min(final, (len(samples) + 1) * step)
         elif status == layout.CONTROL:
-            apply(run, pending)
+            run = apply(run, pending)
         elif status == layout.ROWS:
             flush(s)
         elif status == layout.LOG:

@@ -47,11 +47,16 @@ INPUT = np.dtype(
     ]
 )  # fmt: skip
 OUTPUT = np.dtype(
-    [("input", "i8"), ("stream", "i8"), ("link", "i8"), ("routed", "i8"), ("low", "f8"), ("high", "f8"), ("draw", "u8")]
-)
+    [
+        ("input", "i8"), ("stream", "i8"), ("link", "i8"), ("routed", "i8"), ("low", "f8"), ("high", "f8"),
+        ("draw", "u8"), ("keep", "f8"), ("history", "i8"),
+    ]
+)  # fmt: skip
+# Keep fractions of a stream into windows: which one was in force when a window began.
+KEEP = np.dtype([("since", "f8"), ("keep", "f8"), ("before", "i8")])
 STREAM = np.dtype(
     [
-        ("key", "u8"), ("keep", "f8"), ("window", "f8"), ("arrived", "i8"), ("delivered", "i8"), ("dropped", "i8"),
+        ("key", "u8"), ("window", "f8"), ("arrived", "i8"), ("delivered", "i8"), ("dropped", "i8"),
         ("consumed", "i8"), ("lost", "i8"),
     ]
 )  # fmt: skip
@@ -91,7 +96,8 @@ WORD, MEMBER, KICK = np.dtype([("bits", "u8")]), np.dtype([("unit", "i8")]), np.
 TABLES = {
     "nodes": NODE, "units": UNIT, "inputs": INPUT, "outputs": OUTPUT, "streams": STREAM, "hosts": HOST,
     "cores": CORE, "links": LINKS, "sources": SOURCE, "heap": EVENT, "rings": KEPT, "panes": PANE, "words": WORD,
-    "members": MEMBER, "curve": CURVE, "trace": TRACED, "rows": ROW, "seen": SEEN, "log": LOGGED, "kicks": KICK,
+    "members": MEMBER, "keeps": KEEP, "curve": CURVE, "trace": TRACED, "rows": ROW, "seen": SEEN, "log": LOGGED,
+    "kicks": KICK,
 }  # fmt: skip
 
 GLOBALS = np.dtype(
@@ -125,6 +131,7 @@ class State(NamedTuple):
     panes: Records
     words: Records
     members: Records
+    keeps: Records
     curve: Records
     trace: Records
     rows: Records

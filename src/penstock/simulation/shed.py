@@ -1,0 +1,100 @@
+"""A plan table in use during a run: rates of the last period in, keep fractions for the next one out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster
+from penstock.errors import InputError
+from penstock.network import Network
+from penstock.shedding import LookUp, PlanTable, build_program
+from penstock.workload import Rates
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Shed:
+    """Shed by a plan table.
+
+    Attributes
+    ----------
+    table
+        As `penstock.shedding.build_table` made it for the same network, cluster and placement.
+    period
+        Control period (s): at its end the rates of the sources are measured and looked up; the keep fractions found
+        hold during the next one. The first keeps everything.
+    """
+
+    table: PlanTable
+    period: float = 1.0
+
+    def __attrs_post_init__(self) -> None:
+        if not (math.isfinite(self.period) and self.period > 0):
+            raise InputError(f"expected a period > 0 s, got {self.period:g}", at="--control-period")
+
+
+@attrs.frozen
+class Taken:
+    """What one look found: measured rates by source (tuples/s), keep fractions by stream, 1 where not named.
+
+    ``outside`` says that the rates were beyond the table's region, which answers with what fits at its border.
+    """
+
+    at: float
+    rates: Mapping[str, float]
+    keep: Mapping[str, float]
+    outside: bool
+
+
+class Shedder:
+    """Measures, looks up and remembers; one per run."""
+
+    def __init__(self, plan: Shed, look_up: LookUp) -> None:
+        self.plan = plan
+        self.taken: list[Taken] = []
+        self._look_up = look_up
+        self._before: NDArray[np.int64] = np.zeros(len(look_up.program.sources), np.int64)
+
+    @classmethod
+    def of(
+        cls, plan: Shed, network: Network, cluster: Cluster, placement: Mapping[str, str], rates: Rates | None
+    ) -> Shedder:
+        """Check that the table was made for this run, and for its rates where they are known.
+
+        Raises
+        ------
+        InputError
+            If it was not.
+        """
+        program = build_program(network, cluster, placement)
+        try:
+            look_up = LookUp(program, plan.table)
+        except InputError as error:
+            raise InputError(error.problem, at="plan", hint=error.hint) from None
+        for name, most in zip(program.sources, plan.table.upto.tolist(), strict=True):
+            highest = 0.0 if rates is None else float(rates.of_source(name).max(initial=0.0))
+            if highest > most * (1 + 1e-9):
+                raise InputError(
+                    f"the table covers rates of {name} up to {most:g}, got {highest:g}",
+                    at="plan",
+                    hint="build it with a larger --upto",
+                )
+        return cls(plan, look_up)
+
+    def look(self, entered: NDArray[Any]) -> Mapping[str, float]:
+        """Return keep fractions by stream, from how many tuples of each source have entered by now."""
+        program, period = self._look_up.program, self.plan.period
+        rates = (entered - self._before) / period
+        self._before = entered.astype(np.int64)
+        # Beyond the region: what fits at its border fits here too, and the rest is dropped.
+        inside = np.minimum(rates, self.plan.table.upto)
+        keep = program.keep(rates, self._look_up.plan(inside))
+        outside = bool((rates > self.plan.table.upto * (1 + 1e-9)).any())
+        found = dict(zip(program.sources, rates.tolist(), strict=True))
+        self.taken.append(Taken((len(self.taken) + 1) * period, found, keep, outside))
+        return keep
