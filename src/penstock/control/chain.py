@@ -207,25 +207,42 @@ def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:
     return [None if value == -np.inf else float(value) for value in worst]
 
 
-def calibration_rates(rates: Rates, seconds: float = 40.0) -> Rates:
-    """Return a trace to calibrate in place with: quiet, and bursts that make batches as large as the real ones.
+def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
+    """Return a trace to calibrate in place with: bursts that make batches as large as those of the run to come.
 
     Parameters
     ----------
     rates
         Of the run to come.
     seconds
-        Length of the trace.
+        Length of the trace. Its first third warms the code up; one burst after it lasts as long as the real ones.
+
+    Returns
+    -------
+    Rates
+        Periods of 1 s: the median rate of each source, and bursts up to its largest.
     """
     count = int(seconds)
+    total = rates.values.sum(axis=0)
+    middle = (float(np.median(total)) + float(total.max())) / 2
+    above = float((total > middle).sum() * rates.period)
     shape = np.zeros(count)
-    # Bursts of one to three seconds, between them time to drain.
-    for start, length, level in ((4, 2, 0.6), (9, 1, 1.0), (14, 2, 0.8), (20, 3, 1.0), (28, 1, 0.7), (33, 2, 0.9)):
-        shape[start : start + length] = level
+    long = float(np.clip(above, 2.0, seconds / 6))
+    for begin, length, level in (
+        (0.05, 2, 1.0),
+        (0.16, 2, 0.7),
+        (0.30, 1, 0.5),
+        (0.36, long, 1.0),
+        (0.36 + 2 * long / seconds, 1, 0.8),
+        (0.80, 2, 0.7),
+        (0.90, 1, 1.0),
+    ):
+        start = int(begin * seconds)
+        shape[start : start + round(length)] = np.maximum(shape[start : start + round(length)], level)
     values = {}
     for name, row in zip(rates.sources, rates.values, strict=True):
         low, high = float(np.median(row)), float(row.max())
-        values[name] = low + (high - low) * shape
+        values[name] = low + (max(high, 2 * low) - low) * shape
     return Rates.of(1.0, values)
 
 

@@ -20,6 +20,7 @@ from penstock.placement import Problem, place
 from penstock.workload import Rates
 
 ALGORITHMS = ("correlation", "largest-first", "random")
+LIGHT = ("bids", "checked", "watched", "people", "auctions", "newcomers")
 
 
 def network() -> Network:
@@ -68,7 +69,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             alone = calibrate.calibrate_alone(
                 engine, first, graph, samples, budget=1.5, report=lambda what, share: tell(what, 0.05 + 0.2 * share)
             )
-            known = alone.complete(graph)
+            known = alone.complete(graph, override=True)
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
             placed = plans["correlation"]
             tell("calibrating in place", 0.25)
@@ -78,12 +79,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
                 deployment, report=lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share)
             )
             host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
-            measured = calibrate.calibrate_in_place(known, outcome, host_of)
-            statistics = attrs.evolve(
-                calibrate.selectivities_in_place(alone, graph, outcome, trace),
-                hosts=measured,
-                measured={**alone.measured, "pass": "alone, then in place"},
-            )
+            statistics = calibrate.calibrate_in_place(alone, graph, outcome, host_of, trace)
             prediction = chain.predict(graph, cluster, placed, rates, statistics)
             comparison = compare_plans(graph, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()

@@ -247,18 +247,26 @@ def _slope(
 
 
 def calibrate_in_place(
-    network: Network, outcome: Outcome, fragments: Mapping[str, str], *, skip: float = 5.0
-) -> dict[str, HostStatistics]:
-    """Return each host's overhead and factor, from the batches of a run.
+    statistics: Statistics,
+    network: Network,
+    outcome: Outcome,
+    fragments: Mapping[str, str],
+    rates: Rates,
+    *,
+    skip: float = 18.0,
+) -> Statistics:
+    """Return the statistics with each host's overhead and factor and the selectivities, from the batches of a run.
 
     Parameters
     ----------
-    network
-        With the costs of the first pass.
+    statistics
+        Of the first pass.
     outcome
         Of a run whose batches had many sizes.
     fragments
         Host by query.
+    rates
+        Of the sources during the run.
     skip
         Seconds at the beginning that are left out: the code is not warm yet.
 
@@ -267,12 +275,13 @@ def calibrate_in_place(
     EngineError
         If a host has too few batches, or all of one size.
     """
+    costs = statistics.complete(network, override=True)
     found = {}
     for host in sorted(set(fragments.values())):
         batches = [
             b for b in outcome.batches if fragments[b.query] == host and b.start - outcome.epoch > skip and b.rows > 0
         ]
-        load = np.array([work(network, b) for b in batches])
+        load = np.array([work(costs, b) for b in batches])
         took = np.array([b.duration for b in batches])
         if len(batches) < 8 or load.max() < 2 * max(load.min(), 1e-12):
             raise EngineError(
@@ -280,10 +289,11 @@ def calibrate_in_place(
                 "calibrate for longer, with bursts"
             )
         found[host] = fit(load, took)
-    return found
+    measured = {**statistics.measured, "pass": "alone, then in place"}
+    return attrs.evolve(_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
 
 
-def selectivities_in_place(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
+def _selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
     """Return the statistics with the selectivities that a run under known rates had, where its counts tell them."""
     streams = outcome.streams(network, {})
     found = dict(statistics.operators)
@@ -315,22 +325,30 @@ def work(network: Network, batch: Batch) -> float:
 
 
 def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistics:
-    """Fit ``took = overhead + factor · load`` by least squares, without batches beyond three sigma."""
-    keep = np.ones(len(load), bool)
-    for _ in range(4):
-        table = np.column_stack([np.ones(keep.sum()), load[keep]])
-        (overhead, factor), *_ = np.linalg.lstsq(table, took[keep], rcond=None)
+    """Fit ``took = overhead + factor · load`` by a regression that a few disturbed batches do not sway.
+
+    Disturbances only lengthen batches, so that plain least squares would take them for cost: residuals beyond a
+    scale, the median of the absolute ones, count by their size only (Huber's loss).
+    """
+    from scipy.optimize import least_squares
+
+    table = np.column_stack([np.ones(len(load)), load])
+
+    def misfit(guess: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(table @ guess - took)
+
+    (overhead, factor), *_ = np.linalg.lstsq(table, took, rcond=None)
+    for _ in range(3):
         rest = took - overhead - factor * load
-        sigma = float(np.std(rest[keep], ddof=min(2, keep.sum() - 1)))
-        inside = np.abs(rest) <= 3 * sigma + 1e-9
-        if (inside == keep).all() or inside.sum() < 6:
-            break
-        keep = inside
-    spread = float(np.sqrt(((load[keep] - load[keep].mean()) ** 2).sum()))
+        scale = max(1.4826 * float(np.median(np.abs(rest))), 1e-6)
+        found = least_squares(misfit, (overhead, factor), loss="huber", f_scale=scale, x_scale=(0.1, 1.0))
+        overhead, factor = (float(value) for value in found.x)
+    weight = np.minimum(1.0, scale / np.maximum(np.abs(misfit(found.x)), 1e-12))
+    sigma = float(np.sqrt((weight * misfit(found.x) ** 2).sum() / max(weight.sum() - 2, 1.0)))
+    centre = float((weight * load).sum() / weight.sum())
+    spread = float(np.sqrt((weight * (load - centre) ** 2).sum()))
     return HostStatistics(
-        overhead=max(0.0, float(overhead)),
-        factor=float(factor),
-        error=float(sigma / spread / factor) if spread > 0 else 1.0,
+        overhead=max(0.0, overhead), factor=factor, error=sigma / spread / factor if spread > 0 else 1.0
     )
 
 

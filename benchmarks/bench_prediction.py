@@ -1,0 +1,193 @@
+"""Latency on real Spark, predicted before the run and measured.
+
+Two embedded hosts, one core each. Of each case (a network, a placement, a trace) the costs are calibrated in place,
+then the latency is predicted, then the trace is run several times. Beside the prediction stands the one that costs in
+hindsight would have given (fitted on the run itself): what is left of its error is the model's.
+
+Run on a quiet machine: ``python benchmarks/bench_prediction.py``; writes benchmarks/results/prediction.{json,md}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, SparkSettings
+from penstock.control import chain, demo
+from penstock.files import plain
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark import calibrate, hosts, run
+from penstock.workload import Rates
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+KEYS = ("max", "p99", "p50", "mean")
+
+
+def two_steps(first: float, second: float) -> tuple[Network, dict[str, str]]:
+    """Return a chain of two costly operators, one on each host."""
+    network = parse_network(
+        {
+            "name": "chain",
+            "sources": {"events": {"format": "nexmark"}},
+            "operators": {
+                "bids": {"kind": "filter", "input": "events", "where": "kind = 'bid'"},
+                "a": {"kind": "delay", "input": "bids", "cost": first},
+                "b": {"kind": "delay", "input": "a", "cost": second},
+            },
+            "sinks": {"out": {"input": "b"}},
+        }
+    )
+    return network, {"bids": "h1", "a": "h1", "b": "h2"}
+
+
+def auction(heavy: str) -> tuple[Network, dict[str, str]]:
+    """Return the demo's network, with the costliest operator on a given host."""
+    light = "h2" if heavy == "h1" else "h1"
+    network = demo.network()
+    return network, {name: light if name in demo.LIGHT else heavy for name in network.operators}
+
+
+def trace(base: float, peak: float, burst: int) -> Rates:
+    """Return a quiet stretch, a burst, a quiet stretch: 45 s."""
+    rate = np.full(45, base)
+    rate[12 : 12 + burst] = peak
+    return Rates.of(1.0, {"events": rate})
+
+
+CASES: dict[str, tuple[tuple[Network, dict[str, str]], Rates, float]] = {
+    "chain, h1 saturated": (two_steps(0.0004, 0.00025), trace(400, 2900, 8), 0.5),
+    "chain, h2 saturated": (two_steps(0.00025, 0.0004), trace(400, 2800, 8), 0.5),
+    "chain, none": (two_steps(0.0004, 0.00025), trace(400, 1100, 8), 0.5),
+    "auction, h1 saturated": (auction("h1"), trace(400, 2600, 8), 2.0),
+    "auction, h2 saturated": (auction("h2"), trace(400, 2600, 8), 2.0),
+    "auction, none": (auction("h1"), trace(300, 800, 8), 2.0),
+}
+
+
+def quantiles(prediction: chain.Prediction) -> dict[str, float]:
+    _, latency, weight = prediction.result.whole()
+    return chain.summary(latency, weight)
+
+
+def gaps(guess: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
+    return {key: guess[key] / measured[key] - 1 for key in KEYS}
+
+
+def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
+    """Calibrate, predict and run one case."""
+    (network, placed), rates, trigger = CASES[name]
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=trigger))
+    with hosts.start_hosts(cluster) as running:
+        engine = run.Engine(cluster, running)
+        samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
+        calibration = chain.calibration_rates(rates)
+        deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
+        host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
+        outcome = engine.run(deployment)
+        statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration)
+        prediction = chain.predict(network, cluster, placed, rates, statistics)
+        guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
+        rows = []
+        for number in range(repeats):
+            outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
+            measured = chain.summary(outcome.latency())
+            after = calibrate.calibrate_in_place(alone, network, outcome, host_of, rates, skip=4.0)
+            hindsight = quantiles(chain.predict(network, cluster, placed, rates, after))
+            rows.append(
+                {
+                    "measured": measured,
+                    "error": gaps(guess, measured),
+                    "error_with_costs_in_hindsight": gaps(hindsight, measured),
+                    "hosts": {host: attrs.asdict(row) for host, row in after.hosts.items()},
+                    "balanced": outcome.balanced(network),
+                }
+            )
+            show(name, number, rows[-1], guess)
+    return {
+        "case": name, "trigger": trigger, "predicted": guess, "error_bar": bar,
+        "hosts": {host: attrs.asdict(row) for host, row in statistics.hosts.items()}, "runs": rows,
+    }  # fmt: skip
+
+
+def show(name: str, number: int, row: Mapping[str, Any], guess: Mapping[str, float]) -> None:
+    def line(errors: Mapping[str, float]) -> str:
+        return " ".join(f"{key} {100 * errors[key]:+.1f} %" for key in KEYS)
+
+    print(f"{name} run {number}: measured " + " ".join(f"{k} {row['measured'][k]:.3f}" for k in KEYS))
+    print(f"    predicted {line(row['error'])}; with costs in hindsight {line(row['error_with_costs_in_hindsight'])}")
+    print(f"    hosts {row['hosts']}", flush=True)
+
+
+def table(document: Mapping[str, Any]) -> str:
+    """Return the results as a page for people."""
+    lines = [
+        "# Predicted and measured latency on Spark",
+        "",
+        f"{document['machine']}, revision {document['revision']}, seed 0. Two embedded hosts, one core each, directory",
+        "hop. Costs were calibrated in place before the runs; every run is shown. “In hindsight”: the same model with",
+        "overhead and factor fitted on the run itself, so that the first error less this one is drift of the costs.",
+        "",
+        "| case | | measured worst / p99 / p50 / mean (s) | error of the prediction | in hindsight | ρ | e·ρ/(ρ−1) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in document["cases"]:
+        for number, row in enumerate(case["runs"]):
+            measured = " / ".join(f"{row['measured'][key]:.3f}" for key in KEYS)
+            first, second = (
+                " / ".join(f"{100 * row[key][k]:+.1f}" for k in KEYS) + " %"
+                for key in ("error", "error_with_costs_in_hindsight")
+            )
+            bar = case["error_bar"]
+            lines.append(
+                f"| {case['case']} | {number + 1} | {measured} | {first} | {second} | {bar['load']:.2f} "
+                f"| {100 * bar['latency_error']:.1f} % |"
+            )
+    lines += ["", "Calibrated and in hindsight, overhead (s a batch) and factor:", ""]
+    lines += ["| case | host | calibrated | runs |", "|---|---|---|---|"]
+    for case in document["cases"]:
+        for host, known in case["hosts"].items():
+            runs = [run["hosts"][host] for run in case["runs"]]
+            found = ", ".join(f"{row['overhead']:.3f} {row['factor']:.3f}" for row in runs)
+            lines.append(f"| {case['case']} | {host} | {known['overhead']:.3f} {known['factor']:.3f} | {found} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--only", default="")
+    options.add_argument("--out", default=str(RESULTS))
+    given = options.parse_args()
+    head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    document: dict[str, Any] = {
+        "machine": f"{platform.machine()}, {platform.system()}, 2 cores",
+        "revision": subprocess.run(head, capture_output=True, text=True).stdout.strip(),
+        "when": time.strftime("%Y-%m-%d"),
+        "cases": [],
+    }
+    for name in CASES:
+        if given.only in name:
+            with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+                document["cases"].append(measure(name, given.repeats, Path(folder)))
+            out = Path(given.out)
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "prediction.json").write_text(json.dumps(plain(document), indent=1) + "\n")
+            (out / "prediction.md").write_text(table(document))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
