@@ -242,7 +242,15 @@ def test_micro_batches_put_out_at_their_ends():
         Arrivals.of([0.2, 0.4, 1.5], "s"),
         Options(microbatch=MicroBatch(trigger=1.0, overhead=0.1, progressive=True), drain=True),
     )
-    np.testing.assert_allclose(even.trace["egress"], [1.11, 1.12, 2.11])
+    np.testing.assert_allclose(even.trace["egress"], [1.06, 1.12, 2.11])
+
+
+def test_progressive_micro_batches_put_out_what_leaves_the_host():
+    """Outputs come evenly over the batch, whatever the operators of the host hand to each other."""
+    batch = MicroBatch(trigger=1.0, progressive=True)
+    network = chain([0.01, 0.02, 0.01])
+    trace = run(network, Arrivals.of([0.1, 0.2, 0.3, 0.4], "s1"), Options(microbatch=batch, drain=True)).trace
+    np.testing.assert_allclose(trace["egress"], [1.04, 1.08, 1.12, 1.16])
 
 
 def test_a_late_micro_batch_is_followed_at_once():
@@ -253,25 +261,38 @@ def test_a_late_micro_batch_is_followed_at_once():
     np.testing.assert_allclose(trace["egress"], [1.3, 2.6, 5.3])
 
 
-def test_micro_batches_agree_with_the_model():
-    """Worst and 99th percentile of latency are within five percent of the micro-batch model's, over two hosts."""
-    network = chain([0.004, 0.006], [1.0, 0.8])
-    rates = Rates.of(1.0, {"s1": [50, 120, 200, 200, 60, 20, 20, 20, 90, 150, 40, 10]})
-    placement = {"o1.1": "h1", "o1.2": "h2"}
-    overhead = {"h1": 0.05, "h2": 0.1}
-    expected = microbatch(
-        load_model(network, rates),
-        fragments(network, placement),
-        trigger=0.5,
-        overhead=overhead,
-        reading=0.0,
-        commit=0.0,
-    )
-    _, latency, weight = expected.whole()
-    batch = MicroBatch(trigger=0.5, overhead=overhead)
-    found = run(network, rates, Options(microbatch=batch, drain=True), hosts=2, placement=placement).latency
-    assert found["max"] == pytest.approx(float(latency.max()), rel=0.05)
-    assert found["p99"] == pytest.approx(weighted_quantile(latency, weight, 0.99), rel=0.05)
+@pytest.mark.parametrize("progressive", [False, True])
+def test_micro_batches_agree_with_the_model(progressive):
+    """On random chains with one query a host, worst and p99 are within 5 % of the model's, mostly within 1 %."""
+    apart = []
+    for seed in range(24):
+        rng = np.random.default_rng(seed)
+        count, hosts = int(rng.integers(1, 7)), int(rng.integers(1, 4))
+        network = chain(rng.uniform(0.5e-3, 6e-3, count).tolist(), rng.choice([1.0, 0.8, 0.5, 1.3], count).tolist())
+        places = np.sort(rng.integers(1, hosts + 1, count)).tolist()
+        placement = {name: f"h{k}" for name, k in zip(network.operators, places, strict=True)}
+        rates = Rates.of(1.0, {"s1": rng.choice([20, 60, 120, 200, 250], 30)})
+        trigger = float(rng.choice([0.25, 0.5, 1.0]))
+        overhead = {f"h{k + 1}": float(rng.uniform(0.01, 0.15)) for k in range(hosts)}
+        queries = fragments(network, placement)
+        assert len(queries) == len(set(places))
+        _, latency, weight = microbatch(
+            load_model(network, rates),
+            queries,
+            trigger=trigger,
+            overhead=overhead,
+            reading=0.0,
+            commit=0.0,
+            progressive=progressive,
+        ).whole()
+        batch = MicroBatch(trigger=trigger, overhead=overhead, progressive=progressive)
+        options = Options(microbatch=batch, drain=True)
+        found = run(network, rates, options, hosts=hosts, placement=placement).latency
+        apart.append(found["max"] / float(latency.max()) - 1)
+        apart.append(found["p99"] / weighted_quantile(latency, weight, 0.99) - 1)
+    worst = np.sort(np.abs(apart))
+    assert worst[-1] <= 0.05
+    assert worst[int(0.9 * len(worst))] <= 0.01
 
 
 @settings(max_examples=40, deadline=None)

@@ -38,6 +38,7 @@ from penstock.simulation.state import (
     STIMULUS,
     TABLE,
     TABLES,
+    TAKE,
     TRACE,
     WINDOW,
 )
@@ -156,14 +157,7 @@ def _sink(g: Scalars, time: float, key: int, index: int) -> None:
 
 
 @_inner
-def _push(g: Scalars, time: float, kind: int, index: int) -> int:
-    g.sequence += 1
-    key: int = (kind << 56) | g.sequence
-    if g.hole == 1:
-        # The event in hand has left the root empty: put the new one there and let it sink.
-        g.hole = 0
-        _sink(g, time, key, index)
-        return key
+def _rise(g: Scalars, time: float, key: int, index: int) -> None:
     at = g.heaped
     g.heaped += 1
     while at > 0:
@@ -177,6 +171,18 @@ def _push(g: Scalars, time: float, kind: int, index: int) -> int:
         )
         at = up
     heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = time, key, index
+
+
+@_inner
+def _push(g: Scalars, time: float, kind: int, index: int) -> int:
+    g.sequence += 1
+    key: int = (kind << 56) | g.sequence
+    if g.hole == 1:
+        # The event in hand has left the root empty: put the new one there and let it sink.
+        g.hole = 0
+        _sink(g, time, key, index)
+    else:
+        _rise(g, time, key, index)
     return key
 
 
@@ -505,6 +511,12 @@ def _emit(g: Scalars, u: int, start: int, identity: Hash, stimulus: float, work:
         _put(g, unit.outputs, unit.readers, start, 0, identity, stimulus, work, now)
         return
     _put(g, unit.outputs, unit.readers, start, 1, identity, stimulus, work, now)
+    leaves = False
+    for o in range(unit.outputs, unit.outputs + unit.readers):
+        u_there = inputs_at(g.inputs, outputs_at(g.outputs, o).input).unit
+        leaves = leaves or u_there < 0 or units_at(g.units, u_there).host != start
+    if not leaves:
+        return
     n = g.free
     if n >= 0:
         g.free = nodes_at(g.nodes, n).next
@@ -652,16 +664,65 @@ def _schedule(g: Scalars, index: int) -> None:
 
 
 @_inner
-def _batch(g: Scalars, h: int, now: float) -> None:
-    """Run a micro-batch: take what has arrived, work through it, hold back what leaves the host."""
+def _room(g: Scalars, kind: int, index: int) -> int:
+    """Return a status if the next event might not fit into the arrays, with what it needs in ``g.need``.
+
+    ``TAKE``: not an event but the tuple at an input that a micro-batch takes next.
+    """
+    outputs, at = 1.0, -1
+    if kind == COMPLETE and cores_at(g.cores, index).node >= 0:
+        at = nodes_at(g.nodes, cores_at(g.cores, index).node).input
+    elif kind == TAKE:
+        at = index
+    if at >= 0:
+        i = inputs_at(g.inputs, at)
+        unit = units_at(g.units, i.unit)
+        outputs = math.floor(i.selectivity) + 1.0
+        if unit.kind == JOIN:
+            outputs *= inputs_at(g.inputs, unit.first + 1 - i.port).length + 1
+            if i.within >= 0.0 and i.length == i.capacity:
+                g.need = at
+                return RING
+    elif kind == WINDOW:
+        unit = units_at(g.units, index)
+        outputs = (
+            panes_at(g.panes, unit.pane + unit.lowest % unit.panes).count * inputs_at(g.inputs, unit.first).selectivity
+            + 2.0
+        )
+    elif kind == LINK:
+        outputs = 2.0
+    elif kind == RELEASE:
+        outputs = hosts_at(g.hosts, index).outputs + 1.0
+    g.need = int(outputs * g.fan) + 8
+    if g.size_nodes - g.used < g.need:
+        return POOL
+    if g.size_rows - g.rowed < g.need:
+        return ROWS
+    if g.size_log > 0 and g.size_log - g.logs < 1:
+        return LOG
+    if g.replicated > 0 and 2 * (g.known + g.need) > g.size_seen:
+        return TABLE
+    return DONE
+
+
+@_inner
+def _batch(g: Scalars, h: int, now: float) -> int:
+    """Run a micro-batch: take what has arrived, work through it, hold back what leaves the host.
+
+    Where room runs out the status says so, and the batch goes on when it is called again.
+    """
     host = hosts_at(g.hosts, h)
-    host.planned = 2
-    host.began = now
-    host.outputs = 0
-    host.released = 0
-    total = host.overhead
+    if host.planned < 2:
+        host.planned = 2
+        host.began = now
+        host.outputs = 0
+        host.released = 0
+        host.step = host.overhead
     while host.head >= 0:
         n = host.head
+        status = _room(g, TAKE, nodes_at(g.nodes, n).input)
+        if status != DONE:
+            return status
         host.head = nodes_at(g.nodes, n).next
         host.waiting -= 1
         i = inputs_at(g.inputs, nodes_at(g.nodes, n).input)
@@ -674,15 +735,17 @@ def _batch(g: Scalars, h: int, now: float) -> None:
             unit.begun += 1
             unit.wait += now - nodes_at(g.nodes, n).enqueued
         unit.busy += mean
-        total += mean
+        host.step += mean
         _serve(g, n, h, now)
+    total = host.step
     host.busy += total
     host.until = now + total
     # Progressively: the outputs one by one, evenly over the batch; else all at its end.
     progressive = host.batch == 2 and host.outputs > 0
-    host.step = (total - host.overhead) / host.outputs if progressive else 0.0
-    due = now + host.overhead + host.step if progressive else host.until
+    host.step = total / host.outputs if progressive else 0.0
+    due = now + host.step if progressive and host.outputs > 1 else host.until
     host.key = _push(g, due, RELEASE, h)
+    return DONE
 
 
 @_inner
@@ -699,66 +762,12 @@ def _release(g: Scalars, h: int, now: float) -> None:
         host.released += 1
         _put(g, units_at(g.units, u).outputs, units_at(g.units, u).readers, h, 2, identity, stimulus, work, now)
         if progressive and host.held >= 0:
-            due = host.began + host.overhead + host.step * (host.released + 1)
+            due = host.began + host.step * (host.released + 1)
             host.key = _push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)
             return
     host.planned = 0
     if host.head >= 0:
         _plan(g, h, now)
-
-
-@_inner
-def _room(g: Scalars, kind: int, index: int) -> int:
-    """Return a status if the next event might not fit into the arrays, with what it needs in ``g.need``."""
-    outputs = 1.0
-    if kind == COMPLETE and cores_at(g.cores, index).node >= 0:
-        i = inputs_at(g.inputs, nodes_at(g.nodes, cores_at(g.cores, index).node).input)
-        unit = units_at(g.units, i.unit)
-        outputs = math.floor(i.selectivity) + 1.0
-        if unit.kind == JOIN:
-            outputs *= inputs_at(g.inputs, unit.first + 1 - i.port).length + 1
-            if i.within >= 0.0 and i.length == i.capacity:
-                g.need = nodes_at(g.nodes, cores_at(g.cores, index).node).input
-                return RING
-    elif kind == WINDOW:
-        unit = units_at(g.units, index)
-        outputs = (
-            panes_at(g.panes, unit.pane + unit.lowest % unit.panes).count * inputs_at(g.inputs, unit.first).selectivity
-            + 2.0
-        )
-    elif kind == LINK:
-        outputs = 2.0
-    elif kind == RELEASE:
-        outputs = hosts_at(g.hosts, index).outputs + 1.0
-    elif kind == BATCH:
-        # Everything that may come of what waits; time windows get room for all of it.
-        outputs = 1.0 + hosts_at(g.hosts, index).waiting
-        host = hosts_at(g.hosts, index)
-        for place in range(host.members, host.members + host.size):
-            u = members_at(g.members, place).unit
-            unit = units_at(g.units, u)
-            if unit.host != index:
-                continue
-            grown = 0.0
-            for port in range(unit.first, unit.first + (2 if unit.kind == JOIN else 1)):
-                i = inputs_at(g.inputs, port)
-                grown = max(grown, i.selectivity)
-                if unit.kind == JOIN:
-                    grown = max(grown, (math.floor(i.selectivity) + 1.0) * (i.length + outputs))
-                    if i.within >= 0.0 and i.length + outputs > i.capacity:
-                        g.need = port
-                        return RING
-            outputs += outputs * grown
-    g.need = int(outputs * g.fan) + 8
-    if g.size_nodes - g.used < g.need:
-        return POOL
-    if g.size_rows - g.rowed < g.need:
-        return ROWS
-    if g.size_log > 0 and g.size_log - g.logs < 1:
-        return LOG
-    if g.replicated > 0 and 2 * (g.known + g.need) > g.size_seen:
-        return TABLE
-    return DONE
 
 
 @_entry
@@ -865,7 +874,15 @@ def advance(address: int) -> Any:
         elif kind == WINDOW:
             _close(g, index, now)
         elif kind == BATCH:
-            _batch(g, index, now)
+            status = _batch(g, index, now)
+            if status != DONE:
+                # Not done: put the event back where it was.
+                if g.hole == 1:
+                    g.hole = 0
+                else:
+                    _rise(g, now, key, index)
+                g.events -= 1
+                return status
         else:
             _release(g, index, now)
         if g.size_log > 0 and not stale:

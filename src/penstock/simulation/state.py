@@ -13,7 +13,7 @@ FCFS, ROUND_ROBIN, STIMULUS = 0, 1, 2
 STATELESS, JOIN, AGGREGATE = 0, 1, 2
 CONSTANT, EXPONENTIAL, GAMMA, TWO_POINT = 0, 1, 2, 3
 # What happens at one moment happens in this order: the kind of an event is its priority.
-WINDOW, COMPLETE, RELEASE, LINK, ARRIVAL, TRACE, BATCH = 1, 2, 3, 4, 5, 6, 7
+TAKE, WINDOW, COMPLETE, RELEASE, LINK, ARRIVAL, TRACE, BATCH = 0, 1, 2, 3, 4, 5, 6, 7
 # Why the kernel came back.
 DONE, CONTROL, POOL, ROWS, RING, TABLE, LOG, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
 
