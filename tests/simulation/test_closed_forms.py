@@ -205,14 +205,15 @@ def test_scheme_one_has_the_goldens_of_all_placements():
         return trace["egress"] - trace["stimulus"]
 
     means = []
-    for hosts in itertools.product(range(3), repeat=9):
+    # Hosts and links are alike, so that the first operator may be on the first host: the others rename the hosts.
+    for others in itertools.product(range(3), repeat=8):
+        hosts = (0, *others)
         means.append(latencies(20.0, hosts).mean())
-        if hosts < (1,):  # the others are the same with hosts renamed
-            crossings = sum(a != b for a, b in itertools.pairwise(hosts))
-            np.testing.assert_array_equal(latencies(10.0, hosts), 90 + 100 * crossings)
-            np.testing.assert_array_equal(latencies(1.0, hosts), 9 + 100 * crossings)
+        crossings = sum(a != b for a, b in itertools.pairwise(hosts))
+        np.testing.assert_array_equal(latencies(10.0, hosts), 90 + 100 * crossings)
+        np.testing.assert_array_equal(latencies(1.0, hosts), 9 + 100 * crossings)
     assert min(means) == 280
-    assert means.count(280.0) == 12
+    assert 3 * means.count(280.0) == 12
     assert means[0] == pytest.approx(4490.33, abs=0.005)
 
 

@@ -720,7 +720,7 @@ def _batch(g: Scalars, h: int, now: float) -> int:
         host.step = host.overhead
     while host.head >= 0:
         n = host.head
-        status = _room(g, TAKE, nodes_at(g.nodes, n).input)
+        status: int = _room(g, TAKE, nodes_at(g.nodes, n).input)
         if status != DONE:
             return status
         host.head = nodes_at(g.nodes, n).next
