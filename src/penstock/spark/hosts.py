@@ -378,6 +378,11 @@ class EmbeddedHost:
             # Ready in two thirds of the time, and the cost of a tuple does not drift as the JVM ages.
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # That level alone gets 48 MB for its code: when Spark's has filled them, after some two minutes, all is
+            # thrown out and batches take twice as long for half a minute.
+            "-XX:ReservedCodeCacheSize=256m",
+            # Classes that streams generate would cause a full collection whenever they reach another threshold.
+            "-XX:MetaspaceSize=320m",
             "-Xss16m",
             f"-Xmx{heap}",
             # A host without memory would neither answer nor end.
