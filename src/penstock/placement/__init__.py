@@ -68,6 +68,7 @@ ALGORITHMS: Mapping[str, Row] = {
     "random-balance": Row("correlation", "Pairwise", {"by": "chance"}, "balance"),
     "connected": Row("correlation", "Connected"),
     "potential-greedy": Row("potential", "Potential", {"rule": "greedy"}, "potential"),
+    "potential-greedy-linked": Row("potential", "Potential", {"rule": "greedy", "linked": True}, "potential"),
     "potential-dynamic": Row("potential", "Potential", {"rule": "accumulated"}, "potential"),
     "potential-dynamic-printed": Row("potential", "Potential", {"rule": "printed"}, "potential"),
     "resilient": Row("correlation", "LargestFirst", {"fitted": False}, "balance", "free"),

@@ -1,7 +1,9 @@
 """Potential-driven placement (Wang et al., section 4): operators move to where their potential energy is low.
 
-Energies are those of the operators placed before, as printed: what is placed later does not count. Delays are in
-seconds; the paper's recommended weights (100, 1, 0.001) fit milliseconds, so (100, 1, 1) here.
+Energies are those of the operators placed before, as printed: what is placed later does not count. So a link counts
+only where the reader is placed before the writer, and never in a chain whose loads fall from filter to filter; the
+linked variant counts it when the second of the two is placed, whichever that is. Delays are in seconds; the paper's
+recommended weights (100, 1, 0.001) fit milliseconds, so (100, 1, 1) here.
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ class Potential:
         Of the energies of load, correlation and network.
     penalty
         Slope of the energy of load beyond the quota.
+    linked
+        Whether an operator's energy of network counts the links from its writers too, not only those to its readers.
     """
 
     rule: str = "greedy"
     weights: Weights = attrs.field(factory=Weights)
     penalty: float = 20.0
+    linked: bool = False
 
     def __attrs_post_init__(self) -> None:
         if self.rule not in RULES:
@@ -151,7 +156,24 @@ class _States:
                 pull = delay[:, end] * np.where(used <= 1, 1.0, used)
                 pull[end] = 0.0
                 energy[state] += pull
+            for start, reached, rate in self._received(operator, state) if self.options.linked else ():
+                used = (self.flow[state, start] + rate) / bandwidth[start]
+                pull = delay[start] * np.where(used <= 1, 1.0, used)
+                pull[[start, *reached]] = 0.0
+                energy[state] += pull
         return energy
+
+    def _received(self, operator: int, state: int) -> list[tuple[int, list[int], float]]:
+        """Return what an operator reads: its writer's host, the hosts that the writer reaches anyway, the rate."""
+        arrays = self.arrays
+        received = []
+        for edge in self.into[operator]:
+            writer = int(arrays.writer[edge])
+            start = int(self.where[state, writer]) if writer >= 0 else ~writer
+            if start >= 0:
+                reached = sorted(self._sent(writer, state)) if arrays.shared[edge] and writer >= 0 else []
+                received.append((start, reached, float(arrays.rate[edge])))
+        return received
 
     def take(self, chosen: NDArray[np.int64]) -> None:
         """Let state j go on from state ``chosen[j]``."""
