@@ -21,6 +21,17 @@ KNOWN_FALSE = {
     ("economical", "Fig. 10", "the share of hosts used is almost constant"),
     ("correlation", "Table 3", "COR-GLB"),
     ("correlation", "Table 3", "connected plan"),
+    ("potential", "Fig. 2", "scheme 2: latency is perfectly linear in potential energy"),
+    ("potential", "Fig. 4", "latency falls as the weight of the load rises"),
+    ("potential", "Fig. 4", "too small a weight may be worse than the original"),
+    ("potential", "Fig. 5", "scheme 3: best near log w_l = 4"),
+    ("potential", "Fig. 5", "scheme 3, links counted both ways: best near log w_l = 4"),
+    ("potential", "Fig. 5", "scheme 3, links counted both ways: log w_l = 2 is acceptable"),
+    ("potential", "Fig. 7", "scheme 1: w_n = 0.001 is good with high probability"),
+    ("potential", "Fig. 7", "scheme 3, links counted both ways: w_n = 0.001 is good with high probability"),
+    ("potential", "Fig. 8", "scheme 3: latency rises with theta"),
+    ("potential", "Fig. 10", "PD is faster than XZH: chain length 5 to 30"),
+    ("potential", "Fig. 10", "PD is faster than XZH: high rate, 20 to 1 ms a tuple"),
 }
 
 

@@ -12,6 +12,7 @@ from penstock.files import suggest
 __all__ = ["FIGURES", "Claim", "Curve", "Figure", "Panel", "reproduce"]
 
 FIGURES: Mapping[str, tuple[str, str]] = {
+    **{f"potential-{number}": ("potential", f"figure_{number}") for number in range(2, 11)},
     "economical-7": ("economical", "figure_7"),
     "economical-8": ("economical", "figure_8"),
     "economical-9": ("economical", "figure_9"),
