@@ -137,7 +137,8 @@ def thinned(operator: Operator) -> str:
 def condition(operator: Operator, speed: float) -> str:
     """Return SQL for the rows that a filter or delay lets through."""
     if operator.kind == "delay":
-        return f"{thinned(operator)} AND {burn(operator, speed)}" if speed else thinned(operator)
+        # Spark evaluates them in this order: the cost is that of every row, not only of those that leave.
+        return f"{burn(operator, speed)} AND {thinned(operator)}" if speed else thinned(operator)
     return f"({operator.where})" if operator.where is not None else "true"
 
 
