@@ -3,13 +3,14 @@
 Everything that a run leaves is in its folder, written so that a killed run finds it again:
 
     run.json            what runs here: network, placement, keep fractions
+    owner               which penstock runs it, while one does
     epoch               when scheduled sources begin (µs since 1970)
     checkpoints/QUERY   Spark's offsets, commits and state
     logs/OPERATOR       rows between queries, a file per batch
     sinks/SINK          rows of sinks without a format
     latency/SINK        when rows became visible, and the stimulus time of each
     batches/QUERY       a manifest per batch
-    progress/QUERY      Spark's report per batch: duration and counts
+    progress/QUERY      Spark's report per batch: duration and counts; saved before anything of the next is visible
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import fcntl
 import functools
 import hashlib
 import json
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +50,9 @@ from penstock.spark.compile import (
     register,
 )
 from penstock.workload import Rates, read_rates
+
+# Refusals are told once, as one message.
+logging.getLogger("SQLQueryContextLogger").disabled = True
 
 Report = Callable[[str, float], None]
 """Told what is being done and how much of it is done, 0..1."""
@@ -76,8 +82,8 @@ class Outcome:
         Of all queries, by query and number.
     visible, stimulus
         By sink: when each tuple became visible, and its stimulus time (s since 1970).
-    written
-        Rows that each operator put into its log.
+    taken
+        By stream that crosses a log: rows that the log held as far as its reader has come.
     seconds
         How long it ran.
     """
@@ -86,7 +92,7 @@ class Outcome:
     batches: Sequence[Batch]
     visible: Mapping[str, NDArray[np.float64]]
     stimulus: Mapping[str, NDArray[np.float64]]
-    written: Mapping[str, int]
+    taken: Mapping[str, int]
     seconds: float
 
     def latency(self, sink: str | None = None) -> NDArray[np.float64]:
@@ -109,17 +115,12 @@ class Outcome:
     def balanced(self, network: Network) -> bool:
         """Whether nothing was lost: readers of a log found every row, and sinks have what arrived at them."""
         streams = self.streams(network, {})
-        for writer, rows in self.written.items():
-            for stream in network.outputs(writer):
-                crossed = stream.reader in network.operators and stream.share == 1 and stream.name in self._crossed
-                if crossed and streams[stream.name]["arrived"] != rows:
-                    return False
+        if any(streams[name]["arrived"] != rows for name, rows in self.taken.items()):
+            return False
         return all(
             len(self.visible.get(sink, ())) == streams[network.inputs(sink)[0].name]["delivered"]
             for sink in network.sinks
         )
-
-    _crossed: frozenset[str] = frozenset()
 
 
 class Engine:
@@ -211,6 +212,7 @@ class Engine:
         *,
         seconds: float | None = None,
         once: bool = False,
+        trigger: float | None = None,
         report: Report | None = None,
     ) -> Outcome:
         """Run a deployment until its schedules are over and all is delivered, or for a time.
@@ -221,6 +223,8 @@ class Engine:
             Stop after this time; None: when scheduled sources are over (never, if there are others).
         once
             Process what the sources hold now, deliver it all, stop.
+        trigger
+            Interval of the micro-batches (s), if not the cluster's.
         report
             Told how far it is.
 
@@ -240,13 +244,16 @@ class Engine:
                 compile_fragment(self.sessions[fragment.host], deployment, fragment)
                 for fragment in deployment.fragments
             ]
+            own(folder, queries)
+            for query in queries:
+                rewind(deployment, query)
             begin = time.time()
             try:
                 if once:
                     self._open(folder)
                     self._rounds(deployment, queries, tell)
                 else:
-                    running = self._start(deployment, queries)
+                    running = self._start(deployment, queries, self.cluster.spark.trigger if trigger is None else trigger)
                     try:
                         self._open(folder)
                         self._watch(deployment, queries, running, seconds, tell)
@@ -271,8 +278,8 @@ class Engine:
             .queryName(query.fragment.name)
         )
 
-    def _start(self, deployment: Deployment, queries: Sequence[Query]) -> list[Any]:
-        interval = f"{round(self.cluster.spark.trigger * 1000)} milliseconds"
+    def _start(self, deployment: Deployment, queries: Sequence[Query], trigger: float) -> list[Any]:
+        interval = f"{round(trigger * 1000)} milliseconds"
 
         def start(query: Query) -> Any:
             running = self._writer(deployment, query).trigger(processingTime=interval).start()
@@ -280,6 +287,7 @@ class Engine:
             while _marks(deployment, query)[1] < 0:
                 self._check(query, running)
                 time.sleep(0.25)
+            save_progress(deployment, query, running)
             return running
 
         with ThreadPoolExecutor(max(1, len(queries))) as pool:
@@ -303,10 +311,15 @@ class Engine:
         span = seconds if seconds is not None else (max(epoch, begin) - begin) + max(0.0, length - (begin - epoch))
         rest = 2 * self.cluster.spark.trigger + 1.0
         seen: tuple[int, ...] = ()
-        changed, asked, saved = time.time(), time.time(), time.time()
+        changed, asked, looked = time.time(), time.time(), 0.0
         while True:
-            time.sleep(0.25)
+            time.sleep(0.05)
+            for query, handle in zip(queries, running, strict=True):
+                save_progress(deployment, query, handle)
             now = time.time()
+            if now - looked < 0.25:
+                continue
+            looked = now
             tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
             for name in sorted({query.fragment.host for query in queries}):
                 if self.hosts[name].pid is not None and not self.hosts[name].alive():
@@ -315,10 +328,6 @@ class Engine:
                 asked = now
                 for query, handle in zip(queries, running, strict=True):
                     self._check(query, handle)
-            if now - saved > 60.0:
-                saved = now
-                for query, handle in zip(queries, running, strict=True):
-                    save_progress(deployment, query, handle)
             if seconds is not None and now - begin >= seconds:
                 return
             state = tuple(value for query in queries for value in _marks(deployment, query))
@@ -341,12 +350,19 @@ class Engine:
             raise EngineError(f"query {query.fragment.name!r} failed: {_short(error)}")
 
     def _stop(self, deployment: Deployment, queries: Sequence[Query], running: list[Any]) -> None:
+        """Let no batch begin to deliver, wait for those that do, and stop."""
+        (Path(deployment.folder) / "owner").unlink(missing_ok=True)
+        deadline = time.monotonic() + 30.0
         for query, handle in zip(queries, running, strict=True):
-            if self.hosts[query.fragment.host].alive():
-                with contextlib.suppress(Exception):
-                    save_progress(deployment, query, handle)
-                with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):
+                while self.hosts[query.fragment.host].alive() and time.monotonic() < deadline:
+                    begun, ended = _marks(deployment, query)
+                    if begun == ended or not handle.isActive:
+                        break
+                    time.sleep(0.05)
+                if self.hosts[query.fragment.host].alive():
                     handle.stop()
+                    save_progress(deployment, query, handle)
 
     def _rounds(self, deployment: Deployment, queries: Sequence[Query], tell: Report) -> None:
         """Run every query over what there is, then again those whose logs bring more, until none does."""
@@ -365,7 +381,12 @@ class Engine:
             read[query.fragment.name] = held[query.fragment.name]
             tell("delivering", min(0.95, len(read) / len(queries)))
             handle = self._writer(deployment, query).trigger(availableNow=True).start()
-            while not handle.awaitTermination(1.0):
+            # Asking a busy host takes it tens of milliseconds: one call waits, while files tell how far it is.
+            waiter = threading.Thread(target=_await_end, args=(handle,), daemon=True)
+            waiter.start()
+            while waiter.is_alive():
+                waiter.join(0.02)
+                save_progress(deployment, query, handle)
                 if not self.hosts[query.fragment.host].alive():
                     raise EngineError(f"host {query.fragment.host!r} has died; run the same command again to go on")
             self._check(query, handle)
@@ -427,13 +448,18 @@ def claim(deployment: Deployment) -> None:
         "network": deployment.network.name,
         "digest": digest(deployment.network),
         "placement": dict(sorted(deployment.placement.items())),
+        "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
     }
     there = claimed(deployment.folder)
     if there is None:
         write_json(Path(deployment.folder) / "run.json", mine)
         return
-    for key, what in (("digest", f"another network ({there['network']!r})"), ("placement", "another placement")):
-        if there[key] != mine[key]:
+    for key, what in (
+        ("digest", f"another network ({there['network']!r})"),
+        ("placement", "another placement"),
+        ("keep", "with other keep fractions, a network"),
+    ):
+        if there.get(key) != mine[key]:
             raise InputError(f"{what} runs in this folder", file=deployment.folder, hint="name another --directory")
 
 
@@ -459,14 +485,54 @@ def _marks(deployment: Deployment, query: Query) -> tuple[int, int]:
     return (begun[-1] if begun else -1), (ended[-1] if ended else -1)
 
 
+def own(folder: Path, queries: Sequence[Query]) -> None:
+    """Note that this run delivers, and no other that may still be around on a host."""
+    mark = f"{os.getpid()} {time.time_ns()}"
+    for query in queries:
+        query.spec["owner"] = mark
+    with open(folder / "owner.tmp", "w", encoding="utf-8") as file:
+        file.write(mark)
+    os.replace(folder / "owner.tmp", folder / "owner")
+
+
+def rewind(deployment: Deployment, query: Query) -> None:
+    """Let Spark do a query's last batch again if its counts were not saved; the writer finds its files.
+
+    The batch that Spark had planned next has delivered nothing yet, since it waits for those counts: it is planned
+    anew.
+    """
+    begun, ended = _marks(deployment, query)
+    if ended < 0 or _report(deployment, query, ended).exists():
+        return
+    place = Path(deployment.folder) / "checkpoints" / query.fragment.name
+    for path in [*(place / "offsets" / str(n) for n in range(ended + 1, begun + 1)), place / "commits" / str(ended)]:
+        path.unlink(missing_ok=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def _report(deployment: Deployment, query: Query, batch: int) -> Path:
+    return Path(deployment.folder) / "progress" / query.fragment.name / f"{batch:012d}.json"
+
+
+def _await_end(handle: Any) -> None:
+    with contextlib.suppress(Exception):
+        handle.awaitTermination()
+
+
 def save_progress(deployment: Deployment, query: Query, handle: Any) -> None:
-    """Add Spark's reports of a query's batches to the run's folder, each once."""
-    folder = Path(deployment.folder) / "progress" / query.fragment.name
-    for progress in handle.recentProgress:
-        path = folder / f"{progress.batchId:012d}.json"
+    """Save Spark's report of the last batch that a query has ended, unless it is saved."""
+    ended = _marks(deployment, query)[1]
+    path = _report(deployment, query, ended)
+    if ended < 0 or path.exists():
+        return
+    last = handle.lastProgress
+    if last is None or last.batchId < ended:
+        return
+    # Without an addBatch Spark only looked for data.
+    reports = [last] if "addBatch" in (last.durationMs or {}) else reversed(handle.recentProgress)
+    for progress in reports:
         duration = progress.durationMs or {}
-        # Without an addBatch Spark only looked for data.
-        if path.exists() or "addBatch" not in duration:
+        if progress.batchId != ended or "addBatch" not in duration:
             continue
         counts: dict[str, list[int]] = {}
         observed = progress.observedMetrics or {}
@@ -487,6 +553,7 @@ def save_progress(deployment: Deployment, query: Query, handle: Any) -> None:
         }
         content = json.dumps(write).encode()
         shipped.publish(str(path), functools.partial(_put, content))
+        return
 
 
 def _put(content: bytes, file: Any) -> None:
@@ -509,20 +576,12 @@ def _observed(row: Any, count: int) -> list[int]:
 def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) -> Outcome:
     """Read what a run left in its folder."""
     folder = Path(deployment.folder)
-    batches, written = [], {}
+    batches, taken = [], {}
     for query in queries:
         for number in _numbers(folder / "progress" / query.fragment.name):
             row = json.loads((folder / "progress" / query.fragment.name / f"{number:012d}.json").read_text())
             counts = {name: (arrived, dropped) for name, (arrived, dropped) in row["counts"].items()}
             batches.append(Batch(query.fragment.name, number, row["start"], row["duration"], row["rows"], counts))
-        for leave in query.spec["exits"]:
-            if "log" in leave:
-                place = folder / "batches" / query.fragment.name
-                rows = [
-                    json.loads((place / f"{number:012d}.json").read_text())["rows"].get(leave["column"], 0)
-                    for number in _numbers(place)
-                ]
-                written[leave["writer"]] = sum(rows)
     visible, stimulus = {}, {}
     for sink in deployment.network.sinks:
         place = folder / "latency" / sink
@@ -532,15 +591,33 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
         stimulus[sink] = np.concatenate([np.zeros(0), *(part[1:] / 1e6 for part in parts)])
     gate = folder / "epoch"
     epoch = int(gate.read_text()) / 1e6 if gate.exists() else 0.0
-    crossed = {
-        stream.name
+    logged = {
+        leave["writer"]: (folder / "batches" / query.fragment.name, leave["column"])
         for query in queries
-        for stream in deployment.network.streams
-        if stream.reader in query.fragment.operators
-        and stream.writer in query.reads
-        and (stream.writer not in query.fragment.operators or stream.name in query.fragment.cuts)
+        for leave in query.spec["exits"]
+        if "log" in leave
     }
-    return Outcome(epoch, batches, visible, stimulus, written, seconds, frozenset(crossed))
+    for query in queries:
+        come = reached(deployment, query)
+        for stream in deployment.network.streams:
+            inside = stream.writer in query.fragment.operators and stream.name not in query.fragment.cuts
+            if stream.reader not in query.fragment.operators or stream.writer not in logged or inside:
+                continue
+            if stream.share == 1:
+                place, column = logged[stream.writer]
+                manifests = [place / f"{number:012d}.json" for number in range(come.get(stream.writer, 0))]
+                taken[stream.name] = sum(json.loads(path.read_text())["rows"].get(column, 0) for path in manifests)
+    return Outcome(epoch, batches, visible, stimulus, taken, seconds)
+
+
+def reached(deployment: Deployment, query: Query) -> dict[str, int]:
+    """Return how many batches of each log a query has taken, as its last batch's offsets say."""
+    ended = _marks(deployment, query)[1]
+    if ended < 0:
+        return {}
+    text = (Path(deployment.folder) / "checkpoints" / query.fragment.name / "offsets" / str(ended)).read_text()
+    offsets = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return {offset["log"]: offset["batch"] for offset in offsets if "log" in offset}
 
 
 def placement_of(document: Mapping[str, Any]) -> Placement:

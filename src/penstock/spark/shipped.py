@@ -125,21 +125,21 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
         self.limit = sum(name.endswith(".arrow") for name in names)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Begin with the first batch."""
-        return {"batch": 0, "starts": 0}
+        return {"log": os.path.basename(self.folder), "batch": 0, "starts": 0}
 
-    def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
         """Read all batches there are; trailing ones without rows or progress are left for later.
 
         Otherwise a query that reads its own output would never come to rest.
         """
         starts = start["starts"] + (self.fresh and start["batch"] > 0)
         self.fresh = False
-        end = {"batch": extent(self.folder, start["batch"], self.limit), "starts": starts}
+        end = {**start, "batch": extent(self.folder, start["batch"], self.limit), "starts": starts}
         return self.readBetweenOffsets(start, end), end
 
-    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
         """Read given batches; the same ones again after a failure."""
         rows = self._mark(start["batch"] - 1) if end["starts"] > start["starts"] else []
         for batch in range(start["batch"], end["batch"]):
@@ -161,7 +161,7 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         at = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=progress)
         return [tuple(at if name == "_time" else None for name in self.columns)]
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: penstock cleans logs up when all readers have passed."""
 
 
@@ -260,7 +260,9 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
     Notes
     -----
     Each batch leaves at most one file per log and sink, named by the batch, and lastly its manifest. A batch that is
-    replayed after a failure finds the files that it had left and writes the others.
+    replayed after a failure finds the files that it had left and writes the others. Nothing of a batch is visible
+    before the counts of the one before it are saved (`_await_turn`), so that at most the last one has to be counted
+    again after a kill.
     """
     manifests = os.path.join(spec["folder"], "batches", spec["fragment"])
     state: dict[str, Any] = {"next": None, "water": {}, "before": {}}
@@ -271,6 +273,8 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
 
         path = os.path.join(manifests, f"{batch:012d}.json")
         if os.path.exists(path):
+            # Replayed: its files are there, but Spark counts its rows only when they are computed again.
+            frame.toArrow()
             return
         if state["next"] != batch:
             state["water"] = {}
@@ -289,6 +293,7 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
             latest = pc.max(pc.filter(clock, mask)).as_py()
             if latest is not None:
                 water[number] = max(latest, water.get(number, latest))
+        _await_turn(spec, batch)
         written = {}
         for leave in spec["exits"]:
             column = table.column(leave["column"])
@@ -320,6 +325,30 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
         state.update(next=batch + 1, water=water)
 
     return write
+
+
+def _await_turn(spec: dict[str, Any], batch: int, patience: float = 60.0) -> None:
+    """Wait until penstock has saved the counts of the batch before.
+
+    Raises
+    ------
+    RuntimeError
+        If penstock has stopped this run, or does not answer any more. Nothing of the batch is visible yet, and it is
+        done again when the run goes on.
+    """
+    before = os.path.join(spec["folder"], "progress", spec["fragment"], f"{batch - 1:012d}.json")
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            with open(os.path.join(spec["folder"], "owner"), encoding="utf-8") as file:
+                mine = file.read() == spec["owner"]
+        except FileNotFoundError:
+            mine = False
+        if not mine or time.monotonic() > deadline:
+            raise RuntimeError("penstock has stopped this run")
+        if batch == 0 or os.path.exists(before):
+            return
+        time.sleep(0.005)
 
 
 def _progress(numbers: list[int], water: dict[str, int], origins: dict[str, Any], lateness: int) -> int | None:
