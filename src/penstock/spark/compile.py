@@ -120,6 +120,8 @@ def check_network(network: Network, settings: SparkSettings) -> None:
             raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
     for operator in network.operators.values():
         at = f"operators.{operator.name}"
+        if operator.kind == "python":
+            operators.import_function(operator, network.file)
         if operator.kind == "filter" and operator.where is None:
             raise InputError(
                 "a filter needs a condition to run on Spark", at=f"{at}.where", hint="where = 'SQL condition'"
@@ -182,26 +184,36 @@ def derive_schemas(session: SparkSession, network: Network) -> dict[str, str]:
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             result = operators.apply(operator, [frames[given] for given in operator.inputs])
+            # The client guesses the columns of some plans; this makes the host look at them.
+            result.isStreaming  # noqa: B018
             frames[name] = session.createDataFrame([], result.schema)
             found[name] = _ddl(frames[name])
+    for sink in network.sinks.values():
+        with blame(f"sinks.{sink.name}.format", only="DATA_SOURCE_NOT_FOUND"):
+            if sink.format is not None:
+                session.read.format(sink.format).load().isStreaming  # noqa: B018
     return found
 
 
 class blame:  # noqa: N801
-    """Translate Spark's errors in a block into one that names the table at fault."""
+    """Translate Spark's errors in a block into one that names the table at fault; ``only`` one class of them."""
 
-    def __init__(self, at: str) -> None:
-        self.at = at
+    def __init__(self, at: str, only: str | None = None) -> None:
+        self.at, self.only = at, only
 
     def __enter__(self) -> None:
         """Do nothing."""
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Translate."""
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Translate, or pass over what is none of ours."""
         if isinstance(error, PySparkException):
+            if self.only is not None and self.only != error.getCondition():
+                return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
-            raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint="mend the SQL") from None
+            hint = "mend the SQL" if self.only is None else None
+            raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None
+        return False
 
 
 def _ddl(frame: DataFrame) -> str:
@@ -310,8 +322,10 @@ class _Compiler:
         number = "CAST(NULL AS INT)" if inner else str(self.outside.index(origin))
         sinks = [stream for stream in self._readers(origin) if stream.reader in self.network.sinks]
         logs = self._logs(origin)
+        if self._alone(origin) and (inner or not self._needed(origin)):
+            return []
         if self._alone(origin) or (inner and not sinks and not logs and not self._readers(origin)):
-            return [] if inner and self._alone(origin) else [self._marks(origin, number)]
+            return [self._marks(origin, number)]
         frame, place = self._pass(self._frame(origin), origin, self._members(origin), counted=self._readers(origin))
         shown: list[str] = []
         for stream in sinks:

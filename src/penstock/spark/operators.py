@@ -235,25 +235,42 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     )
 
 
-def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, StructType]:
-    """Import a python operator's function, and return it with the columns that it gives.
+def import_function(operator: Operator, network: object = None) -> Any:
+    """Import a python operator's function from the current folder, that of the network's file, or what is installed.
 
-    The function's attribute ``schema`` (DDL) names its columns; without one it gives the columns that it takes. The
-    function's module travels to the hosts by value, so that they need not have it.
+    Its module travels to the hosts by value, so that they need not have it.
+
+    Raises
+    ------
+    InputError
+        If there is none.
     """
     at = f"operators.{operator.name}.function"
     if operator.function is None:
         raise InputError("a python operator needs a function to run on Spark", at=at, hint="function = 'module:name'")
     place, _, name = operator.function.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    folders = [os.path.dirname(os.path.abspath(str(network)))] if network is not None else []
+    for folder in [*folders, os.getcwd()]:
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
     try:
         module = importlib.import_module(place)
         function = getattr(module, name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot be imported: {error}", at=at, hint="run in the folder of the module") from None
+    except Exception as error:
+        # The module is the user's code: whatever it raises is told in one message.
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(problem, at=at, hint="put the module beside the network file") from None
     if place.partition(".")[0] not in ("pyspark", "pandas", "pyarrow", "numpy") and getattr(module, "__file__", None):
         cloudpickle.register_pickle_by_value(module)
+    return function
+
+
+def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, StructType]:
+    """Return a python operator's function with the columns that it gives.
+
+    The function's attribute ``schema`` (DDL) names them; without one it gives the columns that it takes.
+    """
+    function = import_function(operator)
     schema = getattr(function, "schema", None)
     if schema is None:
         return function, StructType([field for field in frame.schema.fields if field.name in columns(frame)])
