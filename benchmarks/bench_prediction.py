@@ -61,16 +61,16 @@ def auction(heavy: str) -> tuple[Network, dict[str, str]]:
 
 
 def trace(base: float, peak: float, burst: int) -> Rates:
-    """Return a quiet stretch, a burst, a quiet stretch: 45 s."""
-    rate = np.full(45, base)
-    rate[12 : 12 + burst] = peak
+    """Return a quiet stretch, a burst, a quiet stretch: 40 s."""
+    rate = np.full(40, base)
+    rate[10 : 10 + burst] = peak
     return Rates.of(1.0, {"events": rate})
 
 
 CASES: dict[str, tuple[tuple[Network, dict[str, str]], Rates, float]] = {
-    "chain, h1 saturated": (two_steps(0.0004, 0.00025), trace(400, 2900, 8), 0.5),
-    "chain, h2 saturated": (two_steps(0.00025, 0.0004), trace(400, 2800, 8), 0.5),
-    "chain, none": (two_steps(0.0004, 0.00025), trace(400, 1100, 8), 0.5),
+    "chain, h1 saturated": (two_steps(0.0004, 0.00025), trace(400, 3600, 6), 0.5),
+    "chain, h2 saturated": (two_steps(0.00025, 0.0004), trace(400, 3600, 6), 0.5),
+    "chain, none": (two_steps(0.0004, 0.00025), trace(400, 1200, 6), 0.5),
     "auction, h1 saturated": (auction("h1"), trace(400, 2600, 8), 2.0),
     "auction, h2 saturated": (auction("h2"), trace(400, 2600, 8), 2.0),
     "auction, none": (auction("h1"), trace(300, 800, 8), 2.0),
@@ -97,7 +97,7 @@ def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
         calibration = chain.calibration_rates(rates)
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
         host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
-        outcome = engine.run(deployment)
+        outcome = engine.run(deployment, trigger=0.0)
         statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration)
         prediction = chain.predict(network, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
