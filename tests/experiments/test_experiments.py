@@ -19,6 +19,7 @@ KNOWN_FALSE = {
     ("economical", "Fig. 9", "EFTLBS and EOD are almost the same up to 9 operators"),
     ("economical", "Fig. 10", "utilisation rises with the degree of replication"),
     ("economical", "Fig. 10", "the share of hosts used is almost constant"),
+    ("shedding", "Fig. 13", "Solver is slightly faster at fan-out 2, C-FIT above"),
     ("correlation", "Table 3", "COR-GLB"),
     ("correlation", "Table 3", "connected plan"),
     ("potential", "Fig. 2", "scheme 2: latency is perfectly linear in potential energy"),

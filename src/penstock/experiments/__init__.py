@@ -13,13 +13,19 @@ __all__ = ["FIGURES", "Claim", "Curve", "Figure", "Panel", "reproduce"]
 
 FIGURES: Mapping[str, tuple[str, str]] = {
     **{f"potential-{number}": ("potential", f"figure_{number}") for number in range(2, 11)},
+    "shedding-table-1": ("shedding", "table_1"),
+    "shedding-table-3": ("shedding", "table_3"),
+    **{f"shedding-{number}": ("shedding", f"figure_{number}") for number in (9, 10, 11, 13, 14, 15)},
     "economical-7": ("economical", "figure_7"),
     "economical-8": ("economical", "figure_8"),
     "economical-9": ("economical", "figure_9"),
     "economical-10": ("economical", "figure_10"),
     "correlation-1": ("correlation", "figure_1"),
+    "correlation-table-1": ("correlation", "table_1"),
+    "correlation-3": ("correlation", "figure_3"),
     "correlation-4": ("correlation", "figure_4"),
     "correlation-table-3": ("correlation", "table_3"),
+    **{f"correlation-{number}": ("correlation", f"figure_{number}") for number in range(5, 11)},
     "mace-3": ("mace", "figure_3"),
     "mace-13": ("mace", "figure_13"),
 }
