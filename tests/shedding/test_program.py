@@ -6,7 +6,7 @@ from shedding_cases import figure_1, figure_7, optimum, random_program, two_host
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.network import Network, Operator, Sink, Source
-from penstock.shedding import Exact, Program, build_program
+from penstock.shedding import Exact, Program, build_program, upper_bound
 from penstock.shedding.baselines import input_only, random_drop
 from penstock.shedding.optimum import Solver
 
@@ -201,24 +201,55 @@ def test_keep_reproduces_the_plan() -> None:
         assert program.score(again) == pytest.approx(program.score(kept), rel=1e-9)
 
 
-def test_time_window_join() -> None:
-    """With a time-window join the plan is feasible, and near the best of a fine search over both inputs."""
+def pairs(rng: np.random.Generator) -> tuple[Program, np.ndarray]:  # type: ignore[type-arg]
+    """Two sources joined over a time window, and an operator behind the join on another host."""
     network = Network.of(
         "pairs",
         [Source(name="x"), Source(name="y")],
         [
-            Operator(name="j", kind="join", inputs=("x", "y"), cost=(0.1, 0.2), selectivity=(0.5, 0.5), within=1.0),
-            Operator(name="z", kind="map", inputs=("j",), cost=(0.3,)),
+            Operator(
+                name="j",
+                kind="join",
+                inputs=("x", "y"),
+                cost=tuple(rng.uniform(0.05, 0.3, 2)),
+                selectivity=(0.5, 0.5),
+                within=1.0,
+            ),
+            Operator(name="z", kind="map", inputs=("j",), cost=(float(rng.uniform(0.05, 0.5)),)),
         ],
         [Sink(name="t", input="z")],
     )
     program = build_program(network, Cluster.uniform(2), Placement({"j": "h1", "z": "h2"}))
-    rates = np.array([8.0, 6.0])
-    kept = Exact(program).plan(rates)
-    assert program.feasible(kept)
-    grid = np.linspace(0, 1, 201)
-    best = max(min(8 * a * 6 * b, 1 / 0.3) for a in grid for b in grid if 0.8 * a + 1.2 * b <= 1 + 1e-12)
-    assert program.score(kept) >= 0.99 * best
+    return program, rng.uniform(1, 10, 2)
+
+
+def test_time_window_join() -> None:
+    """With a time-window join the plan is feasible, as good as a fine search finds, and below the stated bound."""
+    rng = np.random.default_rng(2)
+    grid = np.linspace(0, 1, 101)
+    first, second = (axis.ravel() for axis in np.meshgrid(grid, grid))
+    for _ in range(60):
+        program, rates = pairs(rng)
+        kept = Exact(program).plan(rates)
+        assert program.feasible(kept)
+        a, b = program.network.operators["j"].cost  # type: ignore[misc]
+        (c,) = program.network.operators["z"].cost  # type: ignore[misc]
+        x, y = rates[0] * first, rates[1] * second
+        fits = a * x + b * y <= 1 + 1e-12
+        best = float(np.minimum((x * y)[fits], 1 / c).max())
+        bound = upper_bound(program, rates)
+        assert program.score(kept) >= 0.9999 * best
+        assert bound >= program.score(kept) * (1 - 1e-8)
+        assert bound >= best * (1 - 1e-8)
+
+
+def test_bound_is_the_optimum_of_a_linear_network() -> None:
+    """Where no join has a time window, the bound is the optimum."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        program = random_program(rng, 3, 3)
+        rates = rng.uniform(0, 3, 3)
+        assert upper_bound(program, rates) == pytest.approx(optimum(program, rates), rel=1e-9)
 
 
 def test_replicas_cost_on_every_host() -> None:

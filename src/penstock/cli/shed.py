@@ -83,7 +83,7 @@ def command(
 def _planned(
     program: Program, question: Question, rates: Matrix, planner: str | None, plan: str | None, save: str | None
 ) -> dict[str, Any]:
-    from penstock.shedding import PLANNERS, LookUp, build_table, read_table, save_table
+    from penstock.shedding import PLANNERS, LookUp, build_table, read_table, save_table, upper_bound
 
     begun = time.perf_counter()
     if plan is not None:
@@ -112,12 +112,15 @@ def _planned(
     full = program.flow(rates)
     best = question.exact.plan(rates)
     load = program.load(kept)
+    # The optimum of a network with time-window joins is the best that was found; the bound says what it may miss.
+    bound = {"bound": upper_bound(program, rates)} if program.products else {}
     return {
         "planner": table.planner,
         "feasible": program.feasible(kept),
         "score": program.score(kept),
         "optimum": program.score(best),
         "full": program.score(full),
+        **bound,
         "keep": program.keep(rates, kept),
         "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
         "entries": table.entries,
@@ -175,6 +178,8 @@ def _show(document: dict[str, Any], *, json: bool) -> None:
         ["host", "load"],
         [(name, row["load"]) for name, row in document["hosts"].items()],
     )
+    if "bound" in document:
+        common.say(f"time-window joins are not linear: no plan scores more than {document['bound']:.6g}")
     common.say(
         f"{document['entries']} entries, planned in {document['seconds']:.3g} s, "
         f"look-up {document['lookup'] * 1e6:.3g} µs"

@@ -1,6 +1,7 @@
 """DECIDE: what to drop when input exceeds capacity."""
 
 from penstock.shedding.exact import Exact
+from penstock.shedding.optimum import upper_bound
 from penstock.shedding.planners import PLANNERS, LookUp, Question, build_table
 from penstock.shedding.program import Program, build_program
 from penstock.shedding.replica import ReplicaPlan, replica_plan
@@ -19,4 +20,5 @@ __all__ = [
     "read_table",
     "replica_plan",
     "save_table",
+    "upper_bound",
 ]

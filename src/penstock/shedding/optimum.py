@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import EngineError
+from penstock.shedding.baselines import input_only
 from penstock.shedding.program import Matrix, Program
-
-ROUNDS = 30
-"""Linearisations of a time-window join at most; each is feasible, the best is kept."""
 
 
 class Solver:
@@ -57,49 +55,124 @@ class Solver:
     def solve(self, rates: Matrix) -> Matrix:
         """Return the kept rates of an optimal plan, array (arcs,).
 
-        A time-window join is linearised about the last solution (from the full rates on) until the score no longer
-        grows; every round is feasible, because a plan is cut down to what the true join puts out.
+        With time-window joins the program is not linear: from a few feasible plans on, sequential quadratic programming
+        climbs to a local optimum. What it finds is made exactly feasible, and scored by the true joins.
         """
         program = self.program
         if not program.products:
             return self._repaired(rates, self._linear(rates))
-        best = np.zeros(program.arcs)
-        for start in (1.0, 0.5, 0.1):
-            about = start * program.flow(rates)
-            for _ in range(ROUNDS):
-                for arc, (left, right, factor) in self._product.items():
-                    self._highs.changeCoeff(arc, left, -factor * about[right])
-                    self._highs.changeCoeff(arc, right, -factor * about[left])
-                offset = np.zeros(program.arcs)
-                for arc, (left, right, factor) in self._product.items():
-                    offset[arc] = -factor * about[left] * about[right]
-                y = self._repaired(rates, self._linear(rates, offset))
-                better = program.score(y) > program.score(best) * (1 + 1e-12)
-                if better:
-                    best = y
-                if np.allclose(y, about, rtol=1e-9, atol=1e-12):
-                    break
-                about = y
-        return best
+        starts = [program.flow(share * rates) for share in (1.0, 0.5, 0.1)]
+        plans = [self._repaired(rates, self._linear(rates, start)) for start in starts]
+        plans.append(input_only(program, rates))
+        climbed = [self._at(rates, climb(program, rates, plan)) for plan in plans]
+        return max([*plans, *climbed], key=program.score)
 
-    def _linear(self, rates: Matrix, offset: Matrix | None = None) -> Matrix:
+    def _at(self, rates: Matrix, about: Matrix) -> Matrix:
+        """Return the best kept rates when the inputs of time-window joins keep given rates: a linear program."""
+        program = self.program
+        about = np.maximum(about, 0.0)
+        about = program.limited(rates, lambda arc, offered: min(about[arc], offered))
+        inputs = sorted({arc for pair in self._product.values() for arc in pair[:2]})
+        for arc in inputs:
+            self._highs.changeColBounds(arc, float(about[arc]), float(about[arc]))
+        y = self._linear(rates, about, slopes=False)
+        for arc in inputs:
+            self._highs.changeColBounds(arc, 0.0, np.inf)
+        return self._repaired(rates, y)
+
+    def _linear(self, rates: Matrix, about: Matrix | None = None, *, slopes: bool = True) -> Matrix:
+        """Solve with time-window joins replaced by their tangents, or by their values, at given rates."""
         bound = self.program.S @ rates
         rows = self._entry
-        if offset is not None:
-            bound = bound + offset
+        if about is not None:
+            for arc, (left, right, factor) in self._product.items():
+                one, other = (factor * about[right], factor * about[left]) if slopes else (0.0, 0.0)
+                self._highs.changeCoeff(arc, left, -one)
+                self._highs.changeCoeff(arc, right, -other)
+                bound[arc] += factor * about[left] * about[right] * (-1.0 if slopes else 1.0)
             # The tangent of a product passes below 0 near the axes, where nothing but 0 would satisfy it.
             rows = np.arange(self.program.arcs, dtype=np.int32)
         for row in rows:
             self._highs.changeRowBounds(int(row), float(self._lower[row]), float(bound[row]))
         self._highs.run()
         if self._highs.getModelStatus() != self._optimal:
-            if offset is not None:
+            if about is not None:
                 return np.zeros(self.program.arcs)
             raise EngineError(f"the linear program was not solved: {self._highs.getModelStatus()}")
         return np.array(self._highs.getSolution().col_value)
 
     def _repaired(self, rates: Matrix, y: Matrix) -> Matrix:
         return repaired(self.program, rates, y)
+
+
+def climb(program: Program, rates: Matrix, start: Matrix) -> Matrix:
+    """Return kept rates of a local optimum near a feasible plan, feasible up to the solver's tolerance."""
+    import scipy.optimize
+
+    minimize: Any = scipy.optimize.minimize
+    most = program.flow(rates)
+    unit = np.where(most > 0, most, 1.0)
+    base, limited = program.S @ rates, np.isfinite(program.limit)
+    K = program.K[limited] / program.limit[limited, None]
+    worth = program.weight * unit
+    worth = worth / max(float(worth.max(initial=0.0)), 1e-300)
+    offered = np.eye(program.arcs) - program.G
+
+    def slack(u: Matrix) -> Matrix:
+        y = u * unit
+        room = base - offered @ y
+        for arc, left, right, factor in program.products:
+            room[arc] += factor * y[left] * y[right]
+        return np.concatenate([room / unit, 1.0 - K @ y])
+
+    def slopes(u: Matrix) -> Matrix:
+        y = u * unit
+        rows = -offered
+        for arc, left, right, factor in program.products:
+            rows[arc, left] += factor * y[right]
+            rows[arc, right] += factor * y[left]
+        return np.concatenate([rows / unit[:, None], -K]) * unit
+
+    found = minimize(
+        lambda u: -float(worth @ u),
+        start / unit,
+        jac=lambda _: -worth,
+        bounds=[(0.0, 1.0 if rate > 0 else 0.0) for rate in most],
+        constraints={"type": "ineq", "fun": slack, "jac": slopes},
+        method="SLSQP",
+        options={"maxiter": 200, "ftol": 1e-10},
+    )
+    climbed: Matrix = found.x * unit
+    return climbed
+
+
+def upper_bound(program: Program, rates: Matrix) -> float:
+    """Return a score that no plan exceeds, the optimum itself where the program is linear.
+
+    The product of a time-window join lies below each factor times the most that the other can be (McCormick, 1976).
+    How far the plan of `Solver` may be from the optimum is 1 - score / bound.
+    """
+    from scipy.optimize import linprog
+
+    most = program.flow(rates)
+    offered = np.eye(program.arcs) - program.G
+    base = program.S @ rates
+    rows, limits = [offered, program.K], [base, program.limit]
+    for arc, left, right, factor in program.products:
+        for one, other in ((left, right), (right, left)):
+            row = offered[arc].copy()
+            row[one] -= factor * most[other]
+            rows.append(row[None])
+            limits.append(base[arc : arc + 1])
+    plain = np.ones(program.arcs, bool)
+    plain[[arc for arc, *_ in program.products]] = False
+    rows[0], limits[0] = offered[plain], base[plain]
+    matrix = np.concatenate(rows)
+    finite = np.isfinite(np.concatenate(limits))
+    found = linprog(-program.weight, matrix[finite], np.concatenate(limits)[finite], method="highs")
+    if found.status != 0:
+        raise EngineError(f"the linear program was not solved: {found.message}")
+    return -float(found.fun or 0.0)
 
 
 def repaired(program: Program, rates: Matrix, y: Matrix) -> Matrix:
