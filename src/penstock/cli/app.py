@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli import calibrate, demo, estimate, load, place, reproduce, run, shed, simulate
+from penstock.cli import (
+    admit,
+    calibrate,
+    compare,
+    demo,
+    estimate,
+    load,
+    place,
+    provision,
+    reproduce,
+    run,
+    shed,
+    simulate,
+)
 from penstock.cli.common import fail
 from penstock.errors import InputError, PenstockError
 
@@ -18,6 +31,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "load": load.command,
     "place": place.command,
     "estimate": estimate.command,
+    "compare": compare.command,
+    "admit": admit.command,
+    "provision": provision.command,
     "shed": shed.command,
     "simulate": simulate.command,
     "calibrate": calibrate.command,

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import common
 from penstock.errors import InputError
 
-MODELS = ("mace", "pipelined", "microbatch")
+if TYPE_CHECKING:
+    from penstock.cluster import Cluster
+    from penstock.latency.estimate import Estimate
+    from penstock.load import Statistics
+    from penstock.network import Network
+    from penstock.workload import Rates
+
+ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined or microbatch.")]
+CheckOption = Annotated[
+    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
+]
 
 
 def command(
     network: common.NetworkArgument,
     rates: common.RatesOption,
     placement: common.PlacementOption,
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help=f"{', '.join(MODELS)}.")] = "mace",
+    model: ModelOption = "mace",
+    headroom: Annotated[
+        float | None,
+        typer.Option("--headroom", metavar="S", help="Also say how far the rates can grow within this latency (s)."),
+    ] = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
@@ -29,32 +44,98 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
-    from penstock.latency.batches import microbatch_estimate
-    from penstock.latency.mace import mace
-    from penstock.latency.pipelined import pipelined
+    from penstock.latency.headroom import headroom as largest
+    from penstock.latency.models import checked_bound, model_of, second_opinion
 
-    if model not in MODELS:
-        raise InputError(f"expected {', '.join(MODELS)}, got {model!r}", at="--model")
+    decide = model_of(model)
+    bound = None if headroom is None else checked_bound(headroom, "--headroom")
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
     placed = common.get_placement(placement, graph, machines)
     loads = common.get_model(graph, rates, duration, period)
-    models = {"mace": mace, "pipelined": pipelined, "microbatch": microbatch_estimate}
-    found = models[model](loads, placed, machines, known)
+    found = decide(loads, placed, machines, known)
+    document = {"network": graph.name, **found.document()}
+    document["notes"] += second_opinion(found, loads, placed, machines, known)
+    if bound is not None:
+        together, single = largest(loads, bound, lambda trial: decide(trial, placed, machines, known).total.worst)
+        document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if json:
-        common.answer(found.document())
+        common.answer(document)
         return
+    _print(graph.name, found, document)
+
+
+def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
     common.table(
-        f"{graph.name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}",
+        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}",
         ["sink", "worst", "p99", "p50", "mean"],
         [
             ["all", found.total.worst, found.total.p99, found.total.p50, found.total.mean],
             *([name, row.worst, row.p99, row.p50, row.mean] for name, row in found.sinks.items()),
         ],
     )
+    if found.episodes:
+        common.table(
+            "backlog: from when to when, and how long the last tuple waits (s)",
+            ["host", "builds from", "to", "drained by", "wait"],
+            [[e.host, e.begins, e.peaks, e.ends, e.wait] for e in found.episodes],
+        )
+    if "headroom" in document:
+        room = document["headroom"]
+        rows = [["all together", room["together"]], *room["sources"].items()]
+        common.table(
+            f"headroom: factor on the rates within {room['latency']:g} s",
+            ["source", "factor"],
+            [[source, "any" if factor is None else factor] for source, factor in rows],
+        )
     bar = found.error
     common.say(
         f"an error of 1 % in the costs on {bar.host} (load {bar.load:.3g}) is {bar.amplification:.3g} % of the worst"
+        + (f"; the statistics' own error makes it {bar.relative:.2%}" if bar.relative > 0 else "")
     )
-    for note in found.notes:
+    common.say(f"statistics: {_source(found)}")
+    for note in document["notes"]:
         common.say(f"note: {note}")
+
+
+def _source(found: Estimate) -> str:
+    """Say where the costs come from, and how old they are."""
+    origin = str(found.statistics.get("costs", ""))
+    when = found.statistics.get("measured", {}).get("when")
+    try:
+        measured = time.mktime(time.strptime(str(when), "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+    except ValueError:
+        return origin
+    return f"{origin}, measured {max(0.0, time.time() - measured) / 3600:.3g} hours ago"
+
+
+def checker(check_with: str | None) -> bool:
+    """Return whether ``--check-with`` asks for a simulation."""
+    if check_with not in (None, "simulation"):
+        raise InputError(f"expected simulation, got {check_with!r}", at="--check-with")
+    return check_with is not None
+
+
+def simulated_worst(
+    network: Network,
+    cluster: Cluster,
+    placement: Any,
+    rates: Rates,
+    model: str,
+    statistics: Statistics,
+    seed: int,
+) -> float:
+    """Return the worst latency (s) that the simulator measures, working as the latency model assumes."""
+    from penstock.simulation import MicroBatch, Options, simulate
+
+    batches = None
+    if model == "microbatch":
+        overhead = {name: statistics.hosts[name].overhead for name in cluster.hosts if name in statistics.hosts}
+        batches = MicroBatch(
+            trigger=cluster.spark.trigger,
+            overhead={name: overhead.get(name, 0.0) for name in cluster.hosts},
+            progressive=cluster.spark.hop == "kafka",
+        )
+    options = Options(policy="stimulus", drain=True, microbatch=batches)
+    result = simulate(network, cluster, placement, rates, options, seed=seed)
+    return float(result.latency["max"]) if result.latency["count"] else 0.0

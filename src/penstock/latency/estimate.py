@@ -66,6 +66,32 @@ class ErrorBar:
         return self.cost_error * self.amplification
 
 
+@attrs.frozen
+class Episode:
+    """A backlog on a host: when it begins to build, peaks and is drained (s), and how long the last tuple waits (s)."""
+
+    host: str
+    begins: float
+    peaks: float
+    ends: float
+    wait: float
+
+
+def episodes(host: str, waits: Array, period: float, most: int = 5) -> tuple[Episode, ...]:
+    """Return the backlogs of a host from its waits (s) at the ends of periods, the worst first.
+
+    A backlog lasts while the wait at a period's end is positive; it is drained within the period after.
+    """
+    busy = np.concatenate([[False], waits > 1e-12, [False]])
+    starts, ends = np.flatnonzero(busy[1:] & ~busy[:-1]), np.flatnonzero(busy[:-1] & ~busy[1:])
+    found = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        peak = start + int(waits[start:end].argmax())
+        drained = (end + 1) * period if end < waits.size else end * period + float(waits[-1])
+        found.append(Episode(host, start * period, (peak + 1) * period, drained, float(waits[peak])))
+    return tuple(sorted(found, key=lambda episode: (-episode.wait, episode.begins))[:most])
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class Estimate:
     """Estimated latency, with what it rests on and what it leaves out.
@@ -96,6 +122,8 @@ class Estimate:
         What the model leaves out.
     statistics
         Where the costs come from.
+    episodes
+        The backlogs of the bottleneck, the worst first.
     """
 
     model: str
@@ -110,6 +138,7 @@ class Estimate:
     error: ErrorBar
     notes: tuple[str, ...] = ()
     statistics: Mapping[str, Any] = attrs.field(factory=dict)
+    episodes: tuple[Episode, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the keys of ``penstock estimate --json``."""
@@ -126,4 +155,5 @@ class Estimate:
             "error": {**attrs.asdict(self.error), "relative": self.error.relative},
             "notes": list(self.notes),
             "statistics": dict(self.statistics),
+            "episodes": [attrs.asdict(episode) for episode in self.episodes],
         }

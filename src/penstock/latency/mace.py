@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.cluster import Cluster, base_name
-from penstock.latency.estimate import ErrorBar, Estimate, Quantiles
+from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.load import LoadModel, Statistics
 from penstock.network import Network
 
@@ -112,6 +112,7 @@ def mace(
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,
         statistics=described(statistics),
+        episodes=episodes(bottleneck, waits[bottleneck], model.period),
     )
 
 

@@ -1,0 +1,110 @@
+"""``penstock admit``: whether one more query fits."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import common
+from penstock.cli.estimate import CheckOption, ModelOption, checker, simulated_worst
+from penstock.errors import InputError
+
+
+def command(
+    network: common.NetworkArgument,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query that is to be added.")],
+    rates: common.RatesOption,
+    placement: common.PlacementOption,
+    latency: Annotated[
+        float, typer.Option("--latency", metavar="S", help="Latency that no sink may exceed, old or new (s).")
+    ],
+    sink_latency: Annotated[
+        str | None,
+        typer.Option(
+            "--sink-latency", metavar="INLINE", help="Tighter bounds of single sinks, dashboard=0.5,ledger=2."
+        ),
+    ] = None,
+    model: ModelOption = "mace",
+    check_with: CheckOption = None,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    statistics: common.StatisticsOption = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Decide whether one more query fits beside those that run, and where it goes; exit 1 where it does not.
+
+    Example: penstock admit examples/two-chains/network.toml examples/two-chains/alarm.toml --hosts 2
+    --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
+    """
+    from penstock.cluster import Placement
+    from penstock.latency.admit import TIE, admit, merged
+    from penstock.latency.models import checked_bound, model_of
+    from penstock.load import Statistics, read_statistics
+    from penstock.network import read_network
+    from penstock.workload.rates import inline_rates
+
+    model_of(model)
+    check = checker(check_with)
+    bound = checked_bound(latency)
+    sinks = {} if sink_latency is None else inline_rates(sink_latency, "--sink-latency")
+    running, added = read_network(network), read_network(new)
+    whole = merged(running, added)
+    known = Statistics()
+    if statistics is not None:
+        known = read_statistics(statistics, whole)
+        try:
+            whole = known.complete(whole)
+            running, added = (_part(known, part).complete(part) for part in (running, added))
+        except InputError as error:
+            raise error.located(statistics) from None
+    machines = common.get_cluster(cluster, hosts, whole)
+    placed = common.get_placement(placement, running, machines)
+    given = common.get_rates(whole, rates, duration, period)
+    found = admit(running, added, given, placed, machines, bound, model=model, sinks=sinks, statistics=known)
+    document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
+    admitted = found.admitted
+    if check:
+        both = Placement({**placed, **found.placement})
+        measured = simulated_worst(whole, machines, both, given, model, known, seed)
+        holds = measured <= bound + TIE
+        document["checked"] = {"with": "simulation", "worst": measured, "holds": holds}
+        if admitted and not holds:
+            document["breaks"] = [*document["breaks"], "simulation"]
+        admitted = admitted and holds
+        document["admitted"] = admitted
+    if json:
+        common.answer(document)
+        sys.exit(0 if admitted else 1)
+    common.table(
+        f"{added.name}: {'admitted' if admitted else 'not admitted'} to {running.name} by the model {model}",
+        ["operator", "host"],
+        list(found.placement.items()),
+    )
+    common.table(
+        f"worst latency in s, bound {bound:g}",
+        ["sink", "before", "with it", "bound"],
+        [
+            [name, row["before"], row["worst"], min(bound, sinks.get(name, bound))]
+            for name, row in document["sinks"].items()
+        ],
+    )
+    if check:
+        common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
+    late = ", ".join(document["breaks"])
+    common.say(
+        f"worst {found.after.total.worst:.4g} s at {found.after.bottleneck}"
+        + (f"; would miss the bound: {late}" if late else "")
+    )
+    sys.exit(0 if admitted else 1)
+
+
+def _part(known: Any, network: Any) -> Any:
+    """Return the statistics of a network's own operators."""
+    import attrs
+
+    return attrs.evolve(known, operators={n: row for n, row in known.operators.items() if n in network.operators})

@@ -1,0 +1,124 @@
+"""``penstock compare``: which network and placement has the least latency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import common
+from penstock.cli.estimate import CheckOption, ModelOption, checker, simulated_worst
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.network import Network
+
+
+def command(
+    network: common.NetworkArgument,
+    rates: common.RatesOption,
+    placements: Annotated[
+        list[str] | None,
+        typer.Option("--placements", metavar="FILE|INLINE …", help="Placements to compare, one or more."),
+    ] = None,
+    variants: Annotated[
+        list[str] | None,
+        typer.Option("--variant", metavar="FILE", help="A further network with the same sources; may be repeated."),
+    ] = None,
+    reorder: Annotated[
+        bool, typer.Option("--reorder", help="Also try the legal orders of filters and maps that commute.")
+    ] = False,
+    model: ModelOption = "mace",
+    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking are shown.")] = 20,
+    check_with: CheckOption = None,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    statistics: common.StatisticsOption = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Rank placements, and variants of a network, by predicted latency, the best first.
+
+    Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
+    --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2
+    """
+    from penstock.latency.compare import Candidate, certain, ranked
+    from penstock.latency.models import model_of
+    from penstock.latency.reorder import rows
+    from penstock.latency.reorder import variants as reorderings
+    from penstock.load import load_model
+
+    decide = model_of(model)
+    check = checker(check_with)
+    if top < 1:
+        raise InputError(f"expected at least 1 row, got {top}", at="--top")
+    graph, known = common.get_network(network, statistics)
+    machines = common.get_cluster(cluster, hosts, graph)
+    given = common.get_rates(graph, rates, duration, period)
+    graphs: list[tuple[str, Network]] = [(network, graph)]
+    for path in variants or []:
+        other, _ = common.get_network(path, statistics)
+        given.check(other.sources)
+        graphs.append((path, other))
+    candidates = []
+    for path, each in graphs:
+        orders = list(reorderings(each)) if reorder else [((), each)]
+        original = rows(each) if reorder else []
+        for index, (order, made) in enumerate(orders):
+            loads = load_model(made, given)
+            chosen: list[tuple[str, str | None]] = [(text, text) for text in placements or []]
+            for label, text in chosen or [("one host" if len(machines.hosts) == 1 else "mace-climb", None)]:
+                placed = common.decide_placement(made, machines, text, "mace-climb", given, seed)
+                changed = tuple(row for row, before in zip(order, original, strict=False) if row != before)
+                found = decide(loads, placed, machines, known)
+                measured = simulated_worst(made, machines, placed, given, model, known, seed) if check else None
+                candidates.append(
+                    Candidate(
+                        network=path,
+                        given=label,
+                        order=changed if index else (),
+                        placement=placed,
+                        estimate=found,
+                        load=float(loads.mean_load.sum()),
+                        simulated=measured,
+                    )
+                )
+    ranking = ranked(candidates)
+    sure = certain(ranking)
+    if json:
+        common.answer(
+            {
+                "network": graph.name,
+                "model": model,
+                "ranking": [candidate.document() for candidate in ranking],
+                "certain": sure,
+                "notes": list(ranking[0].estimate.notes),
+            }
+        )
+        return
+    shown = [
+        [
+            position,
+            _words(candidate.network, len(graphs) > 1, candidate.order, candidate.given),
+            candidate.estimate.total.worst,
+            candidate.estimate.total.mean,
+            candidate.estimate.bottleneck,
+            candidate.load,
+            *([candidate.simulated] if check else []),
+        ]
+        for position, candidate in enumerate(ranking[:top], 1)
+    ]
+    columns = ["rank", "plan", "worst", "mean", "bottleneck", "load", *(["simulated"] if check else [])]
+    common.table(f"{graph.name}: latency in s by the model {model}, load in benchmark cores", columns, shown)
+    if len(ranking) > top:
+        common.say(f"{len(ranking) - top} more are not shown (--top)")
+    if not sure:
+        common.say("the first two differ by less than their error bars: measure the costs better, or take either")
+
+
+def _words(path: str, several: bool, order: tuple[tuple[str, ...], ...], given: str) -> str:
+    parts = [path] if several else []
+    parts += [" > ".join(row) for row in order]
+    return "; ".join([*parts, given])

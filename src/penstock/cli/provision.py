@@ -1,0 +1,135 @@
+"""``penstock provision``: how many hosts are enough."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from penstock.cli import common
+from penstock.cli.estimate import CheckOption, ModelOption, checker, simulated_worst
+from penstock.errors import Infeasible, InputError
+
+
+def command(
+    network: common.NetworkArgument,
+    rates: common.RatesOption,
+    host_like: Annotated[
+        str,
+        typer.Option("--host-like", metavar="H", help="Host that further ones are like; of several the cheapest mix."),
+    ],
+    latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency that no sink may exceed (s).")],
+    cluster: common.ClusterOption = None,
+    algorithm: Annotated[
+        str | None, typer.Option("--algorithm", metavar="NAME", help="Place by this algorithm alone.")
+    ] = None,
+    model: ModelOption = "mace",
+    check_with: CheckOption = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw the hosts that other bounds need.")
+    ] = None,
+    statistics: common.StatisticsOption = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Find the fewest hosts, or the cheapest mix of types, for a latency bound; exit 1 where none is enough.
+
+    Example: penstock provision examples/two-chains/network.toml --rates examples/two-chains/rates.csv
+    --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
+    """
+    import numpy as np
+
+    from penstock.cluster import Cluster, Host, Placement
+    from penstock.latency.models import checked_bound
+    from penstock.latency.provision import TIE, Provision, curve, provision
+    from penstock.load import load_model
+    from penstock.placement import Problem, place
+
+    graph, known = common.get_network(network, statistics)
+    check = checker(check_with)
+    bound = checked_bound(latency)
+    like = [name.strip() for name in host_like.split(",") if name.strip()]
+    if cluster is None:
+        named = [o.pin for o in graph.operators.values()]
+        named += [end.host for table in (graph.sources, graph.sinks) for end in table.values()]
+        machines = Cluster.of(Host(name=name) for name in dict.fromkeys([*like, *(n for n in named if n)]))
+    else:
+        machines = common.get_cluster(cluster, None, graph)
+    given = common.get_rates(graph, rates, duration, period)
+    loads = load_model(graph, given)
+
+    def by(name: str, made: Cluster) -> Placement:
+        problem = Problem(loads, made, None, common.pins_of(graph))
+        return place(problem, name, np.random.default_rng(seed)).placement
+
+    def answer(wanted: float) -> Provision:
+        return provision(
+            loads,
+            machines,
+            like,
+            wanted,
+            name=model,
+            place=None if algorithm is None else lambda made: by(algorithm, made),
+            improve=lambda made: by("mace-climb", made),
+            statistics=known,
+        )
+
+    found = answer(bound)
+    document = {"network": graph.name, **found.document()}
+    if check:
+        measured = simulated_worst(graph, found.cluster, found.placement, given, model, known, seed)
+        document["checked"] = {"with": "simulation", "worst": measured, "holds": measured <= bound + TIE}
+        if measured > bound + TIE:
+            raise Infeasible(
+                f"the simulator measures {measured:.6g} s on the {found.hosts} hosts found, more than {bound:g} s",
+                **document,
+            )
+    if plot is not None:
+        rows = curve(answer, sorted([bound * 2.0**k for k in np.arange(-3, 3.5, 0.5)] if bound else [0.0, 0.1, 1.0]))
+        document["curve"] = [
+            {"latency": wanted, "hosts": count, "lower_bound": least, "price": price}
+            for wanted, count, least, price in rows
+        ]
+        _draw(plot, rows, bound)
+    if json:
+        common.answer(document)
+        return
+    common.table(
+        f"{graph.name}: {found.hosts} hosts ({', '.join(f'{n} like {h}' for h, n in found.mix.items())}), "
+        f"price {found.price:g} per hour",
+        ["operator", "host"],
+        list(found.placement.items()),
+    )
+    least = "no fewer are enough" if found.lower_bound == found.hosts else f"at least {found.lower_bound} are needed"
+    common.say(f"worst {found.estimate.total.worst:.4g} s by the model {model}, bound {bound:g}; {least}")
+    if check:
+        common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
+
+
+def _draw(path: str, rows: list[tuple[float, int | None, int | None, float | None]], bound: float) -> None:
+    """Draw hosts over bounds, with the certificate below."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from penstock.files import atomic
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    known = [(wanted, count, least) for wanted, count, least, _ in rows if count is not None]
+    if known:
+        x, y, low = zip(*known, strict=True)
+        axes.step(x, y, where="post", marker="o", label="hosts")
+        axes.step(x, low, where="post", linestyle=":", label="at least")
+        axes.legend()
+    axes.axvline(bound, color="grey", linewidth=0.8)
+    axes.set(xlabel="latency bound (s)", ylabel="hosts", xscale="log" if bound > 0 else "linear")
+    axes.grid(alpha=0.3)
+    ending = os.path.splitext(path)[1].lstrip(".").lower() or "png"
+    if ending not in canvas.get_supported_filetypes():
+        raise InputError(f"expected a picture such as out.png, got {path!r}", at="--plot")
+    with atomic(path, "wb") as file:
+        figure.savefig(file, format=ending, dpi=120, metadata={"Software": None} if ending == "png" else None)

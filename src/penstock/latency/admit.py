@@ -1,0 +1,401 @@
+"""Admission: whether one more query fits, where its operators go, and what would break."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster, Placement
+from penstock.errors import Infeasible, InputError
+from penstock.latency.estimate import Estimate
+from penstock.latency.models import BACKLOG, model_of
+from penstock.latency.waits import capacities, host_loads, shares, worst_waits
+from penstock.load import LoadModel, Statistics, load_model
+from penstock.network import Network
+from penstock.workload import Rates
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TIE = 1e-9
+"""Seconds of latency, and benchmark cores, that differ by less are the same."""
+
+ROWS = 20_000
+"""Loads of one host that a search weighs for more than two operators, before it takes the best that it has."""
+
+ESTIMATES = 300
+"""Estimates of whole placements by a slow model, likewise."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Admission:
+    """The answer to a new query.
+
+    Attributes
+    ----------
+    admitted
+        Whether every bound holds with it.
+    bound
+        Latency that no sink may exceed (s).
+    placement
+        Of the new operators.
+    before, after
+        Estimates without and with the new operators.
+    breaks
+        Sinks and hosts that would miss a bound, the worst first.
+    exhaustive
+        Whether every placement of the new operators was considered, so that none is better.
+    """
+
+    admitted: bool
+    bound: float
+    placement: Placement
+    before: Estimate | None
+    after: Estimate
+    breaks: tuple[str, ...]
+    exhaustive: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return the keys of ``penstock admit --json``."""
+        old = {} if self.before is None else self.before.sinks
+        return {
+            "admitted": self.admitted,
+            "latency": self.after.total.worst,
+            "bound": self.bound,
+            "placement": dict(self.placement),
+            "model": self.after.model,
+            "before": None if self.before is None else self.before.total.worst,
+            "bottleneck": self.after.bottleneck,
+            "sinks": {
+                name: {"worst": row.worst, "before": old[name].worst if name in old else None}
+                for name, row in self.after.sinks.items()
+            },
+            "breaks": list(self.breaks),
+            "exhaustive": self.exhaustive,
+            "error": {**attrs.asdict(self.after.error), "relative": self.after.error.relative},
+            "notes": list(self.after.notes),
+        }
+
+
+def merged(network: Network, new: Network) -> Network:
+    """Return both networks as one; a source that both have is the same source.
+
+    Raises
+    ------
+    InputError
+        If another name is used in both.
+    """
+    for table in ("operators", "sinks"):
+        for name in getattr(new, table):
+            if name in getattr(network, table):
+                raise InputError(
+                    f"{name!r} is also in {network.file or network.name!r}", file=new.file, at=f"{table}.{name}",
+                    hint="rename one",
+                )  # fmt: skip
+    sources = {**new.sources, **network.sources}
+    try:
+        return Network.of(
+            network.name,
+            sources.values(),
+            [*network.operators.values(), *new.operators.values()],
+            [*network.sinks.values(), *new.sinks.values()],
+            network.file,
+        )
+    except InputError as error:
+        raise error.located(new.file) from None
+
+
+def admit(
+    network: Network,
+    new: Network,
+    rates: Rates,
+    placement: Placement,
+    cluster: Cluster,
+    bound: float,
+    *,
+    model: str = "mace",
+    sinks: Mapping[str, float] | None = None,
+    statistics: Statistics | None = None,
+) -> Admission:
+    """Decide whether the operators of a new query fit beside those that run, which stay where they are.
+
+    With up to two new operators, and with few hosts also with more, every placement is considered; beyond that branch
+    and bound goes as far as it is allowed to and then takes the best found.
+
+    Parameters
+    ----------
+    network, new
+        What runs, and what is to be added, with every cost known.
+    rates
+        Of the sources of both.
+    placement
+        Of the operators of ``network``.
+    bound
+        Latency (s) that no sink may exceed.
+    model
+        Latency model that decides.
+    sinks
+        Tighter bounds of single sinks (s).
+
+    Raises
+    ------
+    Infeasible
+        If no host may take an operator within its quota or pin.
+    """
+    whole = merged(network, new)
+    for name in sinks or {}:
+        if name not in whole.sinks:
+            raise InputError(f"{name!r} is no sink of either network", at="--sink-latency")
+    loads = load_model(whole, rates)
+    decide = model_of(model)
+    limits = {name: min(bound, value) for name, value in (sinks or {}).items()}
+
+    def estimate(added: Mapping[str, str]) -> Estimate:
+        return decide(loads, Placement({**placement, **added}), cluster, statistics)
+
+    def excess(found: Estimate) -> float:
+        over = [found.sinks[name].worst - limit for name, limit in limits.items()]
+        return max(found.total.worst - bound, *over) if over else found.total.worst - bound
+
+    search = _Search(loads, whole, tuple(new.operators), placement, cluster)
+    if model == "mace" and cluster.free_links and not limits:
+        where, exhaustive = search.by_waits()
+        after = estimate(search.named(where))
+    else:
+        where, after, exhaustive = search.by_estimates(estimate, excess, bound if model in BACKLOG else None)
+    kept = {name: rates.of_source(name) for name in network.sources}
+    before = (
+        decide(load_model(network, Rates.of(rates.period, kept, rates.start)), placement, cluster, statistics)
+        if network.operators
+        else None
+    )
+    return Admission(
+        admitted=excess(after) <= TIE,
+        bound=bound,
+        placement=Placement(search.named(where)),
+        before=before,
+        after=after,
+        breaks=_breaks(after, bound, limits),
+        exhaustive=exhaustive,
+    )
+
+
+def _breaks(after: Estimate, bound: float, limits: Mapping[str, float]) -> tuple[str, ...]:
+    late = [(row.worst, name) for name, row in after.sinks.items() if row.worst > limits.get(name, bound) + TIE]
+    names = [name for _, name in sorted(late, key=lambda pair: (-pair[0], pair[1]))]
+    if after.total.worst > bound + TIE:
+        names.append(after.bottleneck)
+    return tuple(names)
+
+
+class _Search:
+    """Where new operators may go, and what that makes of the hosts' worst waits."""
+
+    def __init__(
+        self, loads: LoadModel, network: Network, new: tuple[str, ...], placement: Placement, cluster: Cluster
+    ) -> None:
+        self.cluster, self.hosts = cluster, tuple(cluster.hosts)
+        self.period = loads.period
+        rows = {name: row for row, name in enumerate(self.hosts)}
+        self.capacity, self.share = capacities(cluster), shares(cluster)
+        where = np.full(len(network.operators), len(rows), np.int64)
+        for copy, host in placement.items():
+            if "#" not in copy:
+                where[loads.operator_index[copy]] = rows[host]
+        self.base = host_loads(loads, where, len(rows) + 1)[:-1]
+        for copy, host in placement.items():
+            if "#" in copy:
+                self.base[rows[host]] += loads.load_of(copy)
+        # The heaviest first: what fits nowhere is found soon. Equal loads by name.
+        mean = {name: float(loads.load_of(name).mean()) for name in new}
+        self.new = tuple(sorted(new, key=lambda name: (-mean[name], name)))
+        self.load = [loads.load_of(name) for name in self.new]
+        self.mean = np.array([mean[name] for name in self.new])
+        self.level = self.base.mean(axis=1)
+        self.waits = worst_waits(self.base, self.capacity, self.period)
+        self.alike = self._alike(network)
+        self.kinds: dict[int, list[int]] = {}
+        for index, kind in enumerate(self.alike):
+            self.kinds.setdefault(kind, []).append(index)
+        pins = [network.operators[name].pin for name in self.new]
+        self.allowed = [
+            [h for h in range(len(rows)) if pin in (None, self.hosts[h]) and self._room(h, mean[name])]
+            for name, pin in zip(self.new, pins, strict=True)
+        ]
+        for name, places in zip(self.new, self.allowed, strict=True):
+            if not places:
+                raise Infeasible(
+                    f"no host has room for {name!r} (load {mean[name]:.6g}) within its quota",
+                    admitted=False, latency=None, placement={},
+                )  # fmt: skip
+        self.with_one = [
+            worst_waits(self.base + load, self.capacity, self.period) if len(self.new) else self.waits
+            for load in self.load
+        ]
+
+    def named(self, where: Mapping[int, int]) -> dict[str, str]:
+        return {self.new[index]: self.hosts[host] for index, host in where.items()}
+
+    def _room(self, host: int, load: float) -> bool:
+        return bool(self.level[host] + load <= self.share[host] * (1 + TIE))
+
+    def _alike(self, network: Network) -> list[int]:
+        """Number the hosts so that empty ones that can be exchanged for each other share a number."""
+        named = {o.pin for o in network.operators.values()}
+        named |= {end.host for table in (network.sources, network.sinks) for end in table.values()}
+        kinds: dict[Any, int] = {}
+        found = []
+        for index, (name, host) in enumerate(self.cluster.hosts.items()):
+            plain = not self.base[index].any() and name not in named and not self.cluster.links
+            key = (host.capacity, host.quota, host.cores) if plain else name
+            found.append(kinds.setdefault(key, index))
+        return found
+
+    def by_waits(self) -> tuple[dict[int, int], bool]:
+        """Return the placement of least worst wait over all hosts, by branch and bound.
+
+        Among equals the one whose own hosts wait least, then the one that loads its hosts least, then by name.
+        """
+        count = len(self.new)
+        floor = float(self.waits.max(initial=0.0))
+        best: list[Any] = [(np.inf, np.inf, np.inf), None]
+        budget = [np.inf if count <= 2 else ROWS]
+        added: dict[int, Array] = {}
+        weight: dict[int, float] = {}
+        where: dict[int, int] = {}
+
+        def value(index: int, host: int) -> float:
+            if host not in added:
+                return float(self.with_one[index][host])
+            budget[0] -= 1
+            row = (self.base[host] + added[host] + self.load[index])[None]
+            return float(worst_waits(row, self.capacity[[host]], self.period)[0])
+
+        def descend(index: int, own: float, full: float) -> None:
+            if index == count:
+                key = (max(floor, own), own, full)
+                if key < best[0]:
+                    best[0], best[1] = key, dict(where)
+                return
+            seen: set[int] = set()
+            options = []
+            for host in self.allowed[index]:
+                extra = weight.get(host, 0.0) + float(self.mean[index])
+                if not self._room(host, extra):
+                    continue
+                if host not in added:
+                    # Empty hosts of one kind are the same: the first stands for all.
+                    if self.alike[host] in seen:
+                        continue
+                    seen.add(self.alike[host])
+                options.append((value(index, host), (self.level[host] + extra) / self.capacity[host], host))
+            for wait, share, host in sorted(options):
+                key = (max(floor, own, wait), max(own, wait), max(full, share))
+                if key >= best[0] or (budget[0] <= 0 and best[1] is not None):
+                    continue
+                before, heavy = added.get(host), weight.get(host, 0.0)
+                added[host] = self.load[index] if before is None else before + self.load[index]
+                weight[host], where[index] = heavy + float(self.mean[index]), host
+                descend(index + 1, max(own, wait), max(full, share))
+                if before is None:
+                    del added[host], weight[host]
+                else:
+                    added[host], weight[host] = before, heavy
+                del where[index]
+
+        descend(0, 0.0, 0.0)
+        if best[1] is None:
+            raise Infeasible(
+                f"no division of {', '.join(self.new)} keeps every host within its quota",
+                admitted=False, latency=None, placement={},
+            )  # fmt: skip
+        return dict(sorted(best[1].items())), bool(budget[0] > 0)
+
+    def by_estimates(
+        self,
+        estimate: Callable[[Mapping[str, str]], Estimate],
+        excess: Callable[[Estimate], float],
+        bound: float | None,
+    ) -> tuple[dict[int, int], Estimate, bool]:
+        """Return the placement of least excess by a model of whole placements.
+
+        Candidates come in the order of their hosts' worst waits. With a ``bound`` (s) the model never answers less
+        than those waits, so that the search ends at the first candidate that cannot be better.
+        """
+        combos = 1
+        for places in self.allowed:
+            combos *= len(places)
+        exhaustive = len(self.new) <= 2 or combos <= ESTIMATES
+        if exhaustive:
+            trials = [
+                (self._waits_of(hosts), hosts)
+                for hosts in itertools.product(*self.allowed)
+                if self._fits(hosts) and self._first_of_alike(hosts)
+            ]
+        else:
+            start = tuple(self.by_waits()[0].values())
+            trials = [(self._waits_of(start), start)]
+        best: tuple[float, tuple[int, ...], Estimate] | None = None
+
+        def weigh(hosts: tuple[int, ...]) -> bool:
+            nonlocal best
+            found = estimate(self.named(dict(enumerate(hosts))))
+            value = excess(found)
+            if best is None or value < best[0] - TIE:
+                best = (value, hosts, found)
+                return True
+            return False
+
+        for wait, hosts in sorted(trials):
+            if bound is not None and best is not None and wait - bound >= best[0] - TIE:
+                break
+            weigh(hosts)
+        if best is None:
+            raise Infeasible(
+                f"no division of {', '.join(self.new)} keeps every host within its quota",
+                admitted=False, latency=None, placement={},
+            )  # fmt: skip
+        if not exhaustive:
+            self._descend(weigh, lambda: best[1] if best else ())
+        return dict(enumerate(best[1])), best[2], exhaustive
+
+    def _descend(self, weigh: Callable[[tuple[int, ...]], bool], now: Callable[[], tuple[int, ...]]) -> None:
+        """Move one operator at a time, to the hosts where it alone would wait least, while that helps."""
+        left, better = ESTIMATES, True
+        while better and left > 0:
+            better = False
+            for index, places in enumerate(self.allowed):
+                for host in sorted(places, key=lambda h: (self.with_one[index][h], h))[:8]:
+                    trial = (*now()[:index], host, *now()[index + 1 :])
+                    if trial != now() and left > 0 and self._fits(trial):
+                        left -= 1
+                        better = weigh(trial) or better
+
+    def _fits(self, hosts: tuple[int, ...]) -> bool:
+        return all(
+            self._room(host, float(self.mean[[i for i, other in enumerate(hosts) if other == host]].sum()))
+            for host in dict.fromkeys(hosts)
+        )
+
+    def _first_of_alike(self, hosts: tuple[int, ...]) -> bool:
+        """Whether the hosts of one kind are taken in their order, so that of equal placements one is weighed."""
+        taken: dict[int, list[int]] = {}
+        for host in dict.fromkeys(hosts):
+            taken.setdefault(self.alike[host], []).append(host)
+        return all(members == self.kinds[kind][: len(members)] for kind, members in taken.items())
+
+    def _waits_of(self, hosts: tuple[int, ...]) -> float:
+        waits = [float(self.waits.max(initial=0.0))]
+        for host in dict.fromkeys(hosts):
+            here = [index for index, other in enumerate(hosts) if other == host]
+            if len(here) == 1:
+                waits.append(float(self.with_one[here[0]][host]))
+            else:
+                load = self.base[host] + sum(self.load[index] for index in here)
+                waits.append(float(worst_waits(load[None], self.capacity[[host]], self.period)[0]))
+        return max(waits)

@@ -1,0 +1,81 @@
+"""Plan selection: networks and placements ranked by the latency that a model predicts (section IX-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from penstock.cluster import Placement
+from penstock.latency.estimate import Estimate
+
+TIE = 1e-9
+"""Seconds, and benchmark cores, that differ by less are the same."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Candidate:
+    """A placed network, and what a model says of it.
+
+    Attributes
+    ----------
+    network
+        The network as it was given: its file.
+    given
+        The placement as it was given, or the algorithm that made it.
+    order
+        Rows of operators in an order that differs from the network's.
+    placement
+        Where the operators run.
+    estimate
+        Of the latency.
+    load
+        Mean load of all operators (benchmark cores): breaks ties.
+    simulated
+        Worst latency that the simulator measured (s), if it was asked.
+    """
+
+    network: str
+    given: str
+    order: tuple[tuple[str, ...], ...] = ()
+    placement: Placement
+    estimate: Estimate
+    load: float
+    simulated: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return an entry of ``ranking``."""
+        found = self.estimate
+        return {
+            "placement": dict(self.placement),
+            "worst": found.total.worst,
+            "mean": found.total.mean,
+            "p99": found.total.p99,
+            "bottleneck": found.bottleneck,
+            "load": self.load,
+            "error": found.error.relative,
+            "network": self.network,
+            "given": self.given,
+            "order": [list(row) for row in self.order],
+            **({} if self.simulated is None else {"simulated": self.simulated}),
+        }
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates by worst latency, then mean latency, then load; what ties stays in the given order."""
+
+    def key(candidate: Candidate) -> tuple[float, float, float]:
+        total = candidate.estimate.total
+        return tuple(round(value / TIE) * TIE for value in (total.worst, total.mean, candidate.load))  # type: ignore[return-value]
+
+    return sorted(candidates, key=key)
+
+
+def certain(ranking: Sequence[Candidate]) -> bool:
+    """Whether the best is better than the second by more than both error bars."""
+    if len(ranking) < 2:
+        return True
+    first, second = (candidate.estimate for candidate in ranking[:2])
+    bars = sum(found.error.relative * found.total.worst for found in (first, second))
+    return second.total.worst - first.total.worst > bars

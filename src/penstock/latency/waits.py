@@ -1,0 +1,85 @@
+"""The backlog of hosts for searches: what a host's worst wait would be if it also ran this or that.
+
+The worst wait of a host grows with every operator put on it, so what already misses a bound can be cut off, and
+min over hosts bounds every placement from below.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster
+from penstock.load import LoadModel
+
+Array = NDArray[np.float64]
+
+COMPILED = 200_000
+"""Loads (hosts times periods) from which on the compiled loop is used: below, loading it takes longer."""
+
+
+def worst_waits(load: Array, capacity: Array, period: float) -> Array:
+    """Return the largest cumulative excess over capacity of each row (Chandramouli et al., definitions 8 and 9).
+
+    Parameters
+    ----------
+    load
+        Array (rows, periods) in benchmark-core seconds per second.
+    capacity
+        Array (rows,), benchmark cores.
+    period
+        Length of a period (s).
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        Seconds.
+    """
+    if load.size >= COMPILED:
+        from penstock.latency.kernel import worst
+
+        found: Array = worst(load, capacity, period)
+        return found
+    return worst_waits_plain(load, capacity, period)
+
+
+def worst_waits_plain(load: Array, capacity: Array, period: float) -> Array:
+    """Return the same by the reflected sum: CE_p = S_p − min(0, min of S up to p) with S the sum of (L − C)·w."""
+    flow = np.cumsum((load - capacity[:, None]) * period, axis=1)
+    excess = flow - np.minimum(np.minimum.accumulate(flow, axis=1), 0.0)
+    worst: Array = excess.max(axis=1, initial=0.0) / capacity
+    return worst
+
+
+def host_loads(model: LoadModel, where: NDArray[np.int64], hosts: int) -> Array:
+    """Return the load of hosts, array (hosts, periods), with operators (rows of the model) on host numbers.
+
+    A linear network's loads are few coefficients times the rates of its sources, so that thousands of operators cost
+    no more than their coefficients.
+    """
+    if linear(model):
+        few = np.zeros((hosts, model.coefficients.shape[1]))
+        np.add.at(few, where, model.coefficients)
+        loads: Array = few @ model.rates.values
+        return loads
+    total = np.zeros((hosts, model.load.shape[1]))
+    np.add.at(total, where, model.load)
+    return total
+
+
+def linear(model: LoadModel) -> bool:
+    """Whether every load is linear in the rates of the sources: there is no join with a time window."""
+    return all(operator.within is None for operator in model.network.operators.values())
+
+
+def capacities(cluster: Cluster) -> Array:
+    """Return the benchmark cores of each host, array (hosts,)."""
+    return np.array([host.capacity for host in cluster.hosts.values()])
+
+
+def shares(cluster: Cluster) -> Array:
+    """Return the mean load (benchmark cores) up to which each host may be used, array (hosts,).
+
+    A quota below 1 belongs to others; at 1 only the latency bound decides, since a backlog may be worked off later.
+    """
+    return np.array([host.usable if host.quota < 1 else np.inf for host in cluster.hosts.values()])
