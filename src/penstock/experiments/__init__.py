@@ -16,6 +16,7 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "shedding-table-1": ("shedding", "table_1"),
     "shedding-table-3": ("shedding", "table_3"),
     **{f"shedding-{number}": ("shedding", f"figure_{number}") for number in (9, 10, 11, 13, 14, 15)},
+    "economical-6": ("economical", "figure_6"),
     "economical-7": ("economical", "figure_7"),
     "economical-8": ("economical", "figure_8"),
     "economical-9": ("economical", "figure_9"),
@@ -27,6 +28,7 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "correlation-table-3": ("correlation", "table_3"),
     **{f"correlation-{number}": ("correlation", f"figure_{number}") for number in range(5, 11)},
     "mace-3": ("mace", "figure_3"),
+    "mace-12": ("mace", "figure_12"),
     "mace-13": ("mace", "figure_13"),
 }
 """Name on the command line to the file and function that make the figure."""
