@@ -32,7 +32,7 @@ def network() -> Network:
 def burst() -> Rates:
     """Return 70 s of events: a quiet stretch, a burst of 7 s that overloads one host, a quiet stretch, a small wave."""
     rate = np.full(70, 700.0)
-    rate[20:27] = 3_600.0
+    rate[20:27] = 4_000.0
     rate[46:58] = 700.0 + 500.0 * np.sin(np.linspace(0, np.pi, 12))
     return Rates.of(1.0, {"events": rate})
 
@@ -57,7 +57,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
     from penstock.spark import calibrate, hosts, run
 
     graph, rates = network(), burst()
-    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
     scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
         tell("starting two Spark hosts", 0.0)

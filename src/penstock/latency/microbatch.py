@@ -10,7 +10,7 @@ what several queries of a host take from each other's caches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from penstock.latency.fragments import Fragment
 from penstock.load import LoadModel
-from penstock.network import Operator, Stream
+from penstock.network import Network, Operator, Stream
 
 Array = NDArray[np.float64]
 Points = tuple[Array, Array]
@@ -66,9 +66,19 @@ def weighted_quantile(values: Array, weights: Array, share: float) -> float:
 class _Query:
     """The state of one query during the recursion."""
 
-    def __init__(self, fragment: Fragment, feeds: Sequence[Stream]) -> None:
+    def __init__(self, network: Network, fragment: Fragment, feeds: Sequence[Stream]) -> None:
         self.fragment = fragment
         self.feeds = tuple(feeds)
+        # From which feeds each operator derives: only these say how far its event time has come.
+        self.derives: dict[str, frozenset[str]] = {}
+        names = {stream.name for stream in feeds}
+        for name in fragment.operators:
+            given = network.inputs(name)
+            outside = {stream.writer for stream in given if stream.name in names}
+            inside = [self.derives[stream.writer] for stream in given if stream.name not in names]
+            self.derives[name] = frozenset(outside).union(*inside)
+        stateful = [self.derives[name] for name in fragment.operators if network.operators[name].stateful]
+        self.watermarks = frozenset[str]().union(*stateful)
         self.waiting: dict[str, list[tuple[Array, Array, Array]]] = {stream.name: [] for stream in feeds}
         self.start, self.end = -math.inf, 0.0
         # How far event time has come on each feed, and at the end of the batch before.
@@ -147,7 +157,7 @@ def microbatch(
             for stream in network.inputs(name)
             if stream.writer not in inside or stream.name in fragment.cuts
         ]
-        queries.append(_Query(fragment, feeds))
+        queries.append(_Query(network, fragment, feeds))
     _feed_sources(model, queries)
     lateness = _lateness(model)
     free: dict[str, float] = {}
@@ -254,9 +264,8 @@ def _process(
             internal = stream.reader in query.fragment.operators and stream.name not in query.fragment.cuts
             if not internal:
                 outputs[stream] = _shared(made[name], stream)
-    query.due = any(
-        bool(windows) and min(windows) <= _watermark(query, query.water, lateness) for windows in query.windows.values()
-    )
+    passed = _watermark(query.watermarks, query.water, lateness)
+    query.due = any(bool(windows) and min(windows) <= passed for windows in query.windows.values())
     return outputs, load
 
 
@@ -264,9 +273,8 @@ def _shared(points: Points, stream: Stream) -> Points:
     return points if stream.share == 1 else (points[0], points[1] * stream.share)
 
 
-def _watermark(query: _Query, water: Mapping[str, float], lateness: Mapping[str, float]) -> float:
-    feeds = {stream.writer for stream in query.feeds}
-    return min((water.get(writer, -math.inf) - lateness[writer] for writer in feeds), default=-math.inf)
+def _watermark(writers: Collection[str], water: Mapping[str, float], lateness: Mapping[str, float]) -> float:
+    return min((water.get(writer, -math.inf) - lateness[writer] for writer in writers), default=-math.inf)
 
 
 def _output(model: LoadModel, query: _Query, operator: Operator, inputs: Sequence[Points], lateness: float) -> Points:
@@ -312,7 +320,7 @@ def _windows(query: _Query, operator: Operator, points: Points, selectivity: flo
                 inside = ends == end
                 had, youngest = windows.get(float(end), (0.0, -math.inf))
                 windows[float(end)] = (had + float(weight[inside].sum()), max(youngest, float(stimulus[inside].max())))
-    water = min((query.before.get(s.writer, -math.inf) for s in query.feeds), default=-math.inf) - lateness
+    water = min((query.before.get(writer, -math.inf) for writer in query.watermarks), default=-math.inf) - lateness
     done = sorted(end for end in windows if end <= water)
     if not done:
         return NOTHING
@@ -325,7 +333,6 @@ def _announce(
     model: LoadModel, query: _Query, queries: Sequence[_Query], visible: float, lateness: Mapping[str, float]
 ) -> None:
     """Tell the readers of a query's logs how far event time has come."""
-    network = model.network
     for name in query.fragment.operators:
         readers = [
             other
@@ -335,14 +342,15 @@ def _announce(
         ]
         if not readers:
             continue
-        known = query.before if _behind(model, query, name) else query.water
-        water = _watermark(query, known, lateness) + lateness[name]
+        if _behind(model, query, name):
+            water = _watermark(query.watermarks, query.before, lateness) + lateness[name]
+        else:
+            water = _watermark(query.derives[name], query.water, lateness) + lateness[name]
         for other in dict.fromkeys(readers):
             marks = other.marks[name]
             last = marks[-1][1] if marks else other.water.get(name, -math.inf)
             if water > last:
                 marks.append((visible, water))
-    del network
 
 
 def _behind(model: LoadModel, query: _Query, name: str) -> bool:
