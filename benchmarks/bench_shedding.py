@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "shedding"))
@@ -37,6 +38,39 @@ def best(work: Callable[[], Any], times: int = 5) -> float:
         work()
         found.append(time.perf_counter() - begun)
     return min(found)
+
+
+@njit
+def many_cells(child: Any, lower: Any, upper: Any, points: Any) -> int:
+    """Look points up in a quadtree; the sum keeps the compiler from leaving them out."""
+    total = 0
+    for q in range(len(points)):
+        total += k.descend(child, lower, upper, points[q])
+    return total
+
+
+@njit
+def many_points(low: Any, first: Any, last: Any, most: Any, rows: Any, score: Any, points: Any) -> int:
+    """Look points up in a table of feasible inputs."""
+    total = 0
+    for q in range(len(points)):
+        total += k.search(low, first, last, most, rows, score, points[q])
+    return total
+
+
+def compiled_look_up(table: Any, points: Any) -> float:
+    """Return seconds a look-up of row or cell in compiled code."""
+    a = table.arrays
+    if "child" in a:
+        one = lambda: many_cells(a["child"], np.zeros(points.shape[1]), table.upto, points)  # noqa: E731
+    else:
+        merged = np.zeros((len(points), a["points"].shape[1]))
+        np.add.at(merged.T, a["group"], (a["factor"] * points).T)
+        one = lambda: many_points(  # noqa: E731
+            a["low"], a["first"], a["last"], a["most"], a["points"], a["score"], merged
+        )
+    one()
+    return best(one) / len(points)
 
 
 def main() -> None:
@@ -92,6 +126,7 @@ def main() -> None:
                 "case": f"{planner}, {costs} x {repeat}, error {error}",
                 "rows": table.entries,
                 "build_s": best(lambda p=planner, q=question: build_table(p, q), 3),
+                "plan_compiled_s": compiled_look_up(table, rng.uniform(10, 100, (20_000, len(first)))),
                 "plan_from_python_s": best(lambda v=look_up, r=rates: v.plan(r)),
             }
         )

@@ -27,6 +27,8 @@ _SERVICES = {
     "gamma": layout.GAMMA,
     "two-point": layout.TWO_POINT,
 }
+WIDE = 5000
+"""Operators beyond which memory is slower than the processor, so that it is worth fetching ahead."""
 FAIL, RECOVER, MOVE, RESUME, LOOK = "fail", "recover", "move", "resume", "look"
 
 
@@ -89,7 +91,7 @@ def compile_run(
     controls = _controls(options, host_of, unit_of)
 
     copies = {name: len(copies_of[name]) for name in network.operators}
-    units = np.zeros(len(unit_names), layout.UNIT)
+    units = layout.table(len(unit_names), layout.UNIT)
     inputs: list[tuple[int, int, int, int, float, float, int, float, int]] = []
     ports: dict[tuple[str, int], int] = {}
     ring, pane = 0, 0
@@ -130,7 +132,7 @@ def compile_run(
     for t, sink in enumerate(network.sinks.values()):
         ports[sink.name, 0] = len(inputs)
         inputs.append((-1, t, streams[f"{sink.input}->{sink.name}"], 0, 0.0, 0.0, 0, -1.0, 0))
-    table = np.zeros(len(inputs), layout.INPUT)
+    table = layout.table(len(inputs), layout.INPUT)
     for index, (u, sink_index, stream_index, port, cost, selectivity, capacity, within, offset) in enumerate(inputs):
         row = table[index]
         row["unit"], row["sink"], row["stream"], row["port"] = u, sink_index, stream_index, port
@@ -139,8 +141,8 @@ def compile_run(
         row["key"] = key("input", index)
         row["copies"] = copies.get(network.streams[stream_index].writer, 1)
 
-    sources = np.zeros(len(network.sources), layout.SOURCE)
-    outputs: list[tuple[int, int, int, float, float, np.uint64]] = []
+    sources = layout.table(len(network.sources), layout.SOURCE)
+    outputs: list[tuple[int, int, float, float, np.uint64]] = []
 
     def write(writer: str, row: NDArray[np.void]) -> None:
         row["outputs"] = len(outputs)
@@ -151,7 +153,7 @@ def compile_run(
             high = 1.0 if position == len(readers) - 1 else low + stream.share
             draw = key("route", writer, seed)
             outputs.extend(
-                (ports[reader, stream.port], streams[stream.name], routed, low, high, draw)
+                (ports[reader, stream.port], routed, low, high, draw)
                 for reader in copies_of.get(stream.reader, [stream.reader])
             )
             low = high
@@ -165,11 +167,11 @@ def compile_run(
         write(source.name, row)
     for u, name in enumerate(unit_names):
         write(base_name(name), units[u])
-    edges = np.zeros(len(outputs), layout.OUTPUT)
-    for index, (port, stream_index, routed, low, high, draw) in enumerate(outputs):
-        edges[index] = (port, stream_index, -1, routed, low, high, draw, 1.0, -1)
+    edges = layout.table(len(outputs), layout.OUTPUT)
+    for index, (port, routed, low, high, draw) in enumerate(outputs):
+        edges[index] = (port, -1, routed, low, high, draw, 1.0, -1)
 
-    flows = np.zeros(len(streams), layout.STREAM)
+    flows = layout.table(len(streams), layout.STREAM)
     for index, stream in enumerate(network.streams):
         flows[index]["key"] = key("stream", stream.name)
         if stream.reader in network.operators:
@@ -187,7 +189,7 @@ def compile_run(
     g = np.zeros(1, layout.GLOBALS)
     state = layout.State(
         g=g,
-        nodes=np.zeros(_NODES, layout.NODE),
+        nodes=layout.table(_NODES, layout.NODE),
         units=units,
         inputs=table,
         outputs=edges,
@@ -196,7 +198,7 @@ def compile_run(
         cores=cores,
         links=links,
         sources=sources,
-        heap=np.zeros(
+        heap=layout.table(
             len(cores) * (1 + sum(control.kind == FAIL for control in controls))
             + len(units) * (1 + sum(control.kind == FAIL for control in controls))
             + len(links)
@@ -205,17 +207,17 @@ def compile_run(
             + 8,
             layout.EVENT,
         ),
-        rings=np.zeros(max(ring, 1), layout.KEPT),
-        panes=np.zeros(max(pane, 1), layout.PANE),
+        rings=layout.table(max(ring, 1), layout.KEPT),
+        panes=layout.table(max(pane, 1), layout.PANE),
         words=words,
         members=members,
-        keeps=np.zeros(1, layout.KEEP),
+        keeps=layout.table(1, layout.KEEP),
         curve=np.zeros(2 * len(sources), layout.CURVE),
-        trace=np.zeros(0, layout.TRACED),
-        rows=np.zeros(_ROWS, layout.ROW),
-        seen=np.zeros(_SEEN, layout.SEEN),
-        log=np.zeros(log, layout.LOGGED),
-        kicks=np.zeros(2 * len(hosts) + 2, layout.KICK),
+        trace=layout.table(0, layout.TRACED),
+        rows=layout.table(_ROWS, layout.ROW),
+        seen=layout.table(_SEEN, layout.SEEN),
+        log=layout.table(log, layout.LOGGED),
+        kicks=layout.table(2 * len(hosts) + 2, layout.KICK),
     )
     state = _input(state, network, arrivals, options)
     wire(state, link_of)
@@ -223,6 +225,7 @@ def compile_run(
     g["warmup"], g["policy"] = options.warmup, ("fcfs", "round-robin", "stimulus").index(options.policy)
     g["queue"] = 2**62 if options.queue is None else options.queue
     g["drain"], g["free"] = options.drain, -1
+    g["wide"] = len(units) > WIDE
     g["fan"] = max([*sources["readers"].tolist(), *(units["readers"] + 1).tolist(), 1])
     g["replicated"] = any(count > 1 for count in copies.values())
     simple = not (log or g["replicated"][0] or options.microbatch or (units["kind"] != layout.STATELESS).any())
@@ -245,7 +248,7 @@ def _keep(
     for name, share in sorted(keep.items(), key=lambda item: "#" in item[0]):
         writer, _, reader = name.partition("->")
         stream = f"{writer}->{base_name(reader)}"
-        here = edges["stream"] == streams.get(stream, -1)
+        here = inputs["stream"][edges["input"]] == streams.get(stream, -1)
         if reader != base_name(reader):
             here &= readers == (units.index(reader) if reader in units else -2)
         if not here.any():
@@ -316,8 +319,8 @@ def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, in
 def _hosts(
     cluster: Cluster, units: NDArray[np.void], controls: tuple[Control, ...], options: Options
 ) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.void], NDArray[np.void]]:
-    table = np.zeros(len(cluster.hosts), layout.HOST)
-    cores = np.zeros(sum(host.cores for host in cluster.hosts.values()), layout.CORE)
+    table = layout.table(len(cluster.hosts), layout.HOST)
+    cores = layout.table(sum(host.cores for host in cluster.hosts.values()), layout.CORE)
     visitors: list[list[int]] = [[] for _ in table]
     for u, home in enumerate(units["host"].tolist()):
         visitors[home].append(u)
@@ -345,11 +348,11 @@ def _hosts(
                 batch.overhead.get(host.name, 0.0) if isinstance(batch.overhead, Mapping) else batch.overhead
             )
     cores["node"] = cores["key"] = -1
-    placed = np.zeros(len(members), layout.MEMBER)
+    placed = layout.table(len(members), layout.MEMBER)
     placed["unit"] = members
     for u, home in enumerate(units["host"].tolist()):
         units[u]["position"] = position(table[home], placed, u)
-    return table, cores, placed, np.zeros(word, layout.WORD)
+    return table, cores, placed, layout.table(word, layout.WORD)
 
 
 def position(host: NDArray[np.void], members: NDArray[np.void], unit: int) -> int:
@@ -379,7 +382,7 @@ def _links(
         for reader in readers[row["outputs"] : row["outputs"] + row["readers"]]:
             if reader >= 0:
                 pairs.update((a, b) for a in origins for b in places[reader] if a != b)
-    table = np.zeros(len(pairs), layout.LINKS)
+    table = layout.table(len(pairs), layout.LINKS)
     found = {}
     for index, (a, b) in enumerate(sorted(pairs)):
         link = cluster.link(hosts[a], hosts[b])
@@ -423,7 +426,7 @@ def _input(state: layout.State, network: Network, arrivals: Rates | Arrivals, op
                 )
         end = float(arrivals.times[-1]) if options.duration is None else options.duration
         rows = int(np.searchsorted(arrivals.times, end, side="right"))
-        trace = np.zeros(rows, layout.TRACED)
+        trace = layout.table(rows, layout.TRACED)
         trace["time"], trace["work"] = arrivals.times[:rows], arrivals.work[:rows]
         trace["source"] = [index[name] for name in arrivals.sources[:rows]]
         g["period"] = g["periods"] = 1

@@ -48,8 +48,9 @@ def _look(run: Compiled, pending: list[Control], control: Control) -> Compiled:
     keep = np.ones(len(run.streams))
     for name, share in shedder.look(s.sources["number"] + (s.trace.size > 0)).items():
         keep[run.streams.index(name)] = share
-    wanted = keep[s.outputs["stream"]]
-    windowed = s.streams["window"][s.outputs["stream"]] > 0
+    stream = s.inputs["stream"][s.outputs["input"]]
+    wanted = keep[stream]
+    windowed = s.streams["window"][stream] > 0
     s.outputs["keep"] = np.where(windowed, s.outputs["keep"], wanted)
     history = s.outputs["history"]
     changed = np.flatnonzero(windowed & (wanted != np.where(history < 0, 1.0, s.keeps["keep"][history])))
@@ -96,7 +97,7 @@ def _lose(s: State, n: int) -> None:
     """Count a tuple as lost."""
     at = int(s.nodes[n]["input"])
     if at >= 0:
-        s.streams["lost"][s.inputs["stream"][at]] += 1
+        s.inputs["lost"][at] += 1
     _release(s, n)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numba import boolean, float64, from_dtype, int64, njit, types, uint64
 
-from penstock.simulation.memory import inner, rows_of
+from penstock.simulation.memory import inner, prefetch, rows_of
 from penstock.simulation.state import (
     AGGREGATE,
     ARRIVAL,
@@ -79,6 +79,9 @@ _A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.ui
 _27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
 _ONE, _63, _LOW = np.uint64(1), np.uint64(63), np.uint64(0xFFFFFFFF)
 _HUGE = 4_000_000_000_000_000_000
+NODE_SIZE, INPUT_SIZE, UNIT_SIZE, OUTPUT_SIZE, HOST_SIZE, LINK_SIZE = (
+    TABLES[name].itemsize for name in ("nodes", "inputs", "units", "outputs", "hosts", "links")
+)
 
 
 @_inner
@@ -225,8 +228,11 @@ def _begin(g: Scalars, n: int, core: int, now: float) -> None:
         unit.wait += now - node.enqueued
     host.idle -= 1
     c.node = n
+    c.input = node.input
+    c.unit = i.unit
+    c.outputs = unit.outputs
+    c.next = outputs_at(g.outputs, unit.outputs).input if unit.readers > 0 else node.input
     c.start = now
-    c.until = now + mean
     c.key = _push(g, now + mean, COMPLETE, core)
 
 
@@ -356,14 +362,13 @@ def _deliver(g: Scalars, n: int, now: float) -> None:
     """Let a tuple arrive at its reader."""
     node = nodes_at(g.nodes, n)
     i = inputs_at(g.inputs, node.input)
-    stream = streams_at(g.streams, i.stream)
     if i.copies > 1 and _seen(g, mix(node.identity ^ i.key), i.copies):
-        stream.arrived -= 1
+        i.arrived -= 1
         g.duplicates += 1
         _free(g, n)
         return
     if i.sink >= 0:
-        stream.delivered += 1
+        i.delivered += 1
         row = rows_at(g.rows, g.rowed)
         row.sink, row.stimulus, row.egress = i.sink, node.stimulus, now
         g.rowed += 1
@@ -372,7 +377,7 @@ def _deliver(g: Scalars, n: int, now: float) -> None:
     unit = units_at(g.units, i.unit)
     host = hosts_at(g.hosts, unit.host)
     if host.down > 0:
-        stream.lost += 1
+        i.lost += 1
         _free(g, n)
         return
     node.enqueued = now
@@ -385,7 +390,7 @@ def _deliver(g: Scalars, n: int, now: float) -> None:
         _begin(g, n, core, now)
         return
     if i.waiting >= g.queue:
-        stream.dropped += 1
+        i.dropped += 1
         _free(g, n)
         return
     i.waiting += 1
@@ -438,13 +443,13 @@ def _put(g: Scalars, first: int, readers: int, start: int, part: int, identity: 
         i = inputs_at(g.inputs, out.input)
         if part > 0 and (part == 1) != (i.unit >= 0 and units_at(g.units, i.unit).host == start):
             continue
-        stream = streams_at(g.streams, out.stream)
         if out.routed > 0:
             u = uniform(out.draw, identity)
             if u < out.low or u >= out.high:
                 continue
-        stream.arrived += 1
+        i.arrived += 1
         if out.keep < 1.0:
+            stream = streams_at(g.streams, i.stream)
             keep, salt = out.keep, identity
             if stream.window > 0.0:
                 # In front of an aggregate whole windows are dropped, by what was in force when each began, so that
@@ -459,11 +464,11 @@ def _put(g: Scalars, first: int, readers: int, start: int, part: int, identity: 
                 if k >= 0:
                     keep = keeps_at(g.keeps, k).keep
             if uniform(stream.key, salt) >= keep:
-                stream.dropped += 1
+                i.dropped += 1
                 continue
         crosses = i.unit >= 0 and start >= 0 and units_at(g.units, i.unit).host != start
         if crosses and hosts_at(g.hosts, units_at(g.units, i.unit).host).down > 0:
-            stream.lost += 1
+            i.lost += 1
             continue
         n = g.free
         if n >= 0:
@@ -543,7 +548,7 @@ def _serve(g: Scalars, n: int, start: int, now: float) -> None:
     u = i.unit
     unit = units_at(g.units, u)
     unit.served += 1
-    streams_at(g.streams, i.stream).consumed += 1
+    i.consumed += 1
     _free(g, n)
     selectivity = i.selectivity
     if unit.kind == AGGREGATE:
@@ -770,6 +775,36 @@ def _release(g: Scalars, h: int, now: float) -> None:
         _plan(g, h, now)
 
 
+@_inner
+def _fetch(g: Scalars, at: int) -> None:
+    """Ask for what the event at a place of the heap will touch: with many operators memory is what takes the time."""
+    event = heap_at(g.heap, at)
+    if event.key >> 56 != COMPLETE:
+        return
+    core = cores_at(g.cores, event.index)
+    if core.node < 0:
+        return
+    waiting = hosts_at(g.hosts, core.host).head
+    if at < 3:
+        # What was asked for before names what comes next.
+        if waiting >= 0:
+            prefetch(g.inputs + nodes_at(g.nodes, waiting).input * INPUT_SIZE)
+        reader = inputs_at(g.inputs, core.next).unit
+        if reader >= 0:
+            prefetch(g.hosts + units_at(g.units, reader).host * HOST_SIZE)
+        prefetch(g.links + outputs_at(g.outputs, core.outputs).link * LINK_SIZE)
+        return
+    if waiting >= 0:
+        prefetch(g.nodes + waiting * NODE_SIZE)
+    prefetch(g.nodes + core.node * NODE_SIZE)
+    prefetch(g.units + core.unit * UNIT_SIZE)
+    prefetch(g.units + core.unit * UNIT_SIZE + 64)
+    for at_input in (core.input, core.next):
+        prefetch(g.inputs + at_input * INPUT_SIZE)
+        prefetch(g.inputs + at_input * INPUT_SIZE + 64)
+    prefetch(g.outputs + core.outputs * OUTPUT_SIZE)
+
+
 @_entry
 def advance(address: int) -> Any:
     """Run events in the order (time, priority, sequence) until the end or until the caller has to act."""
@@ -798,6 +833,9 @@ def advance(address: int) -> Any:
         if g.heaped == 0:
             return CONTROL if g.control <= g.end and (g.used > 0 or g.drain == 0) else DONE
         now, key, index = heap_at(g.heap, 0).time, heap_at(g.heap, 0).key, heap_at(g.heap, 0).index
+        if g.wide > 0 and g.heaped > 6:
+            for place in range(1, 7):
+                _fetch(g, place)
         if g.control <= now and g.control <= g.end:
             return CONTROL
         if now > g.end:

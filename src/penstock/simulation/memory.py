@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 
@@ -33,6 +33,25 @@ def rows_of(dtype: np.dtype[Any]) -> Any:
         return record(types.int64, types.int64), codegen
 
     return at
+
+
+def _prefetch(context: Any, address: Any) -> Any:
+    """Ask for the cache line at an address, and wait for nothing."""
+
+    def codegen(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        wanted = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        insert: Any = cgutils.get_or_insert_function
+        function = insert(builder.module, wanted, "llvm.prefetch.p0")
+        # For reading, to be kept in all caches, data.
+        line = builder.inttoptr(arguments[0], byte)
+        builder.call(function, [line, ir.Constant(flag, 0), ir.Constant(flag, 3), ir.Constant(flag, 1)])
+        return target.get_dummy_value()
+
+    return types.none(types.int64), codegen
+
+
+prefetch: Any = intrinsic(_prefetch)
 
 
 def inner(types_of: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.simulation.compile import Compiled
 from penstock.simulation.shed import Taken
-from penstock.simulation.state import Records
+from penstock.simulation.state import COUNTS, Records
 
 EXACT = 1 << 22
 """Up to so many sink tuples the quantiles are exact; beyond, to the relative width of a bin."""
@@ -209,17 +209,12 @@ def assemble(
     queued = np.bincount(s.inputs["stream"][alive], minlength=len(s.streams))
     busy_units, busy_hosts = busy(run, end)
     span = end if end > 0 else math.inf
-    streams = {
-        name: {
-            "arrived": int(row["arrived"]),
-            "delivered": int(row["delivered"]),
-            "dropped": int(row["dropped"]),
-            "consumed": int(row["consumed"]),
-            "queued": int(queued[index]),
-            "lost": int(row["lost"]),
-        }
-        for index, (name, row) in enumerate(zip(run.streams, s.streams, strict=True))
-    }
+    counts = {part: np.zeros(len(s.streams), np.int64) for part in COUNTS}
+    for part, total in counts.items():
+        np.add.at(total, s.inputs["stream"], s.inputs[part])
+    counts["queued"] = queued
+    order = ("arrived", "delivered", "dropped", "consumed", "queued", "lost")
+    streams = {name: {part: int(counts[part][index]) for part in order} for index, name in enumerate(run.streams)}
     parts = ("delivered", "dropped", "consumed", "queued", "lost")
     on_links = _on_links(run)
     whole = latencies.summary()

@@ -146,7 +146,7 @@ def _grown(run: Compiled, status: int) -> Compiled:
     if status == layout.POOL:
         s = s._replace(nodes=_longer(s.nodes, max(2 * s.nodes.size, s.nodes.size + need)))
     elif status == layout.ROWS and (s.rows.size < (1 << 16) or need > s.rows.size):
-        s = s._replace(rows=np.zeros(max(4 * s.rows.size, need), layout.ROW))
+        s = s._replace(rows=layout.table(max(4 * s.rows.size, need), layout.ROW))
     elif status == layout.RING:
         row = s.inputs[need]
         first, size, head = int(row["ring"]), int(row["capacity"]), int(row["head"])
@@ -157,7 +157,7 @@ def _grown(run: Compiled, status: int) -> Compiled:
         s = s._replace(rings=rings)
     elif status == layout.TABLE:
         size = 1 << math.ceil(math.log2(4 * (int(s.g["known"][0]) + need)))
-        table = np.zeros(size, layout.SEEN)
+        table = layout.table(size, layout.SEEN)
         for entry in s.seen[s.seen["count"] > 0]:
             at = (int(entry["key"]) >> 11) & (size - 1)
             while table[at]["count"]:
@@ -170,6 +170,6 @@ def _grown(run: Compiled, status: int) -> Compiled:
 
 
 def _longer(table: Records, size: int) -> Records:
-    grown = np.zeros(size, table.dtype)
+    grown = layout.table(size, table.dtype)
     grown[: table.size] = table
     return grown

@@ -21,16 +21,32 @@ EPSILON = 1e-9
 """Slack of exact accumulation: 100 tuples at 0.29 are 29, whatever binary fractions say."""
 
 
-# One tuple: queued, in service, on a link, or held as output of a batch (then input is -2 - unit). 64 bytes.
+def _lines(fields: list[tuple[str, str]]) -> np.dtype[Any]:
+    """Return a record type that fills whole cache lines of 64 bytes; all fields have 8 bytes."""
+    names, formats = zip(*fields, strict=True)
+    size = -(-8 * len(fields) // 64) * 64
+    offsets = [8 * k for k in range(len(fields))]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+
+def table(count: int, kind: np.dtype[Any]) -> Records:
+    """Return an empty table that begins with a cache line."""
+    size = count * kind.itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + size].view(kind)
+
+
+# What every event touches stands first in each record, in as few cache lines as can be.
+# One tuple: queued, in service, on a link, or held as output of a batch (then input is -2 - unit).
 # next: in a list, or the sibling in a pairing heap. child: first child in the heap, or next reader of a crossing.
-NODE = np.dtype(
+NODE = _lines(
     [
         ("stimulus", "f8"), ("enqueued", "f8"), ("order", "i8"), ("identity", "u8"), ("work", "f8"),
         ("input", "i8"), ("next", "i8"), ("child", "i8"),
     ]
 )  # fmt: skip
-# What every event touches stands first, so that it shares cache lines.
-UNIT = np.dtype(
+UNIT = _lines(
     [
         ("host", "i8"), ("kind", "i8"), ("service", "i8"), ("paused", "i8"), ("key", "u8"), ("chance", "i8"),
         ("outputs", "i8"), ("readers", "i8"), ("served", "i8"), ("begun", "i8"), ("wait", "f8"), ("busy", "f8"),
@@ -39,28 +55,26 @@ UNIT = np.dtype(
         ("pending", "i8"),
     ]
 )  # fmt: skip
-INPUT = np.dtype(
+# A stream is counted at each reader's input: copies of a reader have inputs of their own.
+INPUT = _lines(
     [
-        ("unit", "i8"), ("sink", "i8"), ("stream", "i8"), ("cost", "f8"), ("selectivity", "f8"), ("count", "i8"),
-        ("waiting", "i8"), ("copies", "i8"), ("port", "i8"), ("within", "f8"), ("last", "f8"), ("ring", "i8"),
+        ("unit", "i8"), ("sink", "i8"), ("copies", "i8"), ("waiting", "i8"), ("arrived", "i8"), ("cost", "f8"),
+        ("selectivity", "f8"), ("count", "i8"), ("consumed", "i8"), ("delivered", "i8"), ("dropped", "i8"),
+        ("lost", "i8"), ("stream", "i8"), ("port", "i8"), ("within", "f8"), ("last", "f8"), ("ring", "i8"),
         ("capacity", "i8"), ("head", "i8"), ("length", "i8"), ("key", "u8"),
     ]
 )  # fmt: skip
-OUTPUT = np.dtype(
+OUTPUT = _lines(
     [
-        ("input", "i8"), ("stream", "i8"), ("link", "i8"), ("routed", "i8"), ("low", "f8"), ("high", "f8"),
-        ("draw", "u8"), ("keep", "f8"), ("history", "i8"),
+        ("input", "i8"), ("link", "i8"), ("routed", "i8"), ("low", "f8"), ("high", "f8"), ("draw", "u8"),
+        ("keep", "f8"), ("history", "i8"),
     ]
 )  # fmt: skip
 # Keep fractions of a stream into windows: which one was in force when a window began.
 KEEP = np.dtype([("since", "f8"), ("keep", "f8"), ("before", "i8")])
-STREAM = np.dtype(
-    [
-        ("key", "u8"), ("window", "f8"), ("arrived", "i8"), ("delivered", "i8"), ("dropped", "i8"),
-        ("consumed", "i8"), ("lost", "i8"),
-    ]
-)  # fmt: skip
-HOST = np.dtype(
+STREAM = np.dtype([("key", "u8"), ("window", "f8")])
+COUNTS = ("arrived", "delivered", "dropped", "consumed", "lost")
+HOST = _lines(
     [
         ("speed", "f8"), ("down", "i8"), ("idle", "i8"), ("batch", "i8"), ("waiting", "i8"), ("head", "i8"),
         ("tail", "i8"), ("core", "i8"), ("cores", "i8"), ("busy", "f8"), ("stamp", "i8"), ("last", "i8"),
@@ -69,8 +83,14 @@ HOST = np.dtype(
         ("held", "i8"), ("heldtail", "i8"), ("outputs", "i8"), ("released", "i8"), ("planned", "i8"),
     ]
 )  # fmt: skip
-CORE = np.dtype([("host", "i8"), ("node", "i8"), ("key", "i8"), ("start", "f8"), ("until", "f8")])
-LINKS = np.dtype(
+# input, unit, outputs, next: of what it serves and of its first reader, to be fetched before the service ends.
+CORE = _lines(
+    [
+        ("host", "i8"), ("node", "i8"), ("key", "i8"), ("start", "f8"), ("input", "i8"), ("unit", "i8"),
+        ("outputs", "i8"), ("next", "i8"),
+    ]
+)  # fmt: skip
+LINKS = _lines(
     [
         ("start", "i8"), ("end", "i8"), ("delay", "f8"), ("capacity", "i8"), ("flying", "i8"), ("sent", "i8"),
         ("head", "i8"), ("tail", "i8"), ("waithead", "i8"), ("waittail", "i8"),
@@ -107,7 +127,7 @@ GLOBALS = np.dtype(
         ("duplicates", "i8"), ("heaped", "i8"), ("hole", "i8"), ("free", "i8"), ("fresh", "i8"), ("used", "i8"),
         ("rowed", "i8"), ("logs", "i8"), ("kicked", "i8"), ("traced", "i8"), ("known", "i8"), ("fan", "i8"),
         ("policy", "i8"), ("queue", "i8"), ("drain", "i8"), ("replicated", "i8"), ("period", "f8"),
-        ("periods", "i8"), ("plenty", "i8"),
+        ("periods", "i8"), ("plenty", "i8"), ("wide", "i8"),
         *((name, "i8") for name in TABLES), *((f"size_{name}", "i8") for name in TABLES),
     ]
 )  # fmt: skip
