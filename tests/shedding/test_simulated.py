@@ -184,3 +184,17 @@ def test_a_copy_has_a_fraction_of_its_own() -> None:
     with pytest.raises(InputError, match="no stream"):
         simulate(*given, Options(keep={"s->a#4": 0.5}))
     assert cluster.hosts
+
+
+def test_aggregates_are_shed_by_windows() -> None:
+    """An overloaded aggregate is thinned by whole windows to its quota, and delivers the planned score."""
+    case = line(kind="aggregate", window=1.0, selectivity=(0.1,), cost=(0.05,))
+    table = table_of(case, 60.0)
+    program = build_program(*case)
+    span, rate = 40_000.0, 50.0
+    result = simulate(*case, Rates.constant({"s": rate}, span, span), Options(shed=Shed(table=table, period=10.0)))
+    kept = result.streams["s->a"]["arrived"] - result.streams["s->a"]["dropped"]
+    predicted = program.score(LookUp(program, table).plan(np.array([rate])))
+    # 40,000 windows of 50 tuples, of which 0.4 are kept: one standard deviation is 0.6 %.
+    assert kept * 0.05 / span == pytest.approx(1.0, rel=0.02)
+    assert result.streams["a->t"]["delivered"] / span == pytest.approx(predicted, rel=0.02)
