@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.errors import InputError
+from penstock.latency.mace import mace_series
 from penstock.load import correlation
 from penstock.placement.base import TIE, Arrays, Floats, Ints
 
@@ -44,34 +45,15 @@ class Weights:
         return cls(**found)
 
 
-def excess(load: Floats, capacity: Floats, period: float) -> Floats:
-    """Return the cumulative excess of each host, CE_p = max(0, CE_{p-1} + (L_p − C)·w) (Chandramouli et al., V).
-
-    Parameters
-    ----------
-    load
-        Array (n, periods) in benchmark cores.
-
-    Returns
-    -------
-    ndarray, shape (n, periods)
-        Benchmark-core seconds.
-    """
-    flow = np.cumsum((load - capacity[:, None]) * period, axis=1)
-    series: Floats = flow - np.minimum(np.minimum.accumulate(flow, axis=1), 0.0)
-    return series
-
-
 def latency(arrays: Arrays, where: Ints) -> float:
     """Return the worst of Mace: max over hosts and periods of CE/C (s)."""
-    series = excess(arrays.host_load(where), arrays.capacity, arrays.period)
-    return float((series / arrays.capacity[:, None]).max(initial=0.0))
+    return float(mace_series(arrays.host_load(where), arrays.capacity, arrays.period).max(initial=0.0))
 
 
 def latency_bound(arrays: Arrays) -> float:
     """Return a lower bound of the latency of every placement: that of the perfectly divided load (CE is convex)."""
     total, capacity = arrays.load.sum(axis=0, keepdims=True), arrays.capacity.sum()
-    return float((excess(total, np.array([capacity]), arrays.period) / capacity).max(initial=0.0))
+    return float(mace_series(total, np.array([capacity]), arrays.period).max(initial=0.0))
 
 
 def balance(arrays: Arrays, where: Ints) -> float:
