@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
+from penstock.latency.mace import mace
 from penstock.load import correlation, load_model
 from penstock.network.shapes import chain, chains, tree
 from penstock.placement import ALGORITHMS, OBJECTIVES, Problem, Weights, algorithm, as_arrays, faults, objective, place
@@ -141,11 +142,13 @@ def test_weights_only_count_in_ratio():
         assert large.value == pytest.approx(100 * small.value)
 
 
-def test_mace_figure():
-    """The cumulative excess of the reconstructed figure is the one that the paper's text forces."""
-    load = np.array([[2, 4, 1, 1, 2], [3, 6, 0, 1, 1], [2, 5, 1, 0, 6]]) / 2.0
-    found = objective.excess(load, np.ones(3), 2.0)
-    assert found.max(axis=0) == pytest.approx([1, 5, 3, 2, 4])
+def test_latency_is_that_of_mace():
+    """The objective latency is the worst of the model Mace, and no placement is below its bound."""
+    for seed in range(4):
+        problem = problems.drawn(seed, level=0.95)
+        answer = place(problem, "random", rng(seed), measure="latency")
+        assert answer.value == pytest.approx(mace(problem.model, answer.placement, problem.cluster).total.worst)
+        assert answer.value >= answer.bound
 
 
 # The contract that every algorithm keeps
@@ -336,23 +339,28 @@ def test_exact_is_exact(name):
 def test_nothing_beats_exact():
     """No algorithm beats the oracle, and climbing is within 5 % of it on nine of ten random networks."""
     near = total = 0
-    for seed in range(120):
+    heuristics = [name for name in SINGLE if name != "exact"]
+    for seed in range(500):
         size = rng(seed)
-        problem = problems.drawn(seed, hosts=int(size.integers(2, 4)), operators=int(size.integers(4, 9)), level=0.7)
-        for measure in ("latency", "balance"):
+        hosts, operators = int(size.integers(2, 5)), int(size.integers(4, 13))
+        problem = problems.drawn(seed, hosts=hosts, operators=operators, level=0.7)
+        for measure in ("latency", "balance", "hosts"):
             try:
                 best = place(problem, "exact", rng(), measure=measure).value
             except Infeasible:
                 continue
-            for name in ("correlation", "largest-first", "potential-dynamic", "mace-climb", "connected"):
+            for name in heuristics if seed % 5 == 0 else ("correlation", "largest-first", "economical", "mace-climb"):
+                climbing = name == "mace-climb" and measure == "latency"
                 try:
-                    answer = place(problem, name, rng(seed), measure=measure)
+                    more = {"restarts": 20} if climbing else {}
+                    answer = place(problem, name, rng(seed), measure=measure, **more)
                 except Infeasible:
+                    total += climbing
                     continue
                 assert answer.value >= best - 1e-9, (seed, name, measure)
-                if name == "mace-climb" and measure == "latency":
-                    total += 1
-                    near += answer.value <= best * 1.05 + 1e-9
+                total += climbing
+                near += climbing and answer.value <= best * 1.05 + 1e-9
+    assert total >= 400
     assert near >= 0.9 * total
 
 
