@@ -15,7 +15,9 @@ def command(
         list[str] | None, typer.Argument(metavar="[FIGURE]...", help="As economical-7; all by default.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and smaller sizes.")] = False,
-    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write pictures and their page here.")] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="DIR|PAGE.md", help="Write pictures and their page here.")
+    ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
@@ -36,10 +38,13 @@ def command(
         from penstock.experiments.gallery import draw, page
         from penstock.files import atomic
 
+        # A page of a given name has its pictures in a folder of that name.
+        beside = Path(out).suffix == ".md"
+        folder = Path(out).with_suffix("") if beside else Path(out)
         for figure in made:
-            draw(figure, out)
-        with atomic(Path(out) / "index.md") as file:
-            file.write(page(made))
+            draw(figure, folder)
+        with atomic(Path(out) if beside else folder / "index.md") as file:
+            file.write(page(made, folder.name if beside else ""))
     claims = [claim for figure in made for claim in figure.claims]
     if json:
         common.answer({"quick": quick, "claims": [attrs.asdict(claim) for claim in claims]})

@@ -19,10 +19,12 @@ def draw(figure: Figure, folder: str | os.PathLike[str]) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    canvas = Canvas(figsize=(5 * len(figure.panels), 3.6), layout="constrained")
+    across = min(len(figure.panels), 2 if len(figure.panels) == 4 else 3)
+    down = -(-len(figure.panels) // across)
+    canvas = Canvas(figsize=(5 * across, 0.3 + 3.3 * down), layout="constrained")
     FigureCanvasAgg(canvas)
-    axes = canvas.subplots(1, len(figure.panels), squeeze=False)[0]
-    for axis, panel in zip(axes, figure.panels, strict=True):
+    axes = canvas.subplots(down, across, squeeze=False).ravel()
+    for axis, panel in zip(axes, figure.panels, strict=False):
         for curve, marker in zip(panel.curves, "osv^dxP*", strict=False):
             axis.plot(curve.x, curve.y, marker=marker, markersize=4, linewidth=1.2, label=curve.label)
         axis.set(xlabel=panel.x, ylabel=panel.y, yscale="log" if panel.log else "linear")
@@ -38,14 +40,24 @@ def draw(figure: Figure, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def page(figures: Iterable[Figure]) -> str:
-    """Return the Markdown page of all figures and claims."""
-    lines = ["# The papers' figures, reproduced", "", "Made by `penstock reproduce --out docs/background/gallery`.", ""]
+def page(figures: Iterable[Figure], folder: str = "") -> str:
+    """Return the Markdown page of all figures and claims; ``folder`` is where it finds the pictures."""
+    figures = list(figures)
+    claims = [claim for figure in figures for claim in figure.claims]
+    prefix = f"{folder}/" if folder else ""
+    lines = [
+        "# The papers' figures, reproduced",
+        "",
+        f"Made by `penstock reproduce`: {len(figures)} figures and tables with {len(claims)} claims, of which "
+        f"{sum(claim.holds for claim in claims)} hold. A claim that does not hold says why; what the papers leave "
+        "open, and how it was chosen, stands above each table. Plotted values of the papers are lost.",
+        "",
+    ]
     for figure in figures:
         lines += [
             f"## {figure.paper}, {figure.name}: {figure.title}",
             "",
-            f"![{figure.title}]({file_name(figure)})",
+            f"![{figure.title}]({prefix}{file_name(figure)})",
             "",
         ]
         lines += ["; ".join(f"{key}: {value}" for key, value in figure.parameters.items()) + ".", ""]
