@@ -53,11 +53,14 @@ def two_steps(first: float, second: float) -> tuple[Network, dict[str, str]]:
     return network, {"bids": "h1", "a": "h1", "b": "h2"}
 
 
-def auction(heavy: str) -> tuple[Network, dict[str, str]]:
-    """Return the demo's network, with the costliest operator on a given host."""
-    light = "h2" if heavy == "h1" else "h1"
+CHECKING = ("bids", "checked", "watched", "people", "auctions", "newcomers")
+
+
+def auction(costly: str) -> tuple[Network, dict[str, str]]:
+    """Return the demo's network, with the costliest operator and the join on one host, the rest on the other."""
+    other = "h2" if costly == "h1" else "h1"
     network = demo.network()
-    return network, {name: light if name in demo.LIGHT else heavy for name in network.operators}
+    return network, {name: costly if name in CHECKING else other for name in network.operators}
 
 
 def trace(base: float, peak: float, burst: int) -> Rates:
@@ -71,9 +74,9 @@ CASES: dict[str, tuple[tuple[Network, dict[str, str]], Rates, float]] = {
     "chain, h1 saturated": (two_steps(0.0004, 0.00025), trace(400, 3600, 6), 0.5),
     "chain, h2 saturated": (two_steps(0.00025, 0.0004), trace(400, 3600, 6), 0.5),
     "chain, none": (two_steps(0.0004, 0.00025), trace(400, 1200, 6), 0.5),
-    "auction, h1 saturated": (auction("h1"), trace(400, 2600, 8), 2.0),
-    "auction, h2 saturated": (auction("h2"), trace(400, 2600, 8), 2.0),
-    "auction, none": (auction("h1"), trace(300, 800, 8), 2.0),
+    "auction, h1 saturated": (auction("h1"), trace(400, 4000, 6), 1.0),
+    "auction, h2 saturated": (auction("h2"), trace(400, 4000, 6), 1.0),
+    "auction, none": (auction("h1"), trace(300, 600, 6), 1.0),
 }
 
 
@@ -94,11 +97,11 @@ def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
         engine = run.Engine(cluster, running)
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
         alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
-        calibration = chain.calibration_rates(rates)
+        calibration = chain.calibration_rates(rates, 75.0)
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
         host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
-        outcome = engine.run(deployment, trigger=0.0)
-        statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration)
+        outcome = engine.run(deployment)
+        statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration, skip=25.0)
         prediction = chain.predict(network, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
         rows = []

@@ -95,14 +95,9 @@ def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
     """Read a placement that names every operator, obeys the pins and knows the hosts."""
     placement = read_placement(given)
     try:
-        return placement.check(network.operators, cluster.hosts, pins_of(network))
+        return placement.check(network.operators, cluster.hosts, network.pins)
     except InputError as error:
         raise error.located(given) if "=" not in given else error from None
-
-
-def pins_of(network: Network) -> dict[str, str]:
-    """Return the hosts that operators must stay on."""
-    return {operator.name: operator.pin for operator in network.operators.values() if operator.pin is not None}
 
 
 def get_model(network: Network, rates: str, duration: float, period: float) -> LoadModel:
@@ -203,7 +198,7 @@ def decide_placement(
 
     from penstock.placement import Problem, place
 
-    problem = Problem(load_model(network, rates), cluster, None, pins_of(network))
+    problem = Problem(load_model(network, rates), cluster, None, network.pins)
     return place(problem, algorithm or "correlation", np.random.default_rng(seed)).placement
 
 

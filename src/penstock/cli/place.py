@@ -69,7 +69,7 @@ def command(
         wanted = set(expand_replicas(graph, copies))
         before = Placement({name: host for name, host in before.items() if name in wanted})
     parameters = {} if restarts is None else {"restarts": restarts}
-    problem = Problem(model, machines, before, common.pins_of(graph), copies)
+    problem = Problem(model, machines, before, graph.pins, copies)
     prepare(problem, algorithm, **parameters)
     start = time.perf_counter()
     answer = place(

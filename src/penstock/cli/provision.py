@@ -62,7 +62,7 @@ def command(
     loads = load_model(graph, given)
 
     def by(name: str, made: Cluster) -> Placement:
-        problem = Problem(loads, made, None, common.pins_of(graph))
+        problem = Problem(loads, made, None, graph.pins)
         return place(problem, name, np.random.default_rng(seed)).placement
 
     def answer(wanted: float) -> Provision:

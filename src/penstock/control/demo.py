@@ -20,7 +20,6 @@ from penstock.placement import Problem, place
 from penstock.workload import Rates
 
 ALGORITHMS = ("correlation", "largest-first", "random")
-LIGHT = ("bids", "checked", "watched", "people", "auctions", "newcomers")
 
 
 def network() -> Network:
@@ -98,7 +97,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
 
 def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: int) -> Placement:
     """Place the operators by an algorithm."""
-    problem = Problem(load_model(network, rates), cluster)
+    problem = Problem(load_model(network, rates), cluster, None, network.pins)
     return place(problem, name, np.random.default_rng(seed)).placement
 
 

@@ -210,6 +210,11 @@ class Network:
         return self._inputs[reader]
 
     @cached_property
+    def pins(self) -> dict[str, str]:
+        """Hosts that operators must stay on."""
+        return {operator.name: operator.pin for operator in self.operators.values() if operator.pin is not None}
+
+    @cached_property
     def queries(self) -> tuple[tuple[str, ...], ...]:
         """The connected parts of the network, each a tuple of operators, ordered by first operator.
 
