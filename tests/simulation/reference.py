@@ -16,7 +16,7 @@ from penstock.simulation.compile import key
 from penstock.workload import Rates
 
 MASK, EPSILON = 2**64 - 1, 1e-9
-WINDOW, COMPLETE, LINK, ARRIVAL, TRACE = 1, 2, 4, 5, 6
+WINDOW, COMPLETE, RELEASE, LINK, ARRIVAL, TRACE, BATCH = 1, 2, 3, 4, 5, 6, 7
 SERVICES = ("constant", "exponential", "gamma", "two-point")
 
 
@@ -152,7 +152,10 @@ class Reference:
             self.close(*what, now)
         self.events.append((now, kind, identity))
 
-    def put(self, writer, start, identity, stimulus, work, now):
+    def emit(self, unit, host, identity, stimulus, work, now):
+        self.put(unit, host, identity, stimulus, work, now)
+
+    def put(self, writer, start, identity, stimulus, work, now, part=0):
         crossing, low = {}, 0.0
         streams = self.net.outputs(base_name(writer))
         routed = getattr(self.net.operators.get(base_name(writer)), "route", None) is not None
@@ -161,6 +164,8 @@ class Reference:
             u = uniform(int(key("route", base_name(writer), self.seed)), identity) if routed else low
             for reader in self.copies.get(stream.reader, [stream.reader]) if low <= u < high or not routed else ():
                 count, home = self.counts[stream.name], self.place.get(reader)
+                if part and (part == 1) != (home == start):
+                    continue
                 count["arrived"] += 1
                 keep, window = (
                     self.options.keep.get(f"{stream.writer}->{reader}", self.options.keep.get(stream.name, 1.0)),
@@ -235,14 +240,18 @@ class Reference:
         self.begin(t, host, core, now)
 
     def begin(self, t, host, core, now):
-        operator, machine = self.net.operators[base_name(t.reader)], self.cluster.hosts[host]
-        mean = operator.cost[t.port] * t.work / (machine.capacity / machine.cores)
+        machine = self.cluster.hosts[host]
+        self.cores[host][core] = t
+        self.push(now + self.service(t, machine.capacity / machine.cores), COMPLETE, (host, core, t))
+
+    def service(self, t, speed):
+        operator = self.net.operators[base_name(t.reader)]
+        mean = operator.cost[t.port] * t.work / speed
         name, *numbers = operator.service.split(":")
         a, b = [*map(float, numbers), 0.0, 0.0][:2]
         if name != "constant":
             mean = duration(SERVICES.index(name), a, b, mean, np.uint64(self.salt(t.reader)), np.uint64(t.id))
-        self.cores[host][core] = t
-        self.push(now + mean, COMPLETE, (host, core, t))
+        return mean
 
     def salt(self, unit):
         operator = base_name(unit)
@@ -276,7 +285,7 @@ class Reference:
                 k += 1
         elif operator.kind != "join":
             for j in range(self.outputs(unit, t.port, selectivity, t.id)):
-                self.put(unit, host, mix(((t.id ^ salt) + j) & MASK), t.stimulus, t.work, now)
+                self.emit(unit, host, mix(((t.id ^ salt) + j) & MASK), t.stimulus, t.work, now)
         else:
             own, other, within = self.kept[unit, t.port], self.kept[unit, 1 - t.port], operator.within
             if operator.counts is None:
@@ -293,7 +302,7 @@ class Reference:
                 first, second = (t.id, k.id) if t.port == 0 else (k.id, t.id)
                 newest, pair = t if k.stimulus <= t.stimulus else k, mix(mix(first) ^ second)
                 for j in range(self.outputs(unit, t.port, selectivity, pair)):
-                    self.put(unit, host, mix(((pair ^ salt) + j) & MASK), newest.stimulus, newest.work, now)
+                    self.emit(unit, host, mix(((pair ^ salt) + j) & MASK), newest.stimulus, newest.work, now)
 
     def close(self, unit, k, now):
         operator = self.net.operators[base_name(unit)]
@@ -346,3 +355,71 @@ class Reference:
             for core, served in enumerate(self.cores[self.place[event]]):
                 if served is None and self.place[event] not in self.down:
                     self.next(self.place[event], core, now)
+
+
+class Batches(Reference):
+    """The same with hosts that work in micro-batches; without failures and moves."""
+
+    def __init__(self, network, cluster, placement, arrivals, options, seed=0):
+        self.batch = {h: Tuple(began=-1.0, until=-1.0, planned=False, held=[], total=0.0) for h in cluster.hosts}
+        super().__init__(network, cluster, placement, arrivals, options, seed)
+
+    def deliver(self, t, now):
+        cores = self.cores
+        # No core is ever idle, so that everything waits.
+        self.cores = {host: [] for host in cores}
+        super().deliver(t, now)
+        self.cores = cores
+        host = self.place.get(t.reader)
+        if host is not None and not self.batch[host].planned and self.waiting(host):
+            self.plan(host, now)
+
+    def waiting(self, host):
+        return sorted((t for u in self.units if self.place[u] == host for t in self.queue[u]), key=lambda t: t.order)
+
+    def plan(self, host, now):
+        state, trigger = self.batch[host], self.options.microbatch.trigger
+        start = max(now, state.until)
+        if trigger > 0:
+            start = max(state.until, (math.floor(state.began / trigger + EPSILON) + 1) * trigger)
+            if start < now:
+                start = max(now, math.ceil(now / trigger - EPSILON) * trigger)
+        state.planned = True
+        self.push(start, BATCH, host)
+
+    def step(self, arrivals, generators, now, kind, sequence, what):
+        if kind not in (BATCH, RELEASE):
+            super().step(arrivals, generators, now, kind, sequence, what)
+            return
+        (self.start if kind == BATCH else self.release)(what, self.batch[what], now)
+        self.events.append((now, kind, 0))
+
+    def start(self, host, state, now):
+        overhead, machine = self.options.microbatch.overhead, self.cluster.hosts[host]
+        state.began, state.held, total = now, [], overhead[host] if isinstance(overhead, dict) else overhead
+        while waiting := self.waiting(host):
+            t = waiting[0]
+            self.queue[t.reader].remove(t)
+            total += self.service(t, machine.capacity / machine.cores * machine.cores)
+            self.serve(t, host, now)
+        state.until, state.total, state.released = now + total, len(state.held), 0
+        state.step = total / len(state.held) if self.options.microbatch.progressive and state.held else 0.0
+        self.push(now + state.step if state.step > 0 and state.total > 1 else state.until, RELEASE, host)
+
+    def release(self, host, state, now):
+        while state.held:
+            self.put(*state.held.pop(0), now, part=2)
+            state.released += 1
+            if state.step > 0 and state.held:
+                last = state.released + 1 == state.total
+                self.push(state.until if last else state.began + state.step * (state.released + 1), RELEASE, host)
+                return
+        state.planned = False
+        if self.waiting(host):
+            self.plan(host, now)
+
+    def emit(self, unit, host, identity, stimulus, work, now):
+        self.put(unit, host, identity, stimulus, work, now, part=1)
+        readers = [c for s in self.net.outputs(base_name(unit)) for c in self.copies.get(s.reader, [s.reader])]
+        if any(self.place.get(reader) != host for reader in readers):
+            self.batch[host].held.append((unit, host, identity, stimulus, work))

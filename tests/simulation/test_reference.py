@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import attrs
 import pytest
 
-from penstock.simulation import simulate
+from penstock.simulation import MicroBatch, simulate
 
 
 def _load(name):
@@ -17,14 +18,19 @@ def _load(name):
     return module
 
 
-Reference = _load("reference").Reference
+reference = _load("reference")
+Reference, Batches = reference.Reference, reference.Batches
 random_case = _load("networks").random_case
 
 
-def compare(seed):
-    network, cluster, placement, arrivals, options = random_case(seed)
+def compare(seed, batches=False):
+    network, cluster, placement, arrivals, options = random_case(seed, features=not batches)
+    if batches:
+        trigger = (0.0, 0.1, 0.25)[seed % 3]
+        batch = MicroBatch(trigger=trigger, overhead=0.01 * (1 + seed % 4), progressive=seed % 2 == 0)
+        options = attrs.evolve(options, microbatch=batch)
     fast = simulate(network, cluster, placement, arrivals, options, seed=seed, trace=True, log=True)
-    slow = Reference(network, cluster, placement, arrivals, options, seed=seed)
+    slow = (Batches if batches else Reference)(network, cluster, placement, arrivals, options, seed=seed)
     assert [(time, kind, identity) for time, identity, kind, _ in fast.log.tolist()] == slow.events
     sinks = list(network.sinks)
     rows = [] if fast.trace is None else [(sinks[sink], stimulus, at) for stimulus, at, sink in fast.trace.tolist()]
@@ -44,8 +50,15 @@ def test_kernel_agrees_with_reference(seed):
     compare(seed)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_micro_batches_agree_with_reference(seed):
+    """The same holds where hosts work in micro-batches."""
+    compare(seed, batches=True)
+
+
 @pytest.mark.slow
 def test_kernel_agrees_with_reference_on_many_networks():
     """The same holds for several hundred further random networks."""
     for seed in range(1000, 1300):
         compare(seed)
+        compare(seed, batches=True)
