@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.cluster import Cluster, Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.estimate import Estimate
-from penstock.latency.models import BACKLOG, model_of
+from penstock.latency.models import above_backlog, model_of
 from penstock.latency.waits import capacities, host_loads, shares, worst_waits
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.network import Network
@@ -167,7 +167,7 @@ def admit(
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))
     else:
-        where, after, exhaustive = search.by_estimates(estimate, excess, bound if model in BACKLOG else None)
+        where, after, exhaustive = search.by_estimates(estimate, excess, bound if above_backlog(model, whole) else None)
     kept = {name: rates.of_source(name) for name in network.sources}
     before = (
         decide(load_model(network, Rates.of(rates.period, kept, rates.start)), placement, cluster, statistics)

@@ -115,7 +115,7 @@ class Estimate:
     sinks
         By sink, over its tuples.
     bounds
-        Lower and upper bound of the worst latency (s), where the model has them.
+        Lower and upper bound of the worst latency (s), where the model has them; None where nothing is proved.
     error
         The error bar.
     notes
@@ -134,7 +134,7 @@ class Estimate:
     excess: Mapping[str, Array]
     links: Mapping[str, Array] = attrs.field(factory=dict)
     sinks: Mapping[str, Quantiles]
-    bounds: Mapping[str, float] = attrs.field(factory=dict)
+    bounds: Mapping[str, float | None] = attrs.field(factory=dict)
     error: ErrorBar
     notes: tuple[str, ...] = ()
     statistics: Mapping[str, Any] = attrs.field(factory=dict)

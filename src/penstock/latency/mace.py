@@ -70,7 +70,9 @@ def mace(
     """Estimate latency by Mace.
 
     Links with a bandwidth are further hosts whose cycles are tuples. With propagation delays a host's value is a lower
-    bound: Mace plus the shortest delay of a path through it (section VII-B); ``bounds`` has both ends.
+    bound: Mace plus the shortest delay of a path through it (section VII-B). Of ``bounds``, ``upper`` is proved:
+    waits and delays added along the longest path of hosts, None where there is no proof; ``relaxed`` the same for any
+    scheduling inside a period; ``printed`` that of theorem 2, which several hosts can break.
 
     Returns
     -------
@@ -92,13 +94,16 @@ def mace(
     used = {name: float(row.max(initial=0.0)) for name, row in lower.items()}
     busy = dict(zip(names, (load / capacity[:, None]).max(axis=1, initial=0.0), strict=True))
     bottleneck = max(sorted(used), key=lambda name: (used[name], busy.get(name, 0.0)))
-    upper = max(float(row.max(initial=0.0)) + longest.get(name, 0.0) for name, row in waits.items())
-    # Relaxed scheduling inside a period costs at most the period's load of the bottleneck (section VII-A).
-    relaxed = float((load / capacity[:, None]).max(initial=0.0)) * model.period
+    peaks = {name: float(row.max(initial=0.0)) for name, row in waits.items()}
+    printed = max(peak + longest.get(name, 0.0) for name, peak in peaks.items())
+    proved = along_paths(network, placement, cluster, peaks)
+    # Relaxed scheduling inside a period costs at most the period's load of every host (section VII-A).
+    relaxed = float((load / capacity[:, None]).sum(axis=0).max(initial=0.0)) * model.period
     service = sum(max(operator.cost or (0.0,)) for operator in network.operators.values()) / float(capacity.min())
+    margin = model.period + 2 * service
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
-        notes += ("with several hosts the upper bound holds for one source only: see the model pipelined",)
+        notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
     return Estimate(
         model="mace",
         period=model.period,
@@ -108,12 +113,62 @@ def mace(
         excess=dict(zip(names, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
         sinks=_sinks(model, placement, lower),
-        bounds={"lower": worst, "upper": upper + model.period + service, "relaxed": upper + model.period + relaxed},
+        bounds={
+            "lower": worst,
+            "upper": None if proved is None else proved + margin,
+            "printed": printed + margin,
+            "relaxed": None if proved is None else proved + model.period + relaxed,
+        },
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,
         statistics=described(statistics),
         episodes=episodes(bottleneck, waits[bottleneck], model.period),
     )
+
+
+def along_paths(
+    network: Network, placement: Mapping[str, str], cluster: Cluster, waits: Mapping[str, float]
+) -> float | None:
+    """Return the most that waits of hosts and links, and delays, add up to on a path of hosts.
+
+    An upper bound of the latency of a fluid: if everything older than a moment reaches a host at most D late, it leaves
+    it at most D plus the host's worst wait late.
+
+    Returns
+    -------
+    float or None
+        Seconds; None where hosts feed each other in a circle, or a join with count windows gives tuples of a late
+        input the stimulus of the other one: the loads are then not those of the load model.
+    """
+    copies: dict[str, list[str]] = {}
+    for copy, host in sorted(placement.items()):
+        copies.setdefault(base_name(copy), []).append(host)
+    hosts = dict.fromkeys(placement.values())
+    if len(hosts) > 1 and any(operator.counts is not None for operator in network.operators.values()):
+        return None
+    before: dict[str, dict[str, float]] = {host: {} for host in hosts}
+    enters = dict.fromkeys(hosts, 0.0)
+    for name in network.operators:
+        for stream in network.inputs(name):
+            source = network.sources.get(stream.writer)
+            starts = copies[stream.writer] if source is None else [source.host]
+            for start in starts:
+                for end in copies[name]:
+                    if start is None or start == end:
+                        continue
+                    far = cluster.link(start, end).delay + waits.get(f"{start}->{end}", 0.0)
+                    if source is None:
+                        before[end][start] = far
+                    else:
+                        enters[end] = max(enters[end], far)
+    late: dict[str, float] = {}
+    while len(late) < len(hosts):
+        ready = [host for host in hosts if host not in late and all(given in late for given in before[host])]
+        if not ready:
+            return None
+        for host in ready:
+            late[host] = waits[host] + max([enters[host], *(late[g] + far for g, far in before[host].items())])
+    return max(late.values(), default=0.0)
 
 
 def error_bar(
@@ -122,7 +177,8 @@ def error_bar(
     """Return the error bar e·ρ/(ρ−1) of the host with the largest excess, else of the one with the largest load.
 
     ρ is the mean load while the worst backlog builds; e adds the errors of the host and, weighted by load, of its
-    operators, since errors of one calibration tend to have one cause.
+    operators, since errors of one calibration tend to have one cause. What was measured on a sample of n tuples adds
+    the error √((1 − s)/(s·n)) of each selectivity s upstream.
     """
     known = statistics or Statistics()
     load = model.host_load(placement, cluster)
@@ -137,10 +193,24 @@ def error_bar(
     rho = float(share[row, first : peak + 1].mean()) if waits[row, peak] > 0 else float(share[row].max())
     here = [operator for operator, host in sorted(placement.items()) if host == name]
     weights = np.array([float(model.load_of(operator).mean()) for operator in here])
-    errors = np.array([known.operators[base_name(o)].error if base_name(o) in known.operators else 0.0 for o in here])
+    sampled = any(row.selectivity is not None and row.tuples for row in known.operators.values())
+    before = upstream(model.network) if sampled else {}
+    errors = np.array([_relative_error(base_name(operator), before, known) for operator in here])
     cost = float(weights @ errors / weights.sum()) if weights.sum() > 0 else 0.0
     cost += known.hosts[name].error if name in known.hosts else 0.0
     return ErrorBar(name, rho, cost, rho / (rho - 1) if rho > 1 and waits[row, peak] > 0 else 1.0)
+
+
+def _relative_error(name: str, before: Mapping[str, frozenset[str]], known: Statistics) -> float:
+    """Return the relative error of an operator's load: of its cost, and of the selectivities before it."""
+    cost = known.operators[name].error if name in known.operators else 0.0
+    spread = 0.0
+    for other in sorted(before.get(name, frozenset()) - {name}):
+        row = known.operators.get(other)
+        if row is not None and row.selectivity is not None and row.tuples > 0:
+            share = float(np.mean(row.selectivity))
+            spread += (1 - share) / (share * row.tuples) if 0 < share < 1 else 0.0
+    return cost + float(np.sqrt(spread))
 
 
 def described(statistics: Statistics | None) -> dict[str, Any]:
@@ -175,10 +245,8 @@ def _delays(
         return least, most
 
     def host(name: str) -> str | None:
-        if name in network.operators:
-            return placement[name]
-        end = network.sources.get(name) or network.sinks[name]
-        return end.host
+        # Sinks use no link: a tuple has left when its operator has put it out.
+        return placement[name] if name in network.operators else getattr(network.sources.get(name), "host", None)
 
     def delay(start: str, end: str) -> float:
         a, b = host(start), host(end)

@@ -10,6 +10,7 @@ from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.latency.estimate import Estimate
 from penstock.load import LoadModel, Statistics
+from penstock.network import Network
 
 MODELS: Mapping[str, tuple[str, str]] = {
     "mace": ("mace", "mace"),
@@ -17,9 +18,6 @@ MODELS: Mapping[str, tuple[str, str]] = {
     "microbatch": ("batches", "microbatch_estimate"),
 }
 """Name to module and function; imported when used."""
-
-BACKLOG = ("mace", "pipelined")
-"""Models that never answer less than the largest backlog of a host."""
 
 Model = Callable[[LoadModel, Mapping[str, str], Cluster, Statistics | None], Estimate]
 
@@ -37,6 +35,16 @@ def model_of(name: str) -> Model:
     module, function = MODELS[name]
     found: Model = getattr(importlib.import_module(f"penstock.latency.{module}"), function)
     return found
+
+
+def above_backlog(name: str, network: Network) -> bool:
+    """Whether a model never answers less than the largest backlog of a host.
+
+    What a join with count windows yields of a late input has the stimulus of the prompt one, so that `pipelined` may
+    answer less; micro-batches have costs of their own.
+    """
+    joins = any(operator.counts is not None for operator in network.operators.values())
+    return name == "mace" or (name == "pipelined" and not joins)
 
 
 def checked_bound(latency: float, at: str = "--latency") -> float:

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
-from penstock.latency.estimate import Estimate, Quantiles
+from penstock.latency.estimate import Estimate, Quantiles, episodes
+from penstock.latency.flow import flow
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.load import LoadModel, Statistics
 
@@ -26,73 +28,24 @@ Array = NDArray[np.float64]
 SLICE = 0.1
 """Longest slice of stimulus time (s)."""
 
+FINER = 200_000
+"""Stations times slices up to which slices are made shorter, to a fifth at most: below, that costs nothing."""
+
+COMPILED = 10_000
+"""Stations times slices from which on the compiled recursion is used: below, loading it takes longer."""
+
 NOTES = (
     "assumes hosts that serve the oldest stimulus first; checked by simulation, not proved, for more than one host",
-    "leaves out the service times of single tuples and the bandwidth of links",
+    "leaves out the service times of single tuples",
 )
-
-
-def flow_plain(
-    work: Array,
-    host: NDArray[np.int64],
-    capacity: Array,
-    first: NDArray[np.int64],
-    count: NDArray[np.int64],
-    inputs: NDArray[np.int64],
-    delays: Array,
-    width: float,
-    steps: int,
-) -> Array:
-    """Return when each operator has finished each slice.
-
-    Parameters
-    ----------
-    work
-        Array (operators, slices), benchmark-core seconds, operators in topological order.
-    host, capacity
-        Row of each operator's host, and capacity of each host (benchmark cores).
-    first, count, inputs, delays
-        Where each operator's inputs begin in ``inputs`` and how many there are; a row of ``work``, or -1 for a source;
-        seconds that the link takes.
-    width
-        Length of a slice and of a step of time (s).
-    steps
-        How many steps of time there are.
-
-    Returns
-    -------
-    ndarray, shape (operators, slices)
-        Seconds from the beginning.
-    """
-    free = np.repeat(capacity[:, None] * width, steps, axis=1)
-    done = np.empty(work.shape)
-    for q in range(work.shape[1]):
-        spans: list[tuple[float, float]] = []
-        for o in range(work.shape[0]):
-            given = range(first[o], first[o] + count[o])
-            ends = [(spans[inputs[j]] if inputs[j] >= 0 else (q * width, (q + 1) * width), delays[j]) for j in given]
-            start, last = min(a + d for (a, _), d in ends), max(b + d for (_, b), d in ends)
-            room, rate, whole = free[host[o]], capacity[host[o]], work[o, q]
-            served, opened, finish, k = 0.0, None, last, int(start / width + 1e-9)
-            while served < whole * (1 - 1e-12):
-                edge = (k + 1) * width
-                here = whole if edge >= last - 1e-12 else whole * max(0.0, (edge - start) / (last - start))
-                part = min(room[k], rate * (edge - max(start, k * width)), here - served)
-                if room[k] > 1e-12 * rate * width and part > 0:
-                    opened = max(start, edge - room[k] / rate) if opened is None else opened
-                    room[k] -= part
-                    served += part
-                    finish = max(last, edge - room[k] / rate)
-                k += 1
-            spans.append((start if opened is None else opened, finish))
-            done[o, q] = finish
-    return done
 
 
 def pipelined(
     model: LoadModel, placement: Mapping[str, str], cluster: Cluster, statistics: Statistics | None = None
 ) -> Estimate:
     """Estimate latency by pipelined Mace.
+
+    Links with a bandwidth are stations too, whose cycles are tuples.
 
     Returns
     -------
@@ -103,44 +56,41 @@ def pipelined(
     Raises
     ------
     InputError
-        If the placement has replicas.
+        If the placement has replicas, or the backlog is too long.
     """
-    from penstock.latency.kernel import flow
-
     network, capacity = model.network, np.array([host.capacity for host in cluster.hosts.values()])
     for name in placement:
         if base_name(name) != name:
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
-    parts = max(1, int(np.ceil(model.period / SLICE - 1e-9)))
-    width = model.period / parts
-    host, first, count, inputs, delays = _arrays(model, placement, cluster)
-    work = np.repeat(model.load * width, parts, axis=1)
-    backlog = (model.host_load(placement, cluster).sum(axis=1) * model.period / capacity).sum()
-    reach = model.rates.duration + float(backlog) + float(delays.sum())
-    if reach / width * capacity.size > 2e8:
-        raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
-    steps = int(reach / width) + 2
-    done: Array = flow(work, host, capacity, first, count, inputs, delays, width, steps)
-    late = done - (np.arange(work.shape[1]) + 1) * width
-    late[late < 1e-12 * reach] = 0.0
-    fine = np.zeros(work.shape[1])
+    stations = _stations(model, placement, cluster)
+    left, tuples, width = _followed(model, stations)
+    fine = left.shape[1] // model.rates.periods
+    moments = (np.arange(left.shape[1]) + 1) * width
+    late = left - moments
+    late[late < 1e-12 * (model.rates.duration + 1)] = 0.0
+    real = tuples > 0
+    # Where nothing leaves, the wait is that of a tuple that would come: as in Mace, which knows hosts only.
+    silent = np.logical_not(real.any(axis=0))
+    shown = np.where(real | silent, late, 0.0).max(axis=0, initial=0.0)
     sinks = {}
     for name, sink in network.sinks.items():
-        row = model.operator_index.get(sink.input)
-        tuples = np.repeat(model.arrivals[model.stream_index[f"{sink.input}->{name}"]], parts)
-        waits = late[row] if row is not None else np.zeros(fine.size)
-        sinks[name] = Quantiles.of(waits, tuples)
-    for waits in late:
-        np.maximum(fine, waits, out=fine)
+        row = stations.ends.get(sink.input)
+        if row is None:
+            weight = np.repeat(model.arrivals[model.stream_index[f"{sink.input}->{name}"]], fine)
+            sinks[name] = Quantiles.of(np.zeros(weight.size), weight)
+        else:
+            share = next(s.share for s in network.outputs(sink.input) if s.reader == name)
+            sinks[name] = Quantiles.of(late[row], tuples[row] * share)
     bar = error_bar(model, placement, cluster, statistics)
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
-    series = _by_period(fine, parts)
+    series = _by_period(shown, fine)
     service = sum(max(operator.cost or (0.0,)) for operator in network.operators.values()) / float(capacity.min())
     worst = float(series.max(initial=0.0))
+    row = list(cluster.hosts).index(bar.host)
     return Estimate(
         model="pipelined",
         period=model.period,
-        total=Quantiles.of(fine),
+        total=attrs.evolve(Quantiles.of(shown), worst=worst),
         series=series,
         bottleneck=bar.host,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
@@ -149,28 +99,171 @@ def pipelined(
         error=bar,
         notes=NOTES,
         statistics=described(statistics),
+        episodes=episodes(bar.host, excess[row] / capacity[row], model.period),
     )
 
 
-def _arrays(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> tuple[Any, ...]:
-    """Return host, first, count, inputs and delays for the kernel."""
-    network, rows = model.network, {name: row for row, name in enumerate(cluster.hosts)}
-    first: list[int] = []
-    count: list[int] = []
-    inputs: list[int] = []
-    delays: list[float] = []
-    for name in network.operators:
-        first.append(len(inputs))
-        streams = network.inputs(name)
-        count.append(len(streams))
-        for stream in streams:
-            source = network.sources.get(stream.writer)
-            start = source.host if source else placement[stream.writer]
-            inputs.append(model.operator_index.get(stream.writer, -1))
-            delays.append(cluster.link(start, placement[name]).delay if start else 0.0)
-    host = np.array([rows[placement[name]] for name in network.operators], np.int64)
-    integers = [np.array(column, np.int64) for column in (first, count, inputs)]
-    return host, *integers, np.array(delays, float)
+@attrs.frozen(eq=False, kw_only=True)
+class Stations:
+    """Operators on hosts and streams on links as the arrays that `penstock.latency.flow.flow` reads.
+
+    ``ends`` holds the rows of the operators whose tuples leave: what sinks read, and what nobody reads. ``reach`` is
+    how long backlog may last after the input (s).
+    """
+
+    resource: NDArray[np.int64]
+    capacity: Array
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    writer: NDArray[np.int64]
+    delay: Array
+    cost: Array
+    share: Array
+    gain: Array
+    join: NDArray[np.int64]
+    sides: tuple[tuple[Array, Array], ...]
+    load: Array
+    end: NDArray[np.int64]
+    ends: Mapping[str, int]
+    reach: float
+
+
+def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> Stations:
+    network, periods = model.network, model.rates.periods
+    capacity = [host.capacity for host in cluster.hosts.values()]
+    hosts = {name: row for row, name in enumerate(cluster.hosts)}
+    sources = {name: -1 - row for row, name in enumerate(model.rates.sources)}
+    links: dict[tuple[str, str], int] = {}
+    carried: dict[tuple[str, str], Array] = {}
+    station: dict[str, int] = {}
+    crossing: dict[tuple[str, str, str], int] = {}
+    rows: list[tuple[int, int, str | None]] = []
+    inputs: list[tuple[int, float, float, float, Array]] = []
+    sides: list[tuple[Array, Array]] = []
+    joins: list[int] = []
+    one = np.ones(periods)
+
+    def place_of(name: str) -> str | None:
+        return placement[name] if name in placement else network.sources[name].host
+
+    for name, operator in network.operators.items():
+        here = placement[name]
+        made = []
+        for port, stream in enumerate(network.inputs(name)):
+            start = place_of(stream.writer)
+            link = cluster.link(start, here) if start is not None else cluster.link(here, here)
+            origin = station[stream.writer] if stream.writer in station else sources[stream.writer]
+            share = stream.share
+            if start is not None and start != here and np.isfinite(link.bandwidth):
+                # A tuple crosses once however many read it, but what a route divides crosses for itself.
+                key = (stream.writer, here, name if share < 1 else "")
+                if key not in crossing:
+                    pair = (start, here)
+                    if pair not in links:
+                        links[pair] = len(capacity)
+                        carried[pair] = np.zeros(periods)
+                        capacity.append(link.bandwidth)
+                    carried[pair] = carried[pair] + model.arrivals[model.stream_index[stream.name]]
+                    crossing[key] = len(rows)
+                    rows.append((links[pair], len(inputs), None))
+                    inputs.append((origin, 0.0, 1.0, share, one))
+                    joins.append(-1)
+                origin, share = crossing[key], 1.0
+            made.append((origin, link.delay, (operator.cost or ())[port], share, _gain(model, name, port)))
+        rows.append((hosts[here], len(inputs), name))
+        inputs += made
+        if operator.kind == "join" and operator.counts is not None:
+            joins.append(len(sides))
+            first, second = (model.arrivals[model.stream_index[s.name]] for s in network.inputs(name))
+            sides.append((first, second))
+        else:
+            joins.append(-1)
+        station[name] = len(rows) - 1
+    load = np.vstack([model.host_load(placement, cluster), *[carried[pair][None] for pair in links]])
+    leaving = [name for name in network.operators if not network.outputs(name)]
+    leaving += [sink.input for sink in network.sinks.values() if sink.input in station]
+    ends = {name: row for row, name in enumerate(dict.fromkeys(sorted(leaving, key=lambda n: station[n])))}
+    end = np.full(len(rows), -1, np.int64)
+    for name, row in ends.items():
+        end[station[name]] = row
+    begins = np.array([row[1] for row in rows] + [len(inputs)], np.int64)
+    full = np.array(capacity)
+    waits = cumulative_excess(load, full, model.period) / full[:, None]
+    reach = float(waits[:, -1].sum() + waits.max(initial=0.0) + sum(row[1] for row in inputs))
+    return Stations(
+        resource=np.array([row[0] for row in rows], np.int64),
+        capacity=full,
+        first=begins[:-1],
+        count=np.diff(begins),
+        writer=np.array([row[0] for row in inputs], np.int64),
+        delay=np.array([row[1] for row in inputs]),
+        cost=np.array([row[2] for row in inputs]),
+        share=np.array([row[3] for row in inputs]),
+        gain=np.array([row[4] for row in inputs]).reshape(len(inputs), periods),
+        join=np.array(joins, np.int64),
+        sides=tuple(sides),
+        load=load,
+        end=end,
+        ends=ends,
+        reach=reach,
+    )
+
+
+def _gain(model: LoadModel, name: str, port: int) -> Array:
+    """Return the output tuples per tuple of an input, by period; of a join with a time window half of its pairs."""
+    operator, network = model.network.operators[name], model.network
+    selectivity = (operator.selectivity or (1.0,) * len(operator.inputs))[port]
+    if operator.kind != "join":
+        return np.full(model.rates.periods, selectivity)
+    if operator.counts is not None:
+        return np.full(model.rates.periods, selectivity * operator.counts[1 - port])
+    other = model.arrivals[model.stream_index[network.inputs(name)[1 - port].name]]
+    both = sum(operator.selectivity or (1.0, 1.0)) / 2
+    found: Array = both * (operator.within or 0.0) * other
+    return found
+
+
+def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float]:
+    """Return when the slices have left, how many tuples, and the length of a slice (s)."""
+    size, periods = max(1, stations.resource.size), model.rates.periods
+    fine = max(1, int(np.ceil(model.period / SLICE - 1e-9)))
+    shorter = max(1, min(5, FINER // (size * periods * fine)))
+    fine *= shorter
+    work = size * periods * fine
+    if work < COMPILED:
+        run: Any = flow
+    else:
+        from penstock.latency.kernel import flow as run
+    width = model.period / fine
+    busy = stations.load / stations.capacity[:, None]
+    slack = np.maximum(width, busy * width)
+    after = np.empty((len(stations.sides), 2, periods * fine))
+    for row, pair in enumerate(stations.sides):
+        for side, series in enumerate(pair):
+            after[row, side] = _next(np.repeat(series > 0, fine))
+    reach = 1.1 * (model.rates.duration + stations.reach) + 10 * width
+    while True:
+        if reach / width * stations.capacity.size > 2e8:
+            raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
+        left, tuples = run(
+            stations.resource, stations.capacity, stations.first, stations.count, stations.writer, stations.delay,
+            stations.cost, stations.share, stations.gain, model.rates.values, stations.join, after, slack,
+            stations.end, width, fine, int(reach / width) + 2,
+        )  # fmt: skip
+        if np.isfinite(left).all():
+            return left, tuples, width
+        reach *= 2
+
+
+def _next(some: NDArray[np.bool_]) -> Array:
+    """Return for each slice the next one after it that has tuples; beyond the last one infinity."""
+    found = np.full(some.size, np.inf)
+    coming = np.inf
+    for q in range(some.size - 1, -1, -1):
+        found[q] = coming
+        if some[q]:
+            coming = q
+    return found
 
 
 def _by_period(fine: Array, parts: int) -> Array:

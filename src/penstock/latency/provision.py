@@ -15,7 +15,7 @@ from penstock.cluster import Cluster, Host, Placement
 from penstock.errors import Infeasible, InputError
 from penstock.files import suggest
 from penstock.latency.estimate import Estimate
-from penstock.latency.models import BACKLOG, model_of
+from penstock.latency.models import above_backlog, model_of
 from penstock.latency.waits import worst_waits
 from penstock.load import LoadModel, Statistics
 
@@ -214,7 +214,8 @@ def provision(
         made = work.cluster_of(placement)
         found, lower = estimate(placement, made), work.lower_price()
         return _answer(fleet, found, placement, made, bound, work.fewest(), price if proved else lower)
-    lower = work.fewest() if name in BACKLOG else 1
+    backlog = above_backlog(name, model.network)
+    lower = work.fewest() if backlog else 1
     alone = work.alone()
     if exact and alone is not None:
         raise Infeasible(alone, hosts=None, lower_bound=None)
@@ -222,7 +223,7 @@ def provision(
 
     def fits(count: int) -> tuple[Placement, Cluster, Estimate] | None:
         made = fleet.hosts({like[0]: count})
-        for trial in _trials(work, made, count, exact, name in BACKLOG, place, improve):
+        for trial in _trials(work, made, count, exact, backlog, place, improve):
             found = estimate(trial, made)
             if found.total.worst <= bound + TIE:
                 return trial, made, found

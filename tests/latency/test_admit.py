@@ -1,0 +1,188 @@
+"""Admission: the answer of trying every host, on small networks, and what the command says."""
+
+from __future__ import annotations
+
+import itertools
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import random_network
+
+from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.errors import Infeasible, InputError
+from penstock.latency.admit import admit, merged
+from penstock.latency.mace import mace
+from penstock.latency.pipelined import pipelined
+from penstock.load import load_model
+from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.workload import Rates
+
+
+def renamed(network: Network, prefix: str) -> Network:
+    """Return the network with all names but those of its sources prefixed."""
+    operators = [
+        attrs.evolve(o, name=prefix + o.name, inputs=tuple(i if i in network.sources else prefix + i for i in o.inputs))
+        for o in network.operators.values()
+    ]
+    sinks = [attrs.evolve(s, name=prefix + s.name, input=prefix + s.input) for s in network.sinks.values()]
+    return Network.of("new", network.sources.values(), operators, sinks)
+
+
+def random_admission(seed, *, most=2, link=None, joins=True):
+    """Return a running network, a new one, rates, placement and cluster near overload."""
+    rng = np.random.default_rng(seed)
+    running = random_network(rng, int(rng.integers(2, 12)), 2, joins=joins)
+    new = renamed(random_network(rng, int(rng.integers(1, most + 1)), 2, joins=False), "new-")
+    cluster = Cluster.of(
+        [Host(name=f"h{k}", capacity=float(rng.choice((0.5, 1.0, 2.0)))) for k in range(int(rng.integers(1, 5)))],
+        link or Link(),
+    )
+    rates = Rates.of(1.0, {f"s{k}": rng.choice([50.0, 200.0, 500.0], 12) for k in range(2)})
+    placement = Placement({name: str(rng.choice(list(cluster.hosts))) for name in running.operators})
+    return running, new, rates, placement, cluster
+
+
+def best_of_all(running, new, rates, placement, cluster, model):
+    """Try every host for every new operator."""
+    loads = load_model(merged(running, new), rates)
+    return min(
+        model(loads, Placement({**placement, **dict(zip(new.operators, hosts, strict=True))}), cluster).total.worst
+        for hosts in itertools.product(cluster.hosts, repeat=len(new.operators))
+    )
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_admission_is_trying_every_host(seed: int, linked: bool) -> None:
+    """With few new operators the answer is that of trying every host, with links as without."""
+    case = random_admission(seed, most=3, link=Link(0.1, 150.0) if linked else Link())
+    running, new, rates, placement, cluster = case
+    best = best_of_all(*case, mace)
+    found = admit(running, new, rates, placement, cluster, best)
+    assert found.admitted
+    assert found.after.total.worst == pytest.approx(best, abs=1e-9)
+    assert found.exhaustive
+    if best > 1e-6:
+        refused = admit(running, new, rates, placement, cluster, best * 0.999)
+        assert not refused.admitted
+        assert refused.breaks
+    assert list(found.placement) == sorted(new.operators)
+
+
+@settings(max_examples=6)
+@given(st.integers(0, 2**32 - 1))
+def test_admission_by_pipelined_is_trying_every_host(seed: int) -> None:
+    """The slower model gives the answer of trying every host too."""
+    case = random_admission(seed, most=2)
+    found = admit(*case, 0.0, model="pipelined")
+    assert found.after.total.worst == pytest.approx(best_of_all(*case, pipelined), abs=1e-9)
+
+
+def test_large_query_is_never_worse_than_no_search() -> None:
+    """Many new operators on many hosts get a placement at least as good as all of them on the emptiest host."""
+    rng = np.random.default_rng(3)
+    running, new = random_network(rng, 30, 2), renamed(random_network(rng, 12, 2, joins=False), "new-")
+    cluster = Cluster.uniform(20)
+    rates = Rates.of(1.0, {f"s{k}": rng.choice([50.0, 200.0], 20) for k in range(2)})
+    placement = Placement({name: f"h{1 + k % 19}" for k, name in enumerate(running.operators)})
+    found = admit(running, new, rates, placement, cluster, 1.0)
+    loads = load_model(merged(running, new), rates)
+    whole = mace(loads, Placement({**placement, **dict.fromkeys(new.operators, "h20")}), cluster)
+    assert found.after.total.worst <= whole.total.worst
+
+
+def test_tighter_bounds_of_single_sinks() -> None:
+    """A bound of one sink refuses what the bound of all would admit, and is named."""
+    running = chain([0.006])
+    new = Network.of(
+        "new", [Source(name="s1")], [Operator(name="n", kind="map", inputs=("s1",), cost=(0.006,))],
+        [Sink(name="t-new", input="n")],
+    )  # fmt: skip
+    rates = Rates.of(1.0, {"s1": [100.0, 0.0]})
+    arguments = (running, new, rates, Placement({"o1.1": "h1"}), Cluster.uniform(1))
+    assert admit(*arguments, 0.3).admitted
+    refused = admit(*arguments, 0.3, sinks={"t1": 0.1})
+    assert not refused.admitted
+    assert refused.breaks == ("t1",)
+
+
+def test_quotas_and_pins_hold() -> None:
+    """A new operator goes where its pin says, and nowhere beyond a quota below 1."""
+    running = chain([0.001])
+    operator = Operator(name="n", kind="map", inputs=("s1",), cost=(0.004,), pin="h2")
+    new = Network.of("new", [Source(name="s1")], [operator])
+    rates = Rates.constant({"s1": 100.0}, 5)
+    placement = Placement({"o1.1": "h1"})
+    assert admit(running, new, rates, placement, Cluster.uniform(3), 1.0).placement == {"n": "h2"}
+    tight = Cluster.of([Host(name="h1"), Host(name="h2", quota=0.3)])
+    with pytest.raises(Infeasible):
+        admit(running, new, rates, placement, tight, 1.0)
+
+
+def test_shared_names_are_refused() -> None:
+    """An operator or sink of both networks is bad input, a source of both is the same source."""
+    running = chain([0.001])
+    with pytest.raises(InputError, match="is also in"):
+        merged(running, running)
+    assert list(merged(running, renamed(running, "n-")).sources) == ["s1"]
+
+
+NEW = """
+name = "extra"
+[sources.clicks]
+[operators.extra]
+kind = "map"
+input = "clicks"
+cost = 0.0005
+[sinks.extra-out]
+input = "extra"
+"""
+
+
+def test_command(penstock, examples, tmp_path) -> None:
+    """The document has the keys of the contract; exit 1 prints it too; the simulator's verdict is beside it."""
+    two, new = examples / "two-chains", tmp_path / "new.toml"
+    new.write_text(NEW)
+    words = [
+        "admit", two / "network.toml", new, "--hosts", 2, "--rates", two / "rates.csv",
+        "--placement", "views=h2,scored=h1,paid=h2,billed=h2", "--json",
+    ]  # fmt: skip
+    yes = penstock(*words, "--latency", 0.5, "--check-with", "simulation")
+    assert yes.code == 0, yes.err
+    assert yes.document["admitted"] is True
+    assert yes.document["placement"] == {"extra": "h2"}
+    assert yes.document["latency"] == pytest.approx(0.144)
+    assert yes.document["checked"]["holds"] is True
+    no = penstock(*words, "--latency", 0.1)
+    assert no.code == 1
+    assert no.document["admitted"] is False
+    assert no.document["breaks"] == ["dashboard", "h1"]
+    shown = penstock(*words[:-1], "--latency", 0.1)
+    assert shown.code == 1
+    assert "not admitted" in shown.out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--latency", "-1"],
+        ["--latency", "nan"],
+        ["--latency", "1", "--model", "magic"],
+        ["--latency", "1", "--check-with", "luck"],
+        ["--latency", "1", "--sink-latency", "nowhere=1"],
+        ["--latency", "1", "--sink-latency", "ledger"],
+    ],
+)
+def test_bad_options(penstock, examples, tmp_path, wrong) -> None:
+    """A wrong option is exit code 2 with one message and no document."""
+    two, new = examples / "two-chains", tmp_path / "new.toml"
+    new.write_text(NEW)
+    done = penstock(
+        "admit", two / "network.toml", new, "--hosts", 2, "--rates", two / "rates.csv",
+        "--placement", "views=h2,scored=h1,paid=h2,billed=h2", "--json", *wrong,
+    )  # fmt: skip
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1

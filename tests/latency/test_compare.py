@@ -1,0 +1,194 @@
+"""Plan selection: rankings, legal reorderings, headroom, and the commands."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Placement
+from penstock.latency.headroom import headroom, rescaled
+from penstock.latency.mace import mace
+from penstock.latency.reorder import by_rank, commute, rows, variants
+from penstock.load import load_model
+from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.workload import Rates
+
+
+def row_of(*operators: Operator, kind: str = "sink") -> Network:
+    """Return operators in a row behind one source."""
+    made, before = [], "s"
+    for operator in operators:
+        made.append(attrs.evolve(operator, inputs=(before,)))
+        before = operator.name
+    return Network.of("row", [Source(name="s")], made, [Sink(name="t", input=before)])
+
+
+def step(name: str, kind: str = "filter", cost: float = 1e-3, selectivity: float = 0.5, **more: object) -> Operator:
+    return Operator(name=name, kind=kind, inputs=("s",), cost=(cost,), selectivity=(selectivity,), **more)
+
+
+def test_filters_commute_and_maps_only_with_what_they_pass_on() -> None:
+    """A filter passes a map that passes on its columns unchanged, and no other; maps keep their order."""
+    price = step("f", where="price > 3 and kind = 'select'")
+    assert commute(price, step("g", where="kind = 'b'"))
+    assert commute(price, step("m", "map", select="price, kind, upper(name) as loud"))
+    assert not commute(price, step("m", "map", select="price * 2 as price, kind"))
+    assert not commute(price, step("m", "map", select="kind"))
+    assert commute(price, step("m", "map", select="*, 1 as one"))
+    assert not commute(price, step("m", "map", select="*, 1 as price"))
+    assert commute(price, step("d", "delay"))
+    assert not commute(price, step("p", "python", function="a:b"))
+    assert not commute(step("m", "map"), step("n", "map"))
+
+
+def test_reorderings_are_all_legal_orders() -> None:
+    """Every order that keeps the pairs that do not commute is proposed once, the given one first."""
+    network = row_of(
+        step("a", where="x > 1"),
+        step("m", "map", select="x, y + 1 as z"),
+        step("b", where="z > 1"),
+        step("c", where="x > 2"),
+    )
+    found = [order[0] for order, _ in variants(network)]
+    assert found[0] == ("a", "m", "b", "c")
+    assert len(found) == len(set(found)) == 12
+    assert all(order.index("m") < order.index("b") for order in found)
+    for order, made in variants(network):
+        walked, name = [], "s"
+        while name != "t":
+            name = made.outputs(name)[0].reader
+            walked.append(name)
+        assert tuple(walked[:-1]) == order[0]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_order_by_rank_has_the_least_load(seed: int) -> None:
+    """Of independent filters the order by (1 − selectivity)/cost costs least of all orders."""
+    rng = np.random.default_rng(seed)
+    network = row_of(*(step(f"f{k}", cost=rng.uniform(1e-4, 1e-2), selectivity=rng.uniform(0.01, 1)) for k in range(4)))
+    rates = Rates.constant({"s": 100.0}, 2)
+    cost = {order[0]: load_model(made, rates).mean_load.sum() for order, made in variants(network)}
+    best = by_rank(network, rows(network)[0])
+    assert cost[best] == pytest.approx(min(cost.values()), rel=1e-9)
+
+
+def test_rows_end_where_streams_divide_meet_or_are_named() -> None:
+    """A row ends where a stream is read twice, and in front of a join, whose condition names its input."""
+    operators = [
+        step("a"),
+        attrs.evolve(step("b"), inputs=("a",)),
+        attrs.evolve(step("c"), inputs=("b",)),
+        Operator(
+            name="j", kind="join", inputs=("c", "s2"), cost=(1e-3, 1e-3), selectivity=(0.1, 0.1), counts=(1, 1),
+            on="c.x = s2.x",
+        ),
+        attrs.evolve(step("d"), inputs=("j",)),
+        attrs.evolve(step("e"), inputs=("d",)),
+    ]  # fmt: skip
+    network = Network.of(
+        "j", [Source(name="s"), Source(name="s2")], operators, [Sink(name="t", input="e"), Sink(name="u", input="e")]
+    )
+    assert rows(network) == [("a", "b"), ("d", "e")]
+    for order, made in variants(network):
+        assert {sink.input for sink in made.sinks.values()} == {order[1][-1]}
+        assert made.operators["j"].inputs == ("c", "s2")
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_headroom_is_where_the_bound_begins_to_be_missed(seed: int) -> None:
+    """With rates times the factor the bound holds, with a thousandth more it does not."""
+    rng = np.random.default_rng(seed)
+    network = chain(rng.uniform(1e-3, 5e-3, 3).tolist())
+    model = load_model(network, Rates.of(1.0, {"s1": rng.uniform(10, 200, 15)}))
+    placement, cluster = Placement(dict.fromkeys(network.operators, "h1")), Cluster.uniform(1)
+
+    def worst(trial: object) -> float:
+        return mace(trial, placement, cluster).total.worst
+
+    together, single = headroom(model, 0.5, worst)
+    assert together == single["s1"]
+    assert worst(rescaled(model, {"s1": together})) <= 0.5 + 1e-6
+    assert worst(rescaled(model, {"s1": together * 1.001})) > 0.5
+
+
+def test_headroom_of_a_source_that_costs_nothing_is_unbounded() -> None:
+    """A source without load may grow by any factor, and one that misses the bound alone leaves none to others."""
+    network = Network.of(
+        "two",
+        [Source(name="a"), Source(name="b")],
+        [
+            Operator(name="x", kind="map", inputs=("a",), cost=(0.01,)),
+            Operator(name="y", kind="map", inputs=("b",), cost=(0.0,)),
+        ],
+    )
+    model = load_model(network, Rates.constant({"a": 100.0, "b": 1.0}, 10))
+    placement, cluster = Placement({"x": "h1", "y": "h1"}), Cluster.uniform(1)
+    together, single = headroom(model, 1.0, lambda trial: mace(trial, placement, cluster).total.worst)
+    assert together == pytest.approx(1.1, rel=1e-4)
+    assert single["b"] is None
+
+
+def test_command(penstock, examples) -> None:
+    """The ranking has the keys of the contract, the best first, and estimate gives the same worst values."""
+    two = examples / "two-chains"
+    shared = [two / "network.toml", "--hosts", 2, "--rates", two / "rates.csv", "--json"]
+    placements = ["views=h1,scored=h1,paid=h2,billed=h2", "views=h2,scored=h1,paid=h2,billed=h2"]
+    for model in ("mace", "pipelined", "microbatch"):
+        done = penstock("compare", *shared, "--model", model, "--placements", *placements)
+        assert done.code == 0, done.err
+        ranking = done.document["ranking"]
+        assert [row["given"] for row in ranking] == placements[::-1]
+        for row in ranking:
+            alone = penstock("estimate", *shared, "--model", model, "--placement", row["given"]).document
+            assert (row["worst"], row["mean"]) == (alone["worst"], alone["mean"])
+            assert row["given"] == ",".join(f"{o}={row['placement'][o]}" for o in ("views", "scored", "paid", "billed"))
+
+
+def test_command_reorders_and_compares_variants(penstock, examples, tmp_path) -> None:
+    """Variants and legal reorderings share one ranking; the simulator stands beside it on request."""
+    two = examples / "two-chains"
+    other = tmp_path / "other.toml"
+    other.write_text((two / "network.toml").read_text().replace("cost = 0.004", "cost = 0.003"))
+    shared = ["compare", two / "network.toml", "--hosts", 1, "--rates", two / "rates.csv", "--json"]
+    both = penstock(*shared, "--variant", other).document["ranking"]
+    assert [row["network"] for row in both] == [str(other), str(two / "network.toml")]
+    ranking = penstock(*shared, "--reorder", "--check-with", "simulation").document["ranking"]
+    assert len(ranking) == 4
+    assert ranking[0]["order"] == []
+    assert [row["simulated"] for row in ranking] == sorted(row["simulated"] for row in ranking)
+    assert penstock(*shared, "--placements", "views=h1").code == 2
+
+
+def test_estimate_tells_headroom_and_when_models_differ(penstock, tmp_path) -> None:
+    """Where backlog forms on one host after another, mace notes that pipelined says more."""
+    network, rates = tmp_path / "tandem.toml", tmp_path / "rates.csv"
+    chains = {"a": (0.006, 1e-9), "b": (1e-9, 0.006)}
+    network.write_text(
+        'name = "tandem"\n'
+        + "".join(
+            f'[sources.{name}]\n[operators.{name}1]\nkind = "map"\ninput = "{name}"\ncost = {first}\n'
+            f'[operators.{name}2]\nkind = "map"\ninput = "{name}1"\ncost = {second}\n'
+            f'[sinks.{name}3]\ninput = "{name}2"\n'
+            for name, (first, second) in chains.items()
+        )
+    )
+    rates.write_text("time,a,b\n0,1000,0\n1,0,1000\n")
+    words = ["estimate", network, "--hosts", 2, "--rates", rates, "--placement", "a1=h1,b1=h1,a2=h2,b2=h2", "--json"]
+    found = penstock(*words, "--headroom", 5).document
+    assert found["worst"] == pytest.approx(5.0, rel=1e-5)
+    assert any("pipelined says 10" in note for note in found["notes"])
+    assert found["bounds"]["upper"] >= 10
+    assert found["headroom"]["together"] == pytest.approx(1.0, rel=1e-4)
+    assert found["episodes"][0] == {
+        "host": "h1",
+        "begins": 0.0,
+        "peaks": 1.0,
+        "ends": pytest.approx(6.0, abs=1e-5),
+        "wait": pytest.approx(5.0, abs=1e-5),
+    }
+    assert penstock(*words[:-1], "--model", "pipelined").out.count("10")

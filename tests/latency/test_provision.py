@@ -1,0 +1,174 @@
+"""Provisioning: the fewest hosts by brute force on small networks, the certificate, prices, and the command."""
+
+from __future__ import annotations
+
+import itertools
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import random_network
+
+from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.errors import Infeasible, InputError
+from penstock.latency.mace import mace
+from penstock.latency.pipelined import pipelined
+from penstock.latency.provision import provision
+from penstock.load import load_model
+from penstock.network import Network, chains
+from penstock.workload import Rates
+
+
+def random_provision(seed, most=6, joins=True):
+    """Return the load model of a small network whose bursts overload a single host."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, int(rng.integers(1, most + 1)), 2, joins=joins)
+    rates = Rates.of(1.0, {f"s{k}": rng.choice([20.0, 300.0, 800.0], 10) for k in range(2)})
+    return load_model(network, rates), float(rng.uniform(0.0, 1.5))
+
+
+def worst_by_hosts(model, like, evaluate):
+    """Return the least worst latency on up to n hosts, for each n, by trying every placement."""
+    names, best = list(model.network.operators), {}
+    count = len(names)
+    cluster = Cluster.of(attrs.evolve(like, name=f"h{k + 1}") for k in range(count))
+    for where in itertools.product(range(count), repeat=count):
+        # Hosts are alike: of those that are used, none is skipped.
+        if any(h > max(where[:i], default=-1) + 1 for i, h in enumerate(where)):
+            continue
+        placement = Placement({n: f"h{h + 1}" for n, h in zip(names, where, strict=True)})
+        value = evaluate(model, placement, cluster).total.worst
+        for n in range(max(where) + 1, count + 1):
+            best[n] = min(best.get(n, np.inf), value)
+    return best
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_fewest_hosts_by_brute_force(seed: int) -> None:
+    """On small networks the number is the least possible, and the certificate is never above it."""
+    model, bound = random_provision(seed, most=5)
+    like = Host(name="h1", capacity=0.8)
+    best = worst_by_hosts(model, like, mace)
+    enough = [n for n, value in sorted(best.items()) if value <= bound + 1e-9]
+    if not enough:
+        with pytest.raises(Infeasible):
+            provision(model, Cluster.of([like]), ["h1"], bound)
+        return
+    found = provision(model, Cluster.of([like]), ["h1"], bound)
+    assert found.hosts == enough[0]
+    assert found.lower_bound == enough[0]
+    assert found.estimate.total.worst <= bound + 1e-9
+    assert sorted(set(found.placement.values())) == [f"h{k + 1}" for k in range(found.hosts)]
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32 - 1))
+def test_fewest_hosts_by_pipelined(seed: int) -> None:
+    """By the slower model the number is at most one above the least possible, the certificate never above it."""
+    model, bound = random_provision(seed, most=4, joins=False)
+    like = Host(name="h1", capacity=0.8)
+    best = worst_by_hosts(model, like, pipelined)
+    enough = [n for n, value in sorted(best.items()) if value <= bound + 1e-9]
+    try:
+        found = provision(model, Cluster.of([like]), ["h1"], bound, name="pipelined")
+    except Infeasible:
+        assert not enough
+        return
+    assert found.lower_bound <= enough[0] <= found.hosts <= enough[0] + 1
+
+
+def test_large_network_meets_its_bound_near_the_certificate() -> None:
+    """A network of two hundred operators gets hosts that meet the bound, few more than any placement needs."""
+    rng = np.random.default_rng(5)
+    network = chains(rng.uniform(0.2e-3, 2e-3, (40, 5)).tolist())
+    rates = Rates.of(1.0, {name: rng.choice([30.0, 100.0], 20) for name in network.sources})
+    model = load_model(network, rates)
+    found = provision(model, Cluster.uniform(1), ["h1"], 0.3)
+    assert found.estimate.total.worst <= 0.3 + 1e-9
+    assert found.lower_bound <= found.hosts <= found.lower_bound + 3
+
+
+def test_cheapest_mix_by_brute_force() -> None:
+    """With several types of hosts no mix of the same operators is cheaper."""
+    types = [Host(name="small", capacity=0.5, price=1.0), Host(name="large", capacity=2.0, price=2.7)]
+    cluster = Cluster.of(types)
+    for seed in range(12):
+        model, bound = random_provision(seed, most=4)
+        names = list(model.network.operators)
+        cheapest = np.inf
+        for where in itertools.product(range(len(names)), repeat=len(names)):
+            used = sorted(set(where))
+            for kinds in itertools.product(types, repeat=len(used)):
+                made = Cluster.of(attrs.evolve(k, name=f"h{h}") for h, k in zip(used, kinds, strict=True))
+                placement = Placement({n: f"h{h}" for n, h in zip(names, where, strict=True)})
+                price = sum(kind.price for kind in kinds)
+                if price < cheapest and mace(model, placement, made).total.worst <= bound + 1e-9:
+                    cheapest = price
+        if not np.isfinite(cheapest):
+            with pytest.raises(Infeasible):
+                provision(model, cluster, ["small", "large"], bound)
+            continue
+        found = provision(model, cluster, ["small", "large"], bound)
+        assert found.price == pytest.approx(cheapest)
+        assert found.lower_price <= cheapest + 1e-9
+        assert sum(found.mix.values()) == found.hosts
+        assert found.lower_bound <= found.hosts
+
+
+def test_hosts_are_named_after_the_one_they_are_like() -> None:
+    """Hosts of the cluster that equal the given one are taken first, then new names that nobody has."""
+    network = chains([[0.009], [0.009], [0.009], [0.009]])
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0), 10))
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2", capacity=0.1), Host(name="h4")])
+    found = provision(model, cluster, ["h1"], 0.1)
+    assert sorted(set(found.placement.values())) == ["h1", "h3", "h4", "h5"]
+
+
+def test_pins_and_links_count() -> None:
+    """A pinned operator stays where it is pinned, and a link's delay counts."""
+    network = chains([[0.001, 0.001]])
+    pinned = [attrs.evolve(o, pin="edge" if n == "o1.1" else None) for n, o in network.operators.items()]
+    made = Network.of("pinned", network.sources.values(), pinned, network.sinks.values())
+    model = load_model(made, Rates.constant({"s1": 600.0}, 10))
+    cluster = Cluster.of([Host(name="edge"), Host(name="h1")], Link(0.2))
+    near = provision(model, cluster, ["h1"], 3.0)
+    assert near.placement["o1.1"] == "edge"
+    assert near.hosts == 1
+    far = provision(model, cluster, ["h1"], 0.5)
+    assert dict(far.placement) == {"o1.1": "edge", "o1.2": "h1"}
+    with pytest.raises(Infeasible):
+        provision(model, cluster, ["h1"], 0.1)
+
+
+def test_strangers_are_refused() -> None:
+    """A host that the cluster does not have is bad input, and so is one given twice."""
+    model, _ = random_provision(1)
+    for like in (["h9"], ["h1", "h1"], []):
+        with pytest.raises(InputError):
+            provision(model, Cluster.uniform(1), like, 1.0)
+
+
+def test_command(penstock, examples, tmp_path) -> None:
+    """The document has the keys of the contract, the plot is a picture, and what no number meets is exit 1."""
+    two = examples / "two-chains"
+    words = ["provision", two / "network.toml", "--rates", two / "rates.csv", "--host-like", "h1", "--json"]
+    done = penstock(*words, "--latency", 0.5, "--plot", tmp_path / "curve.png", "--check-with", "simulation")
+    assert done.code == 0, done.err
+    assert done.document["hosts"] == 2
+    assert done.document["lower_bound"] == 2
+    assert done.document["worst"] <= 0.5
+    assert done.document["checked"]["holds"] is True
+    counts = [row["hosts"] for row in done.document["curve"] if row["hosts"] is not None]
+    assert counts == sorted(counts, reverse=True)
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    no = penstock(*words, "--latency", 0.1)
+    assert no.code == 1
+    assert no.document["feasible"] is False
+    assert "scored" in no.document["reason"]
+    by = penstock(*words, "--latency", 0.5, "--algorithm", "largest-first")
+    assert by.document["hosts"] == 2
+    for wrong in (["--latency", "x"], ["--latency", "-1"], ["--latency", "1", "--algorithm", "magic"]):
+        assert penstock(*words, *wrong).code == 2
