@@ -340,7 +340,7 @@ def test_nothing_beats_exact():
     """No algorithm beats the oracle, and climbing is within 5 % of it on nine of ten random networks."""
     near = total = 0
     heuristics = [name for name in SINGLE if name != "exact"]
-    for seed in range(500):
+    for seed in range(250):
         size = rng(seed)
         hosts, operators = int(size.integers(2, 5)), int(size.integers(4, 13))
         problem = problems.drawn(seed, hosts=hosts, operators=operators, level=0.7)
@@ -360,7 +360,7 @@ def test_nothing_beats_exact():
                 assert answer.value >= best - 1e-9, (seed, name, measure)
                 total += climbing
                 near += climbing and answer.value <= best * 1.05 + 1e-9
-    assert total >= 400
+    assert total >= 200
     assert near >= 0.9 * total
 
 
