@@ -20,28 +20,38 @@ def worst(load: Any, capacity: float, period: float) -> float:
     return most * period / capacity
 
 
-@njit(cache=True)
-def _changed(host: Any, plus: Any, minus: Any, sign: int, capacity: float, period: float, limit: float) -> float:
-    """Return the worst of a host that gains one series and loses another; infinite as soon as it reaches the limit.
+WIDTH = 16
+"""Operators that are tried at a time."""
+CHUNK = 32
 
-    ``sign``: 1 only gains, -1 only loses, 0 both.
+
+@njit(cache=True, fastmath={"contract", "nsz", "nnan"})
+def _tried(base: Any, rows: Any, sign: float, count: int, capacity: float, stop: float, out: Any) -> bool:
+    """Fill ``out`` with the worst excess of a base load plus (or minus) each of the rows, array (d, WIDTH).
+
+    One loop over periods for all of them, since each period needs the one before. False as soon as none of the first
+    ``count`` stays below ``stop``.
     """
-    excess = most = 0.0
-    stop = limit * capacity / period
-    for t in range(len(host)):
-        if sign == 0:
-            excess += host[t] + plus[t] - minus[t] - capacity
-        elif sign > 0:
-            excess += host[t] + plus[t] - capacity
-        else:
-            excess += host[t] - minus[t] - capacity
-        if excess > most:
-            most = excess
-            if most >= stop:
-                return np.inf
-        elif excess < 0.0:
-            excess = 0.0
-    return most * period / capacity
+    # Of a size that the compiler does not know: a loop that it would unroll is not made into one over vectors.
+    d, width = rows.shape
+    excess = np.zeros(width)
+    most = np.zeros(width)
+    for start in range(0, d, CHUNK):
+        for t in range(start, min(start + CHUNK, d)):
+            room = base[t] - capacity
+            for i in range(width):
+                # Comparisons, not max(): these become one instruction for several operators.
+                now = excess[i] + (room + sign * rows[t, i])
+                now = now if now > 0.0 else 0.0
+                excess[i] = now
+                most[i] = now if now > most[i] else most[i]
+        least = np.inf
+        for i in range(count):
+            least = min(least, most[i])
+        if least >= stop:
+            return False
+    out[:] = most
+    return True
 
 
 @njit(cache=True)
@@ -70,62 +80,77 @@ def climb(
     for h in range(n):
         latency[h] = worst(host[h], capacity[h], period)
     limit = np.maximum(usable, level) * (1 + 1e-9)
-    none = load[0] if m else np.zeros(d)
+    left = np.empty(WIDTH)
+    right = np.empty(WIDTH)
+    base = np.empty(d)
     for _ in range(steps):
         b = int(np.argmax(latency))
         now = latency[b]
         if now <= bound * (1 + 1e-9) + 1e-12:
             break
-        inside = np.nonzero((where == b) & movable)[0]
+        inside = np.nonzero((where == b) & movable & (mean > 0.0))[0]
+        # The operators of the bottleneck, WIDTH at a time, one column each.
+        groups = (len(inside) + WIDTH - 1) // WIDTH
+        rows = np.zeros((groups, d, WIDTH))
+        for i in range(len(inside)):
+            for t in range(d):
+                rows[i // WIDTH, t, i % WIDTH] = load[inside[i], t]
         order = np.argsort(latency + level / capacity * 1e-6)
-        goal = now * (1 - 1e-9)
-        best = goal
+        best = now * (1 - 1e-9)
         move, target, partner = -1, -1, -1
+        stay = np.empty((groups, WIDTH))
+        for g in range(groups):
+            count = min(WIDTH, len(inside) - g * WIDTH)
+            if not _tried(host[b], rows[g], -1.0, count, capacity[b], best * capacity[b] / period, stay[g]):
+                stay[g] = np.inf
         for wide in range(2):
             first, last = (0, min(targets, n)) if wide == 0 else (min(targets, n), n)
-            for i in range(len(inside)):
-                o = inside[i]
-                if mean[o] == 0.0:
+            for j in range(first, last):
+                h = order[j]
+                if h == b or latency[h] >= best:
                     continue
-                left = _changed(host[b], none, load[o], -1, capacity[b], period, best)
-                if left == np.inf:
-                    continue
-                for j in range(first, last):
-                    h = order[j]
-                    if h == b or latency[h] >= best or level[h] + mean[o] > limit[h]:
+                for g in range(groups):
+                    count = min(WIDTH, len(inside) - g * WIDTH)
+                    if not _tried(host[h], rows[g], 1.0, count, capacity[h], best * capacity[h] / period, right):
                         continue
-                    value = max(left, _changed(host[h], load[o], none, 1, capacity[h], period, best))
-                    if value < best:
-                        best, move, target, partner = value, o, h, -1
+                    for i in range(count):
+                        o = inside[g * WIDTH + i]
+                        if level[h] + mean[o] <= limit[h]:
+                            value = max(stay[g, i] * period / capacity[b], right[i] * period / capacity[h])
+                            if value < best:
+                                best, move, target = value, o, h
                 if wide and move >= 0:
                     break
             if move >= 0:
                 break
         if move < 0 or best > 0.98 * now:
             # No move helps much: swaps, host by host, until one helps.
-            found = move >= 0
             for j in range(n):
                 h = order[j]
                 if h == b or latency[h] >= best:
                     continue
                 others = np.nonzero((where == h) & movable)[0]
-                for i in range(len(inside)):
-                    o = inside[i]
-                    for q in range(len(others)):
-                        p = others[q]
-                        if level[h] + mean[o] - mean[p] > limit[h] or level[b] + mean[p] - mean[o] > max(
-                            limit[b], level[b]
-                        ):
+                for q in range(len(others)):
+                    p = others[q]
+                    for g in range(groups):
+                        count = min(WIDTH, len(inside) - g * WIDTH)
+                        for t in range(d):
+                            base[t] = host[b, t] + load[p, t]
+                        if not _tried(base, rows[g], -1.0, count, capacity[b], best * capacity[b] / period, left):
                             continue
-                        left = _changed(host[b], load[p], load[o], 0, capacity[b], period, best)
-                        if left == np.inf:
+                        for t in range(d):
+                            base[t] = host[h, t] - load[p, t]
+                        if not _tried(base, rows[g], 1.0, count, capacity[h], best * capacity[h] / period, right):
                             continue
-                        right = _changed(host[h], load[o], load[p], 0, capacity[h], period, best)
-                        if right == np.inf:
-                            continue
-                        best, move, target, partner = max(left, right), o, h, p
-                        found = True
-                if found and partner >= 0 and (best < 0.9 * now or j >= targets):
+                        for i in range(count):
+                            o = inside[g * WIDTH + i]
+                            change = mean[o] - mean[p]
+                            if level[h] + change > limit[h] or level[b] - change > max(limit[b], level[b]):
+                                continue
+                            value = max(left[i] * period / capacity[b], right[i] * period / capacity[h])
+                            if value < best:
+                                best, move, target, partner = value, o, h, p
+                if partner >= 0 and (best < 0.9 * now or j >= targets):
                     break
         if move < 0:
             break
