@@ -253,7 +253,9 @@ class Engine:
                     self._open(folder)
                     self._rounds(deployment, queries, tell)
                 else:
-                    running = self._start(deployment, queries, self.cluster.spark.trigger if trigger is None else trigger)
+                    running = self._start(
+                        deployment, queries, self.cluster.spark.trigger if trigger is None else trigger
+                    )
                     try:
                         self._open(folder)
                         self._watch(deployment, queries, running, seconds, tell)
