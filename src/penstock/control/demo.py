@@ -56,7 +56,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
     from penstock.spark import calibrate, hosts, run
 
     graph, rates = network(), burst()
-    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
     scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     try:
         tell("starting two Spark hosts", 0.0)
