@@ -6,11 +6,12 @@ Spark's semantics allow it; a host with one query is also the first-in first-out
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 import attrs
 
-from penstock.network import Network, Stream
+from penstock.network import Network, Operator, Stream
 
 CHEAP = ("filter", "map")
 """Kinds that are evaluated again rather than passed through a log, in front of an operator with a plan of its own."""
@@ -38,9 +39,15 @@ class Fragment:
     cuts: frozenset[str] = frozenset()
 
 
-def own_plan(kind: str) -> bool:
-    """Whether an operator of this kind needs a node of its own in Spark's plan, so that rows cannot pass beside it."""
-    return kind in ("union", "join", "aggregate", "python")
+GENERATORS = re.compile(r"\b(explode|posexplode|inline|stack|json_tuple|variant_explode)(_outer)?\s*\(", re.IGNORECASE)
+"""Functions that make several rows of one."""
+
+
+def own_plan(operator: Operator) -> bool:
+    """Whether an operator needs a node of its own in Spark's plan, so that rows cannot pass beside it."""
+    if operator.kind == "map":
+        return GENERATORS.search(operator.select or "") is not None
+    return operator.kind in ("union", "join", "aggregate", "python")
 
 
 def lineage(network: Network) -> dict[str, frozenset[str]]:
@@ -100,9 +107,7 @@ def origins(network: Network, inside: Collection[str], cuts: Collection[str] = (
     for name in inside:
         given = network.inputs(name)[0]
         direct = given.writer in found and given.name not in cuts
-        found[name] = (
-            name if own_plan(network.operators[name].kind) else (found[given.writer] if direct else given.writer)
-        )
+        found[name] = name if own_plan(network.operators[name]) else (found[given.writer] if direct else given.writer)
     return found
 
 
@@ -116,7 +121,7 @@ def _cuts(network: Network, inside: tuple[str, ...]) -> frozenset[str]:
     cuts: set[str] = set()
     for name in inside:
         operator = network.operators[name]
-        for stream in network.inputs(name) if own_plan(operator.kind) else ():
+        for stream in network.inputs(name) if own_plan(operator) else ():
             start = origins(network, inside, cuts)
             if stream.writer not in start:
                 continue
@@ -126,7 +131,7 @@ def _cuts(network: Network, inside: tuple[str, ...]) -> frozenset[str]:
                 out
                 for member in members
                 for out in network.outputs(member)
-                if out.name in cuts or out.reader not in inside or own_plan(network.operators[out.reader].kind)
+                if out.name in cuts or out.reader not in inside or own_plan(network.operators[out.reader])
             ]
             if origin in inside:
                 alone = len(leaving) == 1 and not (network.operators[origin].stateful and operator.stateful)

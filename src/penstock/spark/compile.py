@@ -1,9 +1,10 @@
 """Compiling a fragment into one streaming query.
 
 The filters, maps and delays behind an *origin* (a source, a log, or an operator with a plan of its own) become one
-projection that carries a row per input row and a nullable struct per operator: a shared prefix is read and computed
-once, however many readers it has, and one ``observe`` counts every stream. Operators with plans of their own are
-branches; all are united, and one writer takes the rows of every exit to its log or sink.
+projection that carries a row per input row, and a flag and columns per operator: a shared prefix is read and computed
+once, however many readers it has, and each row says by bits at which streams it arrived. Operators with plans of their
+own are branches, whose streams an ``observe`` counts where no row leaves beside them; all are united, and one writer
+takes the rows of every exit to its log or sink.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ for _module in (shipped, nexmark):
     cloudpickle.register_pickle_by_value(_module)
 
 _ENVELOPE = list(shipped.ENVELOPE)
+_BITS = 62
+"""Bits of a column that notes where rows arrived; an observation would cost as much per row as the rows' transfer."""
+
 _MARK = "CAST(NULL AS BIGINT) AS _id", "CAST(NULL AS BIGINT) AS _stimulus", "_time"
 
 
@@ -85,7 +89,7 @@ class Query:
     """A compiled fragment: its frame, its writer's description, and how to read its counts.
 
     ``counts`` maps the name of an observation to the streams that it counts, in the order of its fields: arrived and
-    dropped of each. ``reads`` are the writers whose logs it reads.
+    dropped of each; the writer counts the other streams. ``reads`` are the writers whose logs it reads.
     """
 
     fragment: Fragment
@@ -229,6 +233,14 @@ def compile_fragment(session: SparkSession, deployment: Deployment, fragment: Fr
     return _Compiler(session, deployment, fragment).query()
 
 
+@attrs.frozen
+class Step:
+    """Where an operator's rows are in a pass: the column that says whether there is one, and its columns by name."""
+
+    flag: str
+    columns: Mapping[str, str]
+
+
 class _Compiler:
     """Builds one query; memory of what is built already."""
 
@@ -244,6 +256,7 @@ class _Compiler:
         self.speed = deployment.speeds.get(fragment.host, 0.0)
         self.counts: dict[str, tuple[Stream, ...]] = {}
         self.exits: list[dict[str, Any]] = []
+        self.passes: list[list[str]] = []
         self.barriers = 0
         self.watermarks: set[str] = set()
         self.reads: dict[str, DataFrame] = {}
@@ -267,6 +280,8 @@ class _Compiler:
                 for number, origin in enumerate(self.outside)
             },
             "exits": self.exits,
+            "passes": self.passes,
+            "observed": bool(self.counts),
             "watermarks": sorted(self.outside.index(f"@{name}") for name in self.watermarks),
         }
         logs = tuple(origin[1:] for origin in self.outside if origin[1:] in self.network.operators)
@@ -308,7 +323,7 @@ class _Compiler:
         return [
             stream
             for stream in self._readers(origin)
-            if stream.reader in self.network.operators and own_plan(self.network.operators[stream.reader].kind)
+            if stream.reader in self.network.operators and own_plan(self.network.operators[stream.reader])
         ]
 
     def _alone(self, origin: str) -> bool:
@@ -326,22 +341,52 @@ class _Compiler:
             return []
         if self._alone(origin) or (inner and not sinks and not logs and not self._readers(origin)):
             return [self._marks(origin, number)]
-        frame, place = self._pass(self._frame(origin), origin, self._members(origin), counted=self._readers(origin))
+        frame, place = self._pass(self._frame(origin), origin, self._members(origin), counted=[])
+        seen = self._seen(self._readers(origin), place)
         shown: list[str] = []
         for stream in sinks:
             meant, kept = operators.passes(stream, self.network, self.deployment.keep)
-            row = place[stream.writer]
-            shown.append(
-                self._exit(f"CASE WHEN {row} IS NOT NULL AND {meant} AND {kept} THEN {row} END", origin, stream=stream)
-            )
-        shown += [self._exit(place[member], origin, log=member) for member in logs]
-        live = " OR ".join(f"{column.rsplit(' AS ', 1)[1]} IS NOT NULL" for column in shown) or "false"
-        wide = frame.selectExpr(*_ENVELOPE, f"{number} AS _origin", *shown)
+            shown.append(self._exit(f"{place[stream.writer].flag} AND {meant} AND {kept}", origin, stream=stream))
+        shown += [self._exit(place[member].flag, origin, log=member) for member in logs]
+        live = " OR ".join(column.rsplit(" AS ", 1)[1] for column in shown) or "false"
+        # Exits share columns: a filter's rows have those of its input.
+        columns: dict[str, str] = {}
+        for leave in self.exits[len(self.exits) - len(shown) :]:
+            step = place[leave["writer"]]
+            leave["columns"] = [
+                [columns.setdefault(column, f"c{len(self.passes)}_{len(columns)}"), name]
+                for name, column in step.columns.items()
+            ]
+        shown += [f"{column} AS {name}" for column, name in columns.items()]
+        # Identities are for logs; a sink's rows only have to be told from marks.
+        identity = "_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id"
+        wide = frame.selectExpr(identity, *_ENVELOPE[1:], f"{number} AS _origin", *seen, *shown)
+        if seen:
+            # Every row counts. (A filter would be pushed down, and all that it tests be computed twice.)
+            return [wide]
         if inner:
             return [wide.filter(live)]
         if self._marked(origin) or not self._needed(origin):
             return [wide.filter(f"_id IS NULL OR {live}")]
         return [wide]
+
+    def _seen(self, counted: list[Stream], place: Mapping[str, Step]) -> list[str]:
+        """Return the columns that say to the writer where a row of this pass arrived and was dropped."""
+        tests = []
+        for stream in counted:
+            meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+            there = f"{place[stream.writer].flag} AND {meant}"
+            tests += [there, "false" if kept == "true" else f"{there} AND NOT ({kept})"]
+        columns = []
+        for number, begin in enumerate(range(0, len(tests), _BITS)):
+            bits = [
+                f"CASE WHEN {test} THEN {1 << bit}L ELSE 0L END"
+                for bit, test in enumerate(tests[begin : begin + _BITS])
+                if test != "false"
+            ]
+            columns.append(f"{' + '.join(bits or ['0L'])} AS _seen{len(self.passes)}_{number}")
+        self.passes.append([stream.name for stream in counted])
+        return columns
 
     def _needed(self, origin: str) -> bool:
         """Whether an operator outside this query needs the event time that comes with an origin."""
@@ -362,9 +407,9 @@ class _Compiler:
             frame = frame.filter("_id IS NULL")
         return frame.selectExpr(*_MARK, f"{number} AS _origin")
 
-    def _exit(self, row: str, origin: str, *, log: str | None = None, stream: Stream | None = None) -> str:
-        """Note an exit, and return its column."""
-        column = f"e{len(self.exits)}"
+    def _exit(self, test: str, origin: str, *, log: str | None = None, stream: Stream | None = None) -> str:
+        """Note an exit, and return the column that says which rows leave there."""
+        column = f"_e{len(self.exits)}"
         writer = log or (stream.writer if stream else "")
         numbers, behind = self._derives(origin)
         leave: dict[str, Any] = {
@@ -388,7 +433,7 @@ class _Compiler:
                 "options": options,
             }
         self.exits.append(leave)
-        return f"{row} AS {column}"
+        return f"{test} AS {column}"
 
     def _derives(self, origin: str) -> tuple[list[int], bool]:
         """Return the outside origins that an origin derives from, and whether a stateful operator lies between."""
@@ -504,55 +549,63 @@ class _Compiler:
                 frame = operators.apply(self.network.operators[step], [frame.filter(" AND ".join(before))])
             return frame.filter(f"{meant} AND {kept}")
         frame, place = self._pass(frame, origin, steps, counted=self._readers(origin) if alone else [])
-        row = place[stream.writer]
-        taken = f"CASE WHEN {row} IS NOT NULL AND {meant} AND {kept} THEN {row} END AS _row"
+        taken = place[stream.writer]
         passes_marks = self.network.operators[stream.reader].kind in ("python", "union") and not watermark
-        rows = frame.selectExpr(*_ENVELOPE, taken).filter(
-            "_row IS NOT NULL" + (" OR _id IS NULL" if passes_marks else "")
-        )
-        return rows.select("_row.*", *_ENVELOPE)
+        rows = frame.filter(f"{taken.flag} AND {meant} AND {kept}" + (" OR _id IS NULL" if passes_marks else ""))
+        return rows.selectExpr(*(f"{column} AS {quoted(name)}" for name, column in taken.columns.items()), *_ENVELOPE)
 
     def _pass(
         self, frame: DataFrame, origin: str, steps: list[str], counted: list[Stream]
-    ) -> tuple[DataFrame, dict[str, str]]:
+    ) -> tuple[DataFrame, dict[str, Step]]:
         """Evaluate filters, maps and delays in one projection.
 
         Returns
         -------
         tuple
-            A frame with the envelope and a nullable struct per step, and the struct's column by operator.
+            A frame with the envelope and the columns of every step, and where each operator's rows are in it.
         """
-        place = {origin.lstrip("@"): "__0"}
-        shown = [quoted(name) for name in operators.columns(frame)]
-        frame = frame.selectExpr(*_ENVELOPE, f"CASE WHEN _id IS NOT NULL THEN struct({', '.join(shown)}) END AS __0")
-        for name in steps:
+        names = operators.columns(frame)
+        first = Step("__f0", {name: f"__0_{k}" for k, name in enumerate(names)})
+        place = {origin.lstrip("@"): first}
+        carried = [*_ENVELOPE, first.flag, *first.columns.values()]
+        kept_columns = [f"{quoted(name)} AS {column}" for name, column in first.columns.items()]
+        frame = frame.selectExpr(*_ENVELOPE, f"_id IS NOT NULL AS {first.flag}", *kept_columns)
+        for number, name in enumerate(steps, 1):
             operator = self.network.operators[name]
             stream = self.network.inputs(name)[0]
-            before, column = place[stream.writer], f"__{len(place)}"
+            before, flag = place[stream.writer], f"__f{number}"
             meant, kept = operators.passes(stream, self.network, self.deployment.keep)
-            there = f"{before} IS NOT NULL AND {meant} AND {kept}"
-            if operator.kind == "map" and operator.select:
-                row = f"CASE WHEN {there} THEN struct({operator.select}) END"
-            else:
-                test = "true" if operator.kind == "map" else operators.condition(operator, self.speed)
-                row = f"CASE WHEN {there} AND {test} THEN {before} END"
-            structs = [*place.values()]
+            there = f"{before.flag} AND {meant} AND {kept}"
             # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
-            scope = frame.select(*_ENVELOPE, *structs, f"{before}.*")
-            frame = scope.selectExpr(*_ENVELOPE, *structs, f"{row} AS {column}")
-            place[name] = column
+            if operator.kind == "map":
+                frame = frame.selectExpr(*carried, f"{there} AS {flag}")
+                carried.append(flag)
+                columns = before.columns
+                if operator.select:
+                    # Rows that are not there must not fail: what they are computed from is null.
+                    guarded = [f"CASE WHEN {flag} THEN {c} END AS {quoted(n)}" for n, c in before.columns.items()]
+                    parts = operators.spread(operators.split_columns(operator.select), list(before.columns))
+                    made = operators.names_of(self.deployment.schemas[name])
+                    columns = {shown: f"__{number}_{k}" for k, shown in enumerate(made)}
+                    scope = frame.selectExpr(*carried, *guarded)
+                    frame = scope.selectExpr(*carried, *parts).toDF(*carried, *columns.values())
+                    carried += columns.values()
+                place[name] = Step(flag, columns)
+                continue
+            bare = [f"{column} AS {quoted(shown)}" for shown, column in before.columns.items()]
+            test = operators.condition(operator, self.speed)
+            test = f"CASE WHEN {there} THEN coalesce({test}, false) ELSE false END"
+            frame = frame.selectExpr(*carried, *bare).selectExpr(*carried, f"{test} AS {flag}")
+            carried.append(flag)
+            place[name] = Step(flag, before.columns)
         if counted:
             sums = []
             for number, stream in enumerate(counted):
                 meant, kept = operators.passes(stream, self.network, self.deployment.keep)
-                there = f"{place[stream.writer]} IS NOT NULL AND {meant}"
+                there = f"{place[stream.writer].flag} AND {meant}"
+                lost = "false" if kept == "true" else f"{there} AND NOT ({kept})"
                 sums.append(F.expr(f"count(CASE WHEN {there} THEN 1 END) AS a{number}"))
-                lost = "0" if kept == "true" else f"count(CASE WHEN {there} AND NOT ({kept}) THEN 1 END)"
-                sums.append(
-                    F.expr(f"{lost} AS d{number}")
-                    if lost != "0"
-                    else F.expr(f"count(CASE WHEN false THEN 1 END) AS d{number}")
-                )
+                sums.append(F.expr(f"count(CASE WHEN {lost} THEN 1 END) AS d{number}"))
             name = f"pass{len(self.counts)}"
             self.counts[name] = tuple(counted)
             frame = frame.observe(name, *sums)

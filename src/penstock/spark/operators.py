@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,6 +34,11 @@ def columns(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if name not in (*ENVELOPE, "_origin")]
 
 
+def names_of(ddl: str) -> list[str]:
+    """Return the columns of a schema as `penstock.spark.compile.derive_schemas` writes it."""
+    return [name.replace("``", "`") for name in re.findall(r"(?:^|, )`((?:[^`]|``)+)` ", ddl)]
+
+
 def quoted(name: str) -> str:
     """Return a column's name as SQL."""
     return "`" + name.replace("`", "``") + "`"
@@ -54,6 +60,11 @@ def split_columns(text: str) -> list[str]:
             parts.append(text[begin:place].strip())
             begin = place + 1
     return [part for part in [*parts, text[begin:].strip()] if part]
+
+
+def spread(parts: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return a select list with ``*`` written as the columns that the user sees."""
+    return [shown for part in parts for shown in (map(quoted, names) if part == "*" else [part])]
 
 
 def bucket(salt: str) -> str:
@@ -159,7 +170,9 @@ def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0) -
         case "filter" | "delay":
             return frame.filter(condition(operator, speed))
         case "map":
-            return frame.selectExpr(*split_columns(operator.select or "*"), *ENVELOPE) if operator.select else frame
+            parts = split_columns(operator.select or "*")
+            shown = spread(parts, columns(frame)) if "*" in parts else parts
+            return frame.selectExpr(*shown, *ENVELOPE) if operator.select else frame
         case "union":
             return _union(operator, inputs)
         case "join":

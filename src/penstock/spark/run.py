@@ -9,8 +9,8 @@ Everything that a run leaves is in its folder, written so that a killed run find
     logs/OPERATOR       rows between queries, a file per batch
     sinks/SINK          rows of sinks without a format
     latency/SINK        when rows became visible, and the stimulus time of each
-    batches/QUERY       a manifest per batch
-    progress/QUERY      Spark's report per batch: duration and counts; saved before anything of the next is visible
+    batches/QUERY       a manifest per batch: event time, rows, counts
+    progress/QUERY      Spark's report per batch: duration, and the counts of streams inside its plan
 """
 
 from __future__ import annotations
@@ -283,10 +283,12 @@ class Engine:
     def _start(self, deployment: Deployment, queries: Sequence[Query], trigger: float) -> list[Any]:
         interval = f"{round(trigger * 1000)} milliseconds"
 
-        def start(query: Query) -> Any:
+        def start(query: Query, again: int = 2) -> Any:
             running = self._writer(deployment, query).trigger(processingTime=interval).start()
             # Spark's first batch has no rows: when it has ended, plans are compiled and Python workers run.
             while _marks(deployment, query)[1] < 0:
+                if again and _was_slow(running):
+                    return start(query, again - 1)
                 self._check(query, running)
                 time.sleep(0.25)
             save_progress(deployment, query, running)
@@ -371,6 +373,7 @@ class Engine:
         place = {name: number for number, name in enumerate(deployment.network.operators)}
         order = sorted(queries, key=lambda query: place[query.fragment.operators[0]])
         read: dict[str, tuple[int, ...]] = {}
+        again = 3
         while True:
             held = {
                 query.fragment.name: tuple(shipped.extent(deployment.log(name)) for name in query.reads)
@@ -391,6 +394,10 @@ class Engine:
                 save_progress(deployment, query, handle)
                 if not self.hosts[query.fragment.host].alive():
                     raise EngineError(f"host {query.fragment.host!r} has died; run the same command again to go on")
+            if again and _was_slow(handle):
+                again -= 1
+                del read[query.fragment.name]
+                continue
             self._check(query, handle)
             save_progress(deployment, query, handle)
 
@@ -498,13 +505,13 @@ def own(folder: Path, queries: Sequence[Query]) -> None:
 
 
 def rewind(deployment: Deployment, query: Query) -> None:
-    """Let Spark do a query's last batch again if its counts were not saved; the writer finds its files.
+    """Let Spark do a query's last batch again if what it observed was not saved; the writer finds its files.
 
     The batch that Spark had planned next has delivered nothing yet, since it waits for those counts: it is planned
     anew.
     """
     begun, ended = _marks(deployment, query)
-    if ended < 0 or _report(deployment, query, ended).exists():
+    if not query.counts or ended < 0 or _report(deployment, query, ended).exists():
         return
     place = Path(deployment.folder) / "checkpoints" / query.fragment.name
     for path in [*(place / "offsets" / str(n) for n in range(ended + 1, begun + 1)), place / "commits" / str(ended)]:
@@ -514,6 +521,15 @@ def rewind(deployment: Deployment, query: Query) -> None:
 
 def _report(deployment: Deployment, query: Query, batch: int) -> Path:
     return Path(deployment.folder) / "progress" / query.fragment.name / f"{batch:012d}.json"
+
+
+def _was_slow(handle: Any) -> bool:
+    """Whether a query ended because a Python worker did not start within Spark's 10 s: the machine was busy."""
+    try:
+        error = handle.exception()
+    except Exception:
+        return False
+    return error is not None and "failed to connect back" in str(error)
 
 
 def _await_end(handle: Any) -> None:
@@ -580,9 +596,16 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
     folder = Path(deployment.folder)
     batches, taken = [], {}
     for query in queries:
-        for number in _numbers(folder / "progress" / query.fragment.name):
-            row = json.loads((folder / "progress" / query.fragment.name / f"{number:012d}.json").read_text())
-            counts = {name: (arrived, dropped) for name, (arrived, dropped) in row["counts"].items()}
+        for number in _numbers(folder / "batches" / query.fragment.name):
+            manifest = json.loads((folder / "batches" / query.fragment.name / f"{number:012d}.json").read_text())
+            report = _report(deployment, query, number)
+            # A kill may come between a batch and Spark's report of it.
+            row = (
+                json.loads(report.read_text())
+                if report.exists()
+                else {"start": manifest["visible"], "duration": 0.0, "rows": 0, "counts": {}}
+            )
+            counts = {name: (int(a), int(d)) for name, (a, d) in {**row["counts"], **manifest["counts"]}.items()}
             batches.append(Batch(query.fragment.name, number, row["start"], row["duration"], row["rows"], counts))
     visible, stimulus = {}, {}
     for sink in deployment.network.sinks:

@@ -253,16 +253,18 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
     ----------
     spec
         ``folder`` of the run, ``fragment``, ``origins`` (per number: lateness in µs, and whether marks come with
-        it), ``watermarks`` (numbers of the origins that Spark's watermark follows), and ``exits``: per column of
+        it), ``watermarks`` (numbers of the origins that Spark's watermark follows), ``passes`` (per number the
+        streams whose bits, arrived and dropped, rows of the pass carry), ``observed`` (whether Spark counts further
+        streams), and ``exits``: per column of
         the batch a ``log`` or ``sink`` with a folder, the ``origins`` that it derives from, whether it is ``behind``
         a stateful operator, its ``lateness``, and for sinks ``format`` and ``options``.
 
     Notes
     -----
     Each batch leaves at most one file per log and sink, named by the batch, and lastly its manifest. A batch that is
-    replayed after a failure finds the files that it had left and writes the others. Nothing of a batch is visible
-    before the counts of the one before it are saved (`_await_turn`), so that at most the last one has to be counted
-    again after a kill.
+    replayed after a failure finds the files that it had left and writes the others. The manifest holds the counts of
+    the batch. Counts that Spark observes come after it: nothing of a batch is visible before those of the one before
+    it are saved (`_await_turn`), so that at most the last one has to be counted again after a kill.
     """
     manifests = os.path.join(spec["folder"], "batches", spec["fragment"])
     state: dict[str, Any] = {"next": None, "water": {}, "before": {}}
@@ -273,8 +275,9 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
 
         path = os.path.join(manifests, f"{batch:012d}.json")
         if os.path.exists(path):
-            # Replayed: its files are there, but Spark counts its rows only when they are computed again.
-            frame.toArrow()
+            # Replayed: its files are there, but what Spark observes it observes only when rows are computed again.
+            if spec["observed"]:
+                frame.toArrow()
             return
         if state["next"] != batch:
             state["water"] = {}
@@ -296,19 +299,12 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
         _await_turn(spec, batch)
         written = {}
         for leave in spec["exits"]:
-            column = table.column(leave["column"])
-            there = pc.is_valid(column)
-            rows = (
-                pa.Table.from_arrays(
-                    [*pa.chunked_array(column.filter(there)).combine_chunks().flatten()],
-                    names=[field.name for field in column.type],
-                )
-                if table.num_rows
-                else None
+            there = table.column(leave["column"])
+            rows = pa.Table.from_arrays(
+                [table.column(column).filter(there) for column, _ in leave["columns"]],
+                names=[name for _, name in leave["columns"]],
             )
             kept = table.select(list(ENVELOPE)).filter(there)
-            if rows is None:
-                rows = pa.schema([*column.type]).empty_table()
             if "log" in leave:
                 # Behind a stateful operator Spark's watermark rules: the slowest of the query, a batch late.
                 numbers = spec["watermarks"] if leave["behind"] else leave["origins"]
@@ -320,15 +316,30 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
             elif rows.num_rows:
                 _deliver(leave, rows, kept.column("_stimulus"), frame, batch, spec["fragment"])
             written[leave["column"]] = rows.num_rows
-        manifest = {"batch": batch, "water": water, "rows": written, "visible": time.time()}
+        counts = _counts(table, spec["passes"])
+        manifest = {"batch": batch, "water": water, "rows": written, "counts": counts, "visible": time.time()}
         publish(path, lambda file: file.write(json.dumps(manifest).encode()))
         state.update(next=batch + 1, water=water)
 
     return write
 
 
+def _counts(table: Any, passes: list[list[str]]) -> dict[str, list[int]]:
+    """Return arrived and dropped rows of the streams that the rows' bits tell of."""
+    import numpy as np
+
+    found = {stream: [0, 0] for streams in passes for stream in streams}
+    width = 62
+    for place, streams in enumerate(passes):
+        for begin in range(0, 2 * len(streams), width):
+            seen = table.column(f"_seen{place}_{begin // width}").fill_null(0).to_numpy()
+            for bit in range(begin, min(2 * len(streams), begin + width)):
+                found[streams[bit // 2]][bit % 2] += int(np.count_nonzero(seen & (1 << (bit - begin))))
+    return found
+
+
 def _await_turn(spec: dict[str, Any], batch: int, patience: float = 60.0) -> None:
-    """Wait until penstock has saved the counts of the batch before.
+    """Wait until penstock has saved what Spark observed in the batch before.
 
     Raises
     ------
@@ -346,7 +357,7 @@ def _await_turn(spec: dict[str, Any], batch: int, patience: float = 60.0) -> Non
             mine = False
         if not mine or time.monotonic() > deadline:
             raise RuntimeError("penstock has stopped this run")
-        if batch == 0 or os.path.exists(before):
+        if batch == 0 or not spec["observed"] or os.path.exists(before):
             return
         time.sleep(0.005)
 
