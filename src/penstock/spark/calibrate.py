@@ -66,6 +66,9 @@ def read_samples(
         options = {**(source.options if source.format == form else {}), "path": str(place.absolute())}
         if form == "csv" and source.format != "csv":
             options.setdefault("header", "true")
+        if form in ("csv", "json"):
+            # Else a file that is no such thing would be a sample of empty rows.
+            options.setdefault("mode", "FAILFAST")
         with blame(at):
             found[name] = operators.read_source(session, attrs.evolve(source, format=form, options=options), batch=True)
     return found
@@ -127,7 +130,8 @@ def calibrate_alone(
     counts: dict[str, int] = {}
     for name, frame in samples.items():
         frames[name] = frame.coalesce(1).cache()
-        counts[name] = frames[name].count()
+        with blame(f"--sample of {name}"):
+            counts[name] = frames[name].count()
         if counts[name] == 0:
             raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
     span = {name: _span(frames[name]) for name in samples}
