@@ -206,14 +206,14 @@ def check_answers(here: Path, duration: float, document: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("seed", range(-(-KILLS // CHAIN)))
-def test_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int, record_property: Any) -> None:
+def test_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
     """Penstock, a host or both are killed at random moments; in the end every sink and every count is exact."""
     rng = np.random.default_rng(seed)
     kills = min(CHAIN, KILLS - seed * CHAIN)
     duration = 8.0 * kills + 6.0
     (tmp_path / "network.toml").write_text(NETWORK.format(rate=RATE, duration=duration))
     words = ["--hosts", "2", "--placement", PLACEMENT]
-    for number in range(kills):
+    for _ in range(kills):
         penstock = start(tmp_path, *words)
         begin = time.time()
         if rng.random() < 0.8:
@@ -226,8 +226,7 @@ def test_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int, record_propert
         else:
             time.sleep(float(rng.uniform(1.0, 8.0)))
         assert penstock.poll() is None, penstock.communicate()
-        waited = time.time() - begin
-        record_property(f"kill {number}", f"{kill(tmp_path, penstock, rng)} after {waited:.1f} s")
+        kill(tmp_path, penstock, rng)
     check_answers(tmp_path, duration, finish(tmp_path, *words))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -168,6 +169,50 @@ def test_json_in_json_out_and_on(here: Path, penstock: Any) -> None:
         assert said in refused.err
         assert len(refused.err.strip().splitlines()) == 1
     assert pairs(read_json(here / "out")) == want
+
+
+def test_the_example_of_the_page_runs(here: Path, root: Path, penstock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JSON example of the page on running does what the page says."""
+    page = (root / "docs/how-to/run-on-spark.md").read_text()
+    (here / "views.toml").write_text(re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[1])
+    monkeypatch.chdir(here)
+    want = write_clicks(here / "clicks/a.json", 0, 100)
+    done = penstock("run", "views.toml", "--cluster", "cluster.toml", "--placement", "views=h1,euros=h1", "--once")
+    assert done.code == 0, done.err
+    got = pairs(read_json(here / "out"))
+    assert got == Counter((user, round(euros, 2)) for user, euros in want)
+
+
+def test_a_map_may_make_several_rows_of_one(here: Path, penstock: Any) -> None:
+    """Rows that a map makes by explode are counted and delivered; ``*`` are the input's columns; marks stay hidden."""
+    (here / "network.toml").write_text(
+        CLICKS.replace(
+            'select = ["user", "price * 0.92 as euros"]', 'select = ["user", "explode(array(price, 0)) as euros"]'
+        )
+        + '[operators.same]\nkind = "map"\ninput = "views"\nselect = "*, 1 / (price + 1) as part"\n'
+        + '[sinks.same]\ninput = "same"\n'.replace("sinks.same", "sinks.parts")
+    )
+    write_clicks(here / "clicks/a.json", 0, 90)
+    done = penstock("run", "network.toml", "--cluster", "cluster.toml", "--placement", "views=h1,euros=h1,same=h2",
+                    "--once", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    conserved(done.document)
+    assert sorted(pairs(read_json(here / "out")).values())[-1] == 1
+    assert len(read_json(here / "out")) == done.document["streams"]["euros->out"]["arrived"] == 120
+    rows = read_parquet(here / ".penstock/clicks/sinks/parts")
+    assert len(rows) == 60
+    assert all(list(row) == ["user", "kind", "price", "part"] for row in rows)
+
+
+def test_a_filter_protects_what_comes_behind(here: Path, penstock: Any) -> None:
+    """What a map computes of a row that a filter removed must not fail the run."""
+    (here / "network.toml").write_text(
+        CLICKS.replace("kind = 'view'", "price <> 0").replace('"price * 0.92 as euros"', '"100 / price as euros"')
+    )
+    write_clicks(here / "clicks/a.json", 0, 50)
+    done = penstock("run", "network.toml", "--cluster", "cluster.toml", "--placement", "views=h1,euros=h1", "--once")
+    assert done.code == 0, done.err
+    assert len(read_json(here / "out")) == 49
 
 
 FILES = """
