@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Host, Link, Placement
@@ -74,9 +75,23 @@ def random_case(seed, *, joins=True, hosts=5, operators=30, links=True, circles=
 
 def scaled_costs(model: LoadModel, factor: float) -> LoadModel:
     """Return the model with all costs times a factor."""
-    import attrs
-
     network = model.network
     rows = [attrs.evolve(o, cost=tuple(c * factor for c in o.cost or ())) for o in network.operators.values()]
     made = Network.of(network.name, network.sources.values(), rows, network.sinks.values())
     return load_model(made, model.rates)
+
+
+def slack(model: LoadModel, cluster: Cluster) -> float:
+    """Return the sum of all costs on the slowest host (s): what single services may add to a fluid's latency."""
+    costs = sum(max(operator.cost or (0.0,)) for operator in model.network.operators.values())
+    return costs / min(host.capacity for host in cluster.hosts.values())
+
+
+def renamed(network: Network, prefix: str) -> Network:
+    """Return the network with all names but those of its sources prefixed."""
+    operators = [
+        attrs.evolve(o, name=prefix + o.name, inputs=tuple(i if i in network.sources else prefix + i for i in o.inputs))
+        for o in network.operators.values()
+    ]
+    sinks = [attrs.evolve(s, name=prefix + s.name, input=prefix + s.input) for s in network.sinks.values()]
+    return Network.of("new", network.sources.values(), operators, sinks)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_cases import random_network
+from latency_cases import random_network, renamed
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
@@ -19,16 +18,6 @@ from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.workload import Rates
-
-
-def renamed(network: Network, prefix: str) -> Network:
-    """Return the network with all names but those of its sources prefixed."""
-    operators = [
-        attrs.evolve(o, name=prefix + o.name, inputs=tuple(i if i in network.sources else prefix + i for i in o.inputs))
-        for o in network.operators.values()
-    ]
-    sinks = [attrs.evolve(s, name=prefix + s.name, input=prefix + s.input) for s in network.sinks.values()]
-    return Network.of("new", network.sources.values(), operators, sinks)
 
 
 def random_admission(seed, *, most=2, link=None, joins=True):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.network import Network
     from penstock.workload import Rates
 
-ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined or microbatch.")]
+ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")]
 CheckOption = Annotated[
     str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
 ]

@@ -98,7 +98,7 @@ def flow(
     late_tuples = np.empty((joins, 2, room))
     head = np.zeros((joins, 2), np.int64)
     tail = np.zeros((joins, 2), np.int64)
-    progress = np.empty(2)
+    progress, rated = np.empty(2), np.empty(2)
     for q in range(slices):
         p = q // fine
         for s in range(stations):
@@ -127,6 +127,7 @@ def flow(
             r = resource[s]
             rate = capacity[r]
             progress[0] = progress[1] = np.inf
+            rated[0] = rated[1] = 0.0
             made = 0
             for i in range(have):
                 if some and a_tuples[i] <= 0.0:
@@ -174,6 +175,11 @@ def flow(
                 if join[s] >= 0 and a_tuples[i] > 0.0:
                     side = j - first[s]
                     progress[side] = min(progress[side], a_end[i])
+                    rated[side] += a_tuples[i]
+            # The latest tuple of an input is as old as the gap between its tuples, besides late.
+            for side in range(2):
+                if rated[side] > 0.0:
+                    progress[side] += slack[r, p] + width / rated[side]
             # Hand on what came out.
             for i in range(have):
                 if some and a_tuples[i] <= 0.0:
@@ -185,7 +191,7 @@ def flow(
                     other = progress[1 - side]
                     if other == np.inf:
                         other = after[join[s], 1 - side, q] * width
-                    if a_end[i] > other + slack[r, p] and tail[join[s], side] < room:
+                    if a_end[i] > other and tail[join[s], side] < room:
                         t = tail[join[s], side]
                         late_begin[join[s], side, t] = a_begin[i]
                         late_end[join[s], side, t] = a_end[i]
@@ -199,7 +205,7 @@ def flow(
                     # The other input has come so far, or will have nothing newer until then.
                     other = progress[1 - side]
                     if other < np.inf:
-                        other = max(other + slack[r, p], after[join[s], 1 - side, q] * width)
+                        other = max(other, after[join[s], 1 - side, q] * width)
                     if q == slices - 1:
                         other = np.inf
                     elif other == np.inf:

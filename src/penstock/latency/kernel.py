@@ -13,6 +13,36 @@ flow = njit(cache=True)(plain)
 
 
 @njit(cache=True)
+def gather(rows: Any, where: Any, hosts: int) -> Any:
+    """Return the sums of the rows on each host; see `penstock.latency.waits.gathered`."""
+    total = np.zeros((hosts, rows.shape[1]), rows.dtype)
+    for r in range(rows.shape[0]):
+        mine = total[where[r]]
+        row = rows[r]
+        for k in range(row.size):
+            mine[k] += row[k]
+    return total
+
+
+@njit(cache=True, fastmath={"nnan", "nsz"})
+def worst_side_by_side(load: Any, capacity: Any, period: float) -> Any:
+    """Return each column's largest cumulative excess over capacity, array (periods, hosts) given."""
+    periods, hosts = load.shape
+    excess = np.zeros(hosts, load.dtype)
+    most = np.zeros(hosts, load.dtype)
+    for p in range(periods):
+        row = load[p]
+        for h in range(hosts):
+            value = excess[h] + (row[h] - capacity[h])
+            value = max(value, value * 0)
+            excess[h] = value
+            most[h] = value if value > most[h] else most[h]
+    for h in range(hosts):
+        most[h] = most[h] * period / capacity[h]
+    return most
+
+
+@njit(cache=True)
 def worst(load: Any, capacity: Any, period: float) -> Any:
     """Return each row's largest cumulative excess over capacity; see `penstock.latency.waits.worst_waits_plain`."""
     rows, periods = load.shape

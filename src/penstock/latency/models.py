@@ -16,6 +16,7 @@ MODELS: Mapping[str, tuple[str, str]] = {
     "mace": ("mace", "mace"),
     "pipelined": ("pipelined", "pipelined"),
     "microbatch": ("batches", "microbatch_estimate"),
+    "sharing": ("sharing", "sharing"),
 }
 """Name to module and function; imported when used."""
 

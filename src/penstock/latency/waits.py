@@ -6,6 +6,8 @@ min over hosts bounds every placement from below.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,14 +59,60 @@ def host_loads(model: LoadModel, where: NDArray[np.int64], hosts: int) -> Array:
     A linear network's loads are few coefficients times the rates of its sources, so that thousands of operators cost
     no more than their coefficients.
     """
-    if linear(model):
-        few = np.zeros((hosts, model.coefficients.shape[1]))
-        np.add.at(few, where, model.coefficients)
-        loads: Array = few @ model.rates.values
-        return loads
-    total = np.zeros((hosts, model.load.shape[1]))
-    np.add.at(total, where, model.load)
+    rows = model.coefficients if linear(model) else model.load
+    total = gathered(rows, where, hosts)
+    loads: Array = total @ model.rates.values if linear(model) else total
+    return loads
+
+
+def gathered(rows: Array, where: NDArray[np.int64], hosts: int) -> Array:
+    """Return the sums of the rows on each host, array (hosts, columns)."""
+    if rows.size >= COMPILED:
+        from penstock.latency.kernel import gather
+
+        found: Array = gather(rows, where, hosts)
+        return found
+    total = np.zeros((hosts, rows.shape[1]), rows.dtype)
+    np.add.at(total, where, rows)
     return total
+
+
+def placed_waits(
+    rows: NDArray[Any],
+    where: NDArray[np.int64],
+    capacity: NDArray[Any],
+    period: float,
+    sources: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Return the worst wait of each host for a placement, of networks too large to be objects.
+
+    Compiled. Single precision halves the memory that is read, and is right to about one part in a million.
+
+    Parameters
+    ----------
+    rows
+        Array (operators, periods) of loads, or (operators, sources) of loads per unit of source rate.
+    where
+        Array (operators,) of host numbers.
+    capacity
+        Array (hosts,), benchmark cores.
+    period
+        Length of a period (s).
+    sources
+        Array (sources, periods) of rates, where ``rows`` are coefficients.
+
+    Returns
+    -------
+    ndarray, shape (hosts,)
+        Seconds.
+    """
+    from penstock.latency.kernel import gather, worst_side_by_side
+
+    total = gather(rows, where, capacity.size)
+    # Periods by hosts, so that the recursion goes over all hosts at once.
+    columns = np.ascontiguousarray(total.T) if sources is None else sources.T @ total.T
+    found: NDArray[Any] = worst_side_by_side(columns, capacity, period)
+    return found
 
 
 def linear(model: LoadModel) -> bool:

@@ -1,0 +1,80 @@
+"""Processor sharing, beside a plain simulation of first-in first-out queues that share a host tuple by tuple."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Placement
+from penstock.latency.mace import mace
+from penstock.latency.models import model_of
+from penstock.latency.sharing import sharing
+from penstock.load import load_model
+from penstock.network import chain, chains
+from penstock.workload import Rates
+
+
+def shared_host(arrivals: list[np.ndarray], costs: list[float]) -> list[np.ndarray]:
+    """Return the latencies of each queue's tuples on one host of capacity 1 that all busy queues share equally."""
+    left = [list(times) for times in arrivals]
+    late: list[list[float]] = [[] for _ in arrivals]
+    work, now = list(costs), 0.0
+    while any(left):
+        busy = [k for k, queue in enumerate(left) if queue and queue[0] <= now + 1e-12]
+        later = [queue[0] for k, queue in enumerate(left) if queue and k not in busy]
+        if not busy:
+            now = min(later)
+            continue
+        step = min(work[k] for k in busy) * len(busy)
+        if later and now + step > min(later):
+            step = min(later) - now
+        now += step
+        for k in busy:
+            work[k] -= step / len(busy)
+            if work[k] <= 1e-12:
+                late[k].append(now - left[k].pop(0))
+                work[k] = costs[k]
+    return [np.array(row) for row in late]
+
+
+def test_sharing_of_two_queries() -> None:
+    """A light query beside an overloaded one hardly waits, and the heavy one waits as tuple by tuple."""
+    rates = Rates.of(1.0, {"s1": [1700.0] * 8 + [350.0] * 12, "s2": [500.0] * 20})
+    network = chains([[0.69e-3], [0.35e-3]])
+    model, placement = load_model(network, rates), Placement(dict.fromkeys(network.operators, "h1"))
+    found = sharing(model, placement, Cluster.uniform(1))
+    times = []
+    for name in rates.sources:
+        counts = np.concatenate([[0.0], np.cumsum(rates.of_source(name))])
+        times.append(np.interp(np.arange(counts[-1]), counts, np.arange(21.0)))
+    heavy, light = shared_host(times, [0.69e-3, 0.35e-3])
+    assert found.sinks["t1"].worst == pytest.approx(heavy.max(), rel=0.02)
+    assert found.sinks["t1"].mean == pytest.approx(heavy.mean(), abs=0.1)
+    assert light.max() < 0.01
+    assert found.sinks["t2"].worst < 0.05
+    assert mace(model, placement, Cluster.uniform(1)).sinks["t2"].worst > 2
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_one_query_is_mace(seed: int) -> None:
+    """One query on one host waits as long as Mace says."""
+    rng = np.random.default_rng(seed)
+    network = chain(rng.uniform(1e-3, 5e-3, 3).tolist())
+    model = load_model(network, Rates.of(1.0, {"s1": rng.uniform(10, 200, 10)}))
+    placement = Placement(dict.fromkeys(network.operators, "h1"))
+    found = sharing(model, placement, Cluster.uniform(1))
+    assert found.total.worst == pytest.approx(mace(model, placement, Cluster.uniform(1)).total.worst, abs=1e-6)
+
+
+def test_rows_and_circles_of_hosts() -> None:
+    """On hosts in a row as in a circle every tuple leaves, and no sooner than the backlog lets it."""
+    network = chain([0.004, 0.002, 0.004], [0.8, 0.5, 1.0])
+    model = load_model(network, Rates.of(1.0, {"s1": [100.0, 300.0, 20.0]}))
+    for hosts in (["h1", "h2", "h3"], ["h1", "h2", "h1"]):
+        placement = Placement(dict(zip(network.operators, hosts, strict=True)))
+        found = model_of("sharing")(model, placement, Cluster.uniform(3), None)
+        assert found.total.worst >= mace(model, placement, Cluster.uniform(3)).total.worst - 0.1
+        assert np.isfinite(found.series).all()
