@@ -129,6 +129,7 @@ def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[st
     write_backlog(folder, form, rows)
     network = network_of(form, folder, each)
     times: dict[str, list[float]] = {"penstock": [], "by hand": []}
+    spent: dict[str, list[float]] = {"penstock": [], "by hand": []}
     cluster = Cluster.uniform(1)
     with start_hosts(cluster, base) as hosts:
         engine = Engine(cluster, hosts)
@@ -138,6 +139,7 @@ def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[st
             for name in pair:
                 work = base / "work"
                 work.mkdir()
+                before = hosts["h1"].cpu_seconds() or 0.0
                 seconds, count = (
                     by_penstock(engine, network, work)
                     if name == "penstock"
@@ -147,6 +149,7 @@ def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[st
                 shutil.rmtree(work)
                 if number:
                     times[name].append(seconds)
+                    spent[name].append((hosts["h1"].cpu_seconds() or 0.0) - before)
                 print(f"{form} round {number} {name}: {seconds:.2f} s", file=sys.stderr)
             assert len(counts) == 1, counts
         peak = hosts["h1"].rss()
@@ -156,9 +159,11 @@ def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[st
         "rows": rows,
         "files_per_batch": int(each),
         "seconds": times,
+        "host_cpu_seconds": spent,
         "median": medians,
         "rows_per_second": {name: rows / value for name, value in medians.items()},
         "ratio": medians["by hand"] / medians["penstock"],
+        "cpu_ratio": statistics.median(spent["by hand"]) / statistics.median(spent["penstock"]),
         "host_memory": peak,
     }
 
@@ -189,14 +194,14 @@ def main() -> None:
             "Filter, map, filter, map from files to parquet on one embedded host (one core), from a backlog; by hand: "
             '`readStream … writeStream.format("parquet")`. Medians of alternating rounds.',
             "",
-            "| input | rows | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) | penstock / by hand |",
-            "|---|---|---|---|---|---|---|",
+            "| input | rows | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) | ratio | by CPU |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for run in found:
             mine, other = (run["median"][name] for name in ("penstock", "by hand"))
             rate, theirs = (run["rows_per_second"][name] for name in ("penstock", "by hand"))
             row = (run["format"], f"{run['rows']:,}", f"{mine:.2f}", f"{other:.2f}", f"{rate:,.0f}", f"{theirs:,.0f}")
-            lines += [f"| {' | '.join(row)} | **{run['ratio']:.2f}** |"]
+            lines += [f"| {' | '.join(row)} | **{run['ratio']:.2f}** | {run['cpu_ratio']:.2f} |"]
         lines += ["", f"Machine: {machine}. Revision {revision}. Made by `benchmarks/bench_throughput.py`.", ""]
         (given.out / "throughput.md").write_text("\n".join(lines))
 

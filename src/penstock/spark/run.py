@@ -284,7 +284,7 @@ class Engine:
         interval = f"{round(trigger * 1000)} milliseconds"
 
         def start(query: Query, again: int = 2) -> Any:
-            running = self._writer(deployment, query).trigger(processingTime=interval).start()
+            running = _launch(self._writer(deployment, query).trigger(processingTime=interval))
             # Spark's first batch has no rows: when it has ended, plans are compiled and Python workers run.
             while _marks(deployment, query)[1] < 0:
                 if again and _was_slow(running):
@@ -385,7 +385,7 @@ class Engine:
             query = waiting[0]
             read[query.fragment.name] = held[query.fragment.name]
             tell("delivering", min(0.95, len(read) / len(queries)))
-            handle = self._writer(deployment, query).trigger(availableNow=True).start()
+            handle = _launch(self._writer(deployment, query).trigger(availableNow=True))
             # Asking a busy host takes it tens of milliseconds: one call waits, while files tell how far it is.
             waiter = threading.Thread(target=_await_end, args=(handle,), daemon=True)
             waiter.start()
@@ -523,13 +523,27 @@ def _report(deployment: Deployment, query: Query, batch: int) -> Path:
     return Path(deployment.folder) / "progress" / query.fragment.name / f"{batch:012d}.json"
 
 
+SLOW = "failed to connect back"
+"""What Spark says when a Python worker did not start within its 10 s: the machine was busy."""
+
+
+def _launch(writer: Any, again: int = 2) -> Any:
+    """Start a query, again if its Python worker was slow."""
+    try:
+        return writer.start()
+    except PySparkException as error:
+        if again and SLOW in str(error):
+            return _launch(writer, again - 1)
+        raise
+
+
 def _was_slow(handle: Any) -> bool:
-    """Whether a query ended because a Python worker did not start within Spark's 10 s: the machine was busy."""
+    """Whether a query ended because a Python worker was slow."""
     try:
         error = handle.exception()
     except Exception:
         return False
-    return error is not None and "failed to connect back" in str(error)
+    return error is not None and SLOW in str(error)
 
 
 def _await_end(handle: Any) -> None:
