@@ -28,6 +28,7 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     "correlation-table-3": ("correlation", "table_3"),
     **{f"correlation-{number}": ("correlation", f"figure_{number}") for number in range(5, 11)},
     "mace-3": ("mace", "figure_3"),
+    **{f"mace-{number}": ("latency", f"figure_{number}") for number in (4, 5, 6, 7, 8, 10)},
     "mace-12": ("mace", "figure_12"),
     "mace-13": ("mace", "figure_13"),
 }
