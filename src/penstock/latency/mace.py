@@ -226,7 +226,9 @@ def described(statistics: Statistics | None) -> dict[str, Any]:
 
 def _link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> dict[str, tuple[Array, float]]:
     """Return the excess of each link with a bandwidth (tuples), and the bandwidth (tuples/s)."""
-    found = {}
+    found: dict[str, tuple[Array, float]] = {}
+    if all(np.isinf(link.bandwidth) for link in (cluster.default_link, *cluster.links.values())):
+        return found
     for (start, end), rate in model.link_traffic(placement, cluster).items():
         bandwidth = cluster.link(start, end).bandwidth
         if np.isfinite(bandwidth):
@@ -278,11 +280,15 @@ def _delays(
 def _sinks(model: LoadModel, placement: Mapping[str, str], waits: Mapping[str, Array]) -> dict[str, Quantiles]:
     """Return for each sink the largest wait of the hosts and links on its way, over its tuples."""
     network, before = model.network, upstream(model.network)
+    places: dict[str, list[str]] = {}
+    for copy, host in sorted(placement.items()):
+        places.setdefault(base_name(copy), []).append(host)
+    ends = {key: key.split("->") for key in waits}
     found = {}
     for name, sink in network.sinks.items():
         way = before.get(sink.input, frozenset())
-        hosts = {host for copy, host in placement.items() if base_name(copy) in way}
-        used = [row for key, row in waits.items() if hosts.issuperset(key.split("->"))]
+        hosts = {host for operator in way for host in places[operator]}
+        used = [row for key, row in waits.items() if hosts.issuperset(ends[key])]
         weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
         found[name] = Quantiles.of(np.max(used, axis=0) if used else np.zeros(weight.size), weight)
     return found

@@ -31,7 +31,7 @@ SLICE = 0.1
 FINER = 200_000
 """Stations times slices up to which slices are made shorter, to a fifth at most: below, that costs nothing."""
 
-COMPILED = 10_000
+COMPILED = 30_000
 """Stations times slices from which on the compiled recursion is used: below, loading it takes longer."""
 
 NOTES = (

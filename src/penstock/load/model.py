@@ -97,13 +97,16 @@ class LoadModel:
         no link.
         """
         traffic: dict[tuple[str, str], Matrix] = {}
+        places: dict[str, set[str]] = {}
+        for copy, host in placement.items():
+            places.setdefault(base_name(copy), set()).add(host)
         for writer in (*self.network.sources, *self.network.operators):
             crossings: dict[tuple[str, str], Matrix] = {}
             for stream in self.network.outputs(writer):
                 series = self.arrivals[self.stream_index[stream.name]]
                 routed = stream.share < 1
-                for start in self._hosts_of(writer, placement):
-                    for end in self._hosts_of(stream.reader, placement):
+                for start in self._hosts_of(writer, places):
+                    for end in self._hosts_of(stream.reader, places):
                         if start != end:
                             pair = (start, end)
                             crossings[pair] = crossings[pair] + series if routed and pair in crossings else series
@@ -111,9 +114,9 @@ class LoadModel:
                 traffic[pair] = traffic[pair] + series if pair in traffic else series
         return dict(sorted(traffic.items()))
 
-    def _hosts_of(self, name: str, placement: Mapping[str, str]) -> list[str]:
+    def _hosts_of(self, name: str, places: Mapping[str, set[str]]) -> list[str]:
         if name in self.network.operators:
-            return sorted({host for copy, host in placement.items() if base_name(copy) == name})
+            return sorted(places.get(name, ()))
         end = self.network.sources.get(name) or self.network.sinks[name]
         return [] if end.host is None else [end.host]
 
