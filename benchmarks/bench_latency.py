@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 HERE = Path(__file__).parent
@@ -33,7 +34,7 @@ from penstock.latency.pipelined import pipelined  # noqa: E402
 from penstock.latency.provision import provision  # noqa: E402
 from penstock.latency.waits import placed_waits  # noqa: E402
 from penstock.load import load_model  # noqa: E402
-from penstock.network import chains  # noqa: E402
+from penstock.network import Network, chains  # noqa: E402
 from penstock.simulation import Options, simulate  # noqa: E402
 from penstock.workload import Rates  # noqa: E402
 
@@ -155,15 +156,24 @@ def evaluation(hosts: int, operators: int, sources: int, rng: np.random.Generato
     return row
 
 
+def on_few_sources(network: Network, count: int) -> Network:
+    """Return the chains with their first operators on the first few sources."""
+    few = list(network.sources)[:count]
+    rows = [
+        attrs.evolve(o, inputs=(few[k % count],)) if o.inputs[0] in network.sources else o
+        for k, o in enumerate(network.operators.values())
+    ]
+    return Network.of(network.name, [network.sources[name] for name in few], rows, network.sinks.values())
+
+
 def speed() -> dict[str, Any]:
     rng = np.random.default_rng(SEED)
     found: dict[str, Any] = {}
     found["400 x 4,000 x 1,000"] = evaluation(400, 4000, 10, rng, 15)
     found["10,000 x 1,000,000 x 1,000"] = evaluation(10_000, 1_000_000, 50, rng, 3)
     costs = rng.uniform(0.2e-3, 2e-3, (400, 10))
-    network = chains(costs.tolist())
-    few_rates = {name: rng.choice([5.0, 20.0, 100.0], 1000) for name in network.sources}
-    rates = Rates.of(1.0, few_rates)
+    network = on_few_sources(chains(costs.tolist()), 10)
+    rates = Rates.of(1.0, {name: rng.choice([5.0, 20.0, 100.0], 1000) for name in network.sources})
     new = renamed(chains([[1e-3, 1e-3]]), "new-")
     placement = Placement({n: f"h{1 + k % 400}" for k, n in enumerate(network.operators)})
     cluster = Cluster.uniform(400)
