@@ -64,19 +64,19 @@ def auction(costly: str) -> tuple[Network, dict[str, str]]:
 
 
 def trace(base: float, peak: float, burst: int) -> Rates:
-    """Return a quiet stretch, a burst, a quiet stretch: 40 s."""
-    rate = np.full(40, base)
+    """Return a quiet stretch, a burst, a quiet stretch: 50 s."""
+    rate = np.full(50, base)
     rate[10 : 10 + burst] = peak
     return Rates.of(1.0, {"events": rate})
 
 
 CASES: dict[str, tuple[tuple[Network, dict[str, str]], Rates, float]] = {
-    "chain, h1 saturated": (two_steps(0.0004, 0.00025), trace(400, 3600, 6), 0.5),
-    "chain, h2 saturated": (two_steps(0.00025, 0.0004), trace(400, 3600, 6), 0.5),
-    "chain, none": (two_steps(0.0004, 0.00025), trace(400, 1200, 6), 0.5),
-    "auction, h1 saturated": (auction("h1"), trace(400, 4000, 6), 1.0),
-    "auction, h2 saturated": (auction("h2"), trace(400, 4000, 6), 1.0),
-    "auction, none": (auction("h1"), trace(300, 600, 6), 1.0),
+    "chain, h1 saturated": (two_steps(0.0004, 0.0002), trace(400, 4000, 8), 1.0),
+    "chain, h2 saturated": (two_steps(0.0002, 0.0004), trace(400, 4000, 8), 1.0),
+    "chain, none": (two_steps(0.0004, 0.0002), trace(400, 1200, 8), 1.0),
+    "auction, h1 saturated": (auction("h1"), trace(400, 4000, 7), 2.0),
+    "auction, h2 saturated": (auction("h2"), trace(400, 4000, 7), 2.0),
+    "auction, none": (auction("h1"), trace(300, 600, 7), 2.0),
 }
 
 
