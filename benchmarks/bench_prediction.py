@@ -71,9 +71,9 @@ def trace(base: float, peak: float, burst: int) -> Rates:
 
 
 CASES: dict[str, tuple[tuple[Network, dict[str, str]], Rates, float]] = {
-    "chain, h1 saturated": (two_steps(0.0004, 0.0002), trace(400, 4000, 8), 1.0),
-    "chain, h2 saturated": (two_steps(0.0002, 0.0004), trace(400, 4000, 8), 1.0),
-    "chain, none": (two_steps(0.0004, 0.0002), trace(400, 1200, 8), 1.0),
+    "chain, h1 saturated": (two_steps(0.0004, 0.0002), trace(400, 3600, 8), 0.5),
+    "chain, h2 saturated": (two_steps(0.0002, 0.0004), trace(400, 3600, 8), 0.5),
+    "chain, none": (two_steps(0.0004, 0.0002), trace(400, 1200, 8), 0.5),
     "auction, h1 saturated": (auction("h1"), trace(400, 4000, 7), 2.0),
     "auction, h2 saturated": (auction("h2"), trace(400, 4000, 7), 2.0),
     "auction, none": (auction("h1"), trace(300, 600, 7), 2.0),
@@ -89,7 +89,7 @@ def gaps(guess: Mapping[str, float], measured: Mapping[str, float]) -> dict[str,
     return {key: guess[key] / measured[key] - 1 for key in KEYS}
 
 
-def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
+def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str, Any]:
     """Calibrate, predict and run one case."""
     (network, placed), rates, trigger = CASES[name]
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=trigger))
@@ -102,6 +102,7 @@ def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
         host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
         outcome = engine.run(deployment)
         statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration, skip=25.0)
+        first = {host: speed(engine, host) for host in cluster.hosts}
         prediction = chain.predict(network, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
         rows = []
@@ -109,6 +110,7 @@ def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
             measured = chain.summary(outcome.latency())
             after = calibrate.calibrate_in_place(alone, network, outcome, host_of, rates, skip=4.0)
+            speeds = {host: speed(engine, host) for host in cluster.hosts}
             hindsight = quantiles(chain.predict(network, cluster, placed, rates, after))
             rows.append(
                 {
@@ -116,14 +118,34 @@ def measure(name: str, repeats: int, folder: Path) -> dict[str, Any]:
                     "error": gaps(guess, measured),
                     "error_with_costs_in_hindsight": gaps(hindsight, measured),
                     "hosts": {host: attrs.asdict(row) for host, row in after.hosts.items()},
+                    "speed": speeds,
                     "balanced": outcome.balanced(network),
                 }
             )
+            if raw is not None:
+                write_raw(raw / f"{name.replace(', ', '-').replace(' ', '-')}-{number}.json", outcome, prediction)
             show(name, number, rows[-1], guess)
     return {
-        "case": name, "trigger": trigger, "predicted": guess, "error_bar": bar,
+        "case": name, "trigger": trigger, "predicted": guess, "error_bar": bar, "speed": first,
         "hosts": {host: attrs.asdict(row) for host, row in statistics.hosts.items()}, "runs": rows,
     }  # fmt: skip
+
+
+def speed(engine: run.Engine, host: str) -> float:
+    """Return how fast the host does the same loop now (steps/s): what the machine leaves of a core, nothing of ours."""
+    session, loop = engine.sessions[host], "aggregate(sequence(1, 20000), id, (a, x) -> xxhash64(a, x)) <> 42"
+    begin = time.perf_counter()
+    session.range(3_000).filter(loop).write.format("noop").mode("overwrite").save()
+    return 6e7 / (time.perf_counter() - begin)
+
+
+def write_raw(path: Path, outcome: Any, prediction: chain.Prediction) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = {
+        "measured": [(b.query, b.start - outcome.epoch, b.duration, b.rows) for b in outcome.batches],
+        "predicted": [attrs.astuple(b) for b in prediction.result.batches],
+    }
+    path.write_text(json.dumps(plain(rows)))
 
 
 def show(name: str, number: int, row: Mapping[str, Any], guess: Mapping[str, float]) -> None:
@@ -159,12 +181,21 @@ def table(document: Mapping[str, Any]) -> str:
                 f"| {case['case']} | {number + 1} | {measured} | {first} | {second} | {bar['load']:.2f} "
                 f"| {100 * bar['latency_error']:.1f} % |"
             )
-    lines += ["", "Calibrated and in hindsight, overhead (s a batch) and factor:", ""]
-    lines += ["| case | host | calibrated | runs |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "Calibrated and in hindsight: overhead (s a batch), factor, and how fast the host did one and the same loop",
+        "right afterwards (the calibration's is 1.00): what the machine itself gave.",
+        "",
+        "| case | host | calibrated | runs |",
+        "|---|---|---|---|",
+    ]
     for case in document["cases"]:
         for host, known in case["hosts"].items():
-            runs = [run["hosts"][host] for run in case["runs"]]
-            found = ", ".join(f"{row['overhead']:.3f} {row['factor']:.3f}" for row in runs)
+            found = ", ".join(
+                f"{row['hosts'][host]['overhead']:.3f} {row['hosts'][host]['factor']:.3f} "
+                f"{row['speed'][host] / case['speed'][host]:.2f}"
+                for row in case["runs"]
+            )
             lines.append(f"| {case['case']} | {host} | {known['overhead']:.3f} {known['factor']:.3f} | {found} |")
     return "\n".join(lines) + "\n"
 
@@ -174,7 +205,9 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--only", default="")
     options.add_argument("--out", default=str(RESULTS))
+    options.add_argument("--raw", help="folder for every batch, predicted and measured")
     given = options.parse_args()
+    raw = None if given.raw is None else Path(given.raw)
     head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     document: dict[str, Any] = {
         "machine": f"{platform.machine()}, {platform.system()}, 2 cores",
@@ -185,7 +218,7 @@ def main() -> None:
     for name in CASES:
         if given.only in name:
             with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-                document["cases"].append(measure(name, given.repeats, Path(folder)))
+                document["cases"].append(measure(name, given.repeats, Path(folder), raw))
             out = Path(given.out)
             out.mkdir(parents=True, exist_ok=True)
             (out / "prediction.json").write_text(json.dumps(plain(document), indent=1) + "\n")

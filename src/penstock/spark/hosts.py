@@ -378,6 +378,11 @@ class EmbeddedHost:
             # Ready in two thirds of the time, and the cost of a tuple does not drift as the JVM ages.
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # What runs once a batch would be compiled after 200 batches only, and batches get shorter until then.
+            "-XX:Tier3InvocationThreshold=20",
+            "-XX:Tier3MinInvocationThreshold=10",
+            "-XX:Tier3CompileThreshold=200",
+            "-XX:Tier3BackEdgeThreshold=6000",
             # That level alone gets 48 MB for its code: when Spark's has filled them, after some two minutes, all is
             # thrown out and batches take twice as long for half a minute.
             "-XX:ReservedCodeCacheSize=256m",
