@@ -343,7 +343,14 @@ def _row(unit: Any, host: Any, level: float, out: Any, width: int) -> None:
     if size <= (FLAT * level) ** 2 * k:
         return
     scale = 1.0 / np.sqrt(size)
-    for t in range(k):
+    # Four periods at a time: what is written is read and written again a quarter as often.
+    whole = k - k % 4
+    for t in range(0, whole, 4):
+        f0, f1, f2, f3 = host[t] * scale, host[t + 1] * scale, host[t + 2] * scale, host[t + 3] * scale
+        u0, u1, u2, u3 = unit[t], unit[t + 1], unit[t + 2], unit[t + 3]
+        for i in range(width):
+            out[i] += f0 * u0[i] + f1 * u1[i] + f2 * u2[i] + f3 * u3[i]
+    for t in range(whole, k):
         factor = host[t] * scale
         for i in range(width):
             out[i] += factor * unit[t, i]
