@@ -12,6 +12,7 @@ from penstock.latency.estimate import Estimate, Quantiles
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.latency.microbatch import microbatch
+from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 
 NOTES = (
@@ -42,13 +43,20 @@ def microbatch_estimate(
         name: (known.hosts[name].factor if name in known.hosts else 1.0) / host.capacity
         for name, host in cluster.hosts.items()
     }
+    queries = fragments(model.network, placement)
+    progressive = cluster.spark.hop == "kafka"
+    steady = (
+        None
+        if progressive
+        else steady_state(model, queries, trigger=cluster.spark.trigger, overhead=overhead, factor=factor)
+    )
     result = microbatch(
         model,
-        fragments(model.network, placement),
+        queries,
         trigger=cluster.spark.trigger,
         overhead=overhead,
         factor=factor,
-        progressive=cluster.spark.hop == "kafka",
+        progressive=progressive,
     )
     stimulus, latency, weight = result.whole()
     series = np.zeros(model.rates.periods)
@@ -71,4 +79,5 @@ def microbatch_estimate(
         error=bar,
         notes=notes,
         statistics=described(statistics),
+        steady=None if steady is None else steady.document(),
     )

@@ -124,6 +124,8 @@ class Estimate:
         Where the costs come from.
     episodes
         The backlogs of the bottleneck, the worst first.
+    steady
+        Of ``microbatch``: batches and latencies at the mean rates, where a closed form is known.
     """
 
     model: str
@@ -139,6 +141,7 @@ class Estimate:
     notes: tuple[str, ...] = ()
     statistics: Mapping[str, Any] = attrs.field(factory=dict)
     episodes: tuple[Episode, ...] = ()
+    steady: Mapping[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the keys of ``penstock estimate --json``."""
@@ -156,4 +159,5 @@ class Estimate:
             "notes": list(self.notes),
             "statistics": dict(self.statistics),
             "episodes": [attrs.asdict(episode) for episode in self.episodes],
+            **({} if self.steady is None else {"steady": self.steady}),
         }

@@ -1,0 +1,55 @@
+"""The closed form of micro-batches in a steady state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.latency.fragments import fragments
+from penstock.latency.microbatch import microbatch
+from penstock.latency.steady import steady_state
+from penstock.load import load_model
+from penstock.network import chains
+from penstock.workload import Rates
+
+RATE, TRIGGER = 1000.0, 1.0
+
+
+def recursion(costs: list[float], overhead: float) -> tuple[tuple[float, float] | None, float, float]:
+    """Return the closed form of a chain with a host for each operator, and the recursion's worst and mean."""
+    network = chains([costs])
+    placement = {name: f"h{number}" for number, name in enumerate(network.operators)}
+    model = load_model(network, Rates.constant({"s1": RATE}, 60.0))
+    queries = fragments(network, placement)
+    fixed = dict.fromkeys(placement.values(), overhead)
+    found = steady_state(model, queries, trigger=TRIGGER, overhead=fixed)
+    stimulus, latency, weight = microbatch(model, queries, trigger=TRIGGER, overhead=fixed).whole()
+    middle = (stimulus > 30.0) & (stimulus < 50.0) & (weight > 0)
+    closed = None if found is None else next(iter(found.sinks.values()))
+    return closed, float(latency[middle].max()), float(np.average(latency[middle], weights=weight[middle]))
+
+
+@given(costs=st.lists(st.floats(0.0, 0.0007), min_size=1, max_size=3), overhead=st.floats(0.02, 0.25))
+def test_chains_that_keep_up(costs: list[float], overhead: float) -> None:
+    """Where every batch ends within the trigger, worst and mean are those of the recursion."""
+    closed, worst, mean = recursion(costs, overhead)
+    assert closed is not None
+    assert closed[0] == pytest.approx(worst, abs=2 / RATE)
+    assert closed[1] == pytest.approx(mean, abs=0.02 * TRIGGER)
+
+
+@pytest.mark.parametrize(("cost", "overhead"), [(0.0008, 0.4), (0.0009, 0.3)])
+def test_one_query_that_does_not_keep_up(cost: float, overhead: float) -> None:
+    """Batches that last longer than the trigger settle where the next one takes what came during the last."""
+    closed, worst, mean = recursion([cost], overhead)
+    assert closed is not None
+    assert closed[0] == pytest.approx(worst, rel=0.02)
+    assert closed[1] == pytest.approx(mean, rel=0.02)
+
+
+def test_no_closed_form() -> None:
+    """None is given for a host that is overloaded, or a chain whose batches outlast the trigger."""
+    assert recursion([0.0011], 0.1)[0] is None
+    assert recursion([0.0009, 0.0001], 0.3)[0] is None
