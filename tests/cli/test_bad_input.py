@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from penstock.errors import InputError
 
 NETWORK = """\
 name = "n"
@@ -76,9 +78,21 @@ FILES = {
     "keep.json": KEEP,
 }
 COMMANDS = {
+    "estimate": ["network.toml", "cluster.toml", "rates.csv", "placement.json", "statistics.json"],
     "load": ["network.toml", "cluster.toml", "rates.csv", "placement.json", "statistics.json"],
     "place": ["network.toml", "cluster.toml", "rates.csv", "statistics.json"],
     "simulate": ["network.toml", "cluster.toml", "rates.csv", "placement.json", "statistics.json", "keep.json"],
+}
+
+# What Spark can run, of the same names: tests put a refusal in the place of the hosts' start.
+RUNNABLE = (
+    NETWORK.replace("window = [2, 3]", 'on = "u.value = s.value"\nwithin = "5 s"')
+    .replace("cost = 0.001\nselectivity = 0.5", 'where = "value > 1"\ncost = 0.001\nselectivity = 0.5')
+    .replace("[sources.r]", '[sources.r]\nformat = "rate"\ntime = "timestamp"')
+)
+ENGINES = {
+    "calibrate": ["network.toml", "cluster.toml"],
+    "run": ["network.toml", "cluster.toml", "placement.json", "statistics.json", "keep.json"],
 }
 
 # NaN, infinities, wrong types, wrong signs, too large, too long
@@ -91,7 +105,11 @@ VALUES: list[Any] = [
 def ask(penstock: Any, folder: Path, command: str) -> Any:
     options = {"network.toml": "", "cluster.toml": "--cluster", "rates.csv": "--rates", "placement.json": "--placement"}
     options |= {"statistics.json": "--statistics", "keep.json": "--keep"}
-    words = [word for name in COMMANDS[command] for word in (options[name], str(folder / name)) if word]
+    listed = (COMMANDS | ENGINES)[command]
+    words = [word for name in listed for word in (options[name], str(folder / name)) if word]
+    words += {"run": ["--directory", str(folder / "run")], "calibrate": ["--out", str(folder / "out.json")]}.get(
+        command, []
+    )
     return penstock(command, *words, "--json")
 
 
@@ -180,7 +198,7 @@ def test_spoilt_toml(penstock: Any, tmp_path: Path, name: str, data: Any) -> Non
     """A network or cluster file with wrong, missing, renamed or copied parts is answered or refused, never a trace."""
     document = tomllib.loads(FILES[f"{name}.toml"])
     write(tmp_path, **{name: toml(data.draw(mutated(document)))})
-    check(ask(penstock, tmp_path, data.draw(st.sampled_from(["load", "place"]))), tmp_path)
+    check(ask(penstock, tmp_path, data.draw(st.sampled_from(["load", "place", "estimate"]))), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["placement", "statistics", "keep"])
@@ -291,3 +309,41 @@ def test_mistakes_of_people(penstock: Any, tmp_path: Path, name: str, old: str, 
     done = ask(penstock, tmp_path, "simulate")
     check(done, tmp_path, refused=True)
     assert str(tmp_path / file) in done.err
+
+
+@pytest.fixture
+def hosts_refuse(monkeypatch: Any) -> None:
+    """Let the start of hosts be refused with a message of its own."""
+
+    def start_hosts(*_: Any, **__: Any) -> Any:
+        raise InputError("would have started", file="hosts/network.toml")
+
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", start_hosts)
+
+
+@pytest.mark.parametrize("command", sorted(ENGINES))
+@pytest.mark.usefixtures("hosts_refuse")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(data=st.data())
+def test_spoilt_files_start_nothing(penstock: Any, tmp_path: Path, command: str, data: Any) -> None:
+    """What runs on Spark refuses a spoilt file before any host is started, and leaves nothing behind."""
+    name = data.draw(st.sampled_from(ENGINES[command]))
+    form = toml if name.endswith("toml") else json.dumps
+    read = tomllib.loads if name.endswith("toml") else json.loads
+    changed = form(data.draw(mutated(read(RUNNABLE if name == "network.toml" else FILES[name]))))
+    write(tmp_path, **{"network": RUNNABLE, name.partition(".")[0]: changed})
+    before = sorted(path.name for path in tmp_path.iterdir())
+    outcome = ask(penstock, tmp_path, command)
+    assert outcome.code == 2, outcome
+    # The progress bar of a start leaves a line of its own.
+    assert outcome.err.strip().count("\n") == 0, outcome.err
+    assert "Traceback" not in outcome.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", sorted(ENGINES))
+@pytest.mark.usefixtures("hosts_refuse")
+def test_good_files_would_start(penstock: Any, tmp_path: Path, command: str) -> None:
+    """The files that the test above spoils are good as they are."""
+    write(tmp_path, network=RUNNABLE)
+    assert "would have started" in ask(penstock, tmp_path, command).err
