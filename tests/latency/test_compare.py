@@ -192,3 +192,18 @@ def test_estimate_tells_headroom_and_when_models_differ(penstock, tmp_path) -> N
         "wait": pytest.approx(5.0, abs=1e-5),
     }
     assert penstock(*words[:-1], "--model", "pipelined").out.count("10")
+
+
+@pytest.mark.parametrize("model", ["pipelined", "microbatch"])
+def test_estimate_is_checked_with_the_simulator(penstock, examples, model) -> None:
+    """On request the simulated latency stands beside the estimated one, with how far the estimate is above it."""
+    two = examples / "two-chains"
+    placement = "views=h1,scored=h1,paid=h2,billed=h2"
+    words = ["estimate", two / "network.toml", "--hosts", 2, "--rates", two / "rates.csv", "--placement", placement]
+    found = penstock(*words, "--model", model, "--check-with", "simulation", "--json").document
+    check = found["simulation"]
+    for word, key in (("worst", "max"), ("p99", "p99"), ("p50", "p50"), ("mean", "mean")):
+        assert check["disagreement"][word] == pytest.approx(found[word] / check["latency"][key] - 1)
+    assert abs(check["disagreement"]["worst"]) < 0.1
+    assert "checked with the simulator" in penstock(*words, "--check-with", "simulation").out
+    assert penstock(*words, "--check-with", "spark").code == 2

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import common
-from penstock.cli.estimate import CheckOption, ModelOption, checker, simulated_worst
+from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
 
 
@@ -42,6 +42,7 @@ def command(
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
     from penstock.cluster import Placement
+    from penstock.control.chain import worst_simulated
     from penstock.latency.admit import TIE, admit, merged
     from penstock.latency.models import checked_bound, model_of
     from penstock.load import Statistics, read_statistics
@@ -70,7 +71,7 @@ def command(
     admitted = found.admitted
     if check:
         both = Placement({**placed, **found.placement})
-        measured = simulated_worst(whole, machines, both, given, model, known, seed)
+        measured = worst_simulated(whole, machines, both, given, known, model, seed)
         holds = measured <= bound + TIE
         document["checked"] = {"with": "simulation", "worst": measured, "holds": holds}
         if admitted and not holds:

@@ -11,11 +11,7 @@ from penstock.cli import common
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from penstock.cluster import Cluster
     from penstock.latency.estimate import Estimate
-    from penstock.load import Statistics
-    from penstock.network import Network
-    from penstock.workload import Rates
 
 ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")]
 CheckOption = Annotated[
@@ -37,6 +33,8 @@ def command(
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
+    check_with: CheckOption = None,
+    seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
     """Estimate latency: worst, quantiles, over time, and which host decides it.
@@ -44,10 +42,11 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
+    from penstock.control.chain import simulated
     from penstock.latency.headroom import headroom as largest
     from penstock.latency.models import checked_bound, model_of, second_opinion
 
-    decide = model_of(model)
+    decide, check = model_of(model), checker(check_with)
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
@@ -59,6 +58,9 @@ def command(
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, machines, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
+    if check:
+        result = simulated(graph, machines, placed, loads.rates, known, found.model, seed)
+        document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
     if json:
         common.answer(document)
         return
@@ -88,6 +90,17 @@ def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
             ["source", "factor"],
             [[source, "any" if factor is None else factor] for source, factor in rows],
         )
+    if "simulation" in document:
+        check = document["simulation"]
+        words = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
+        common.table(
+            "checked with the simulator: latency in s",
+            ["", "estimated", "simulated", "disagreement"],
+            [
+                [word, document[word], check["latency"][key], _share(check["disagreement"][word])]
+                for word, key in words.items()
+            ],
+        )
     bar = found.error
     common.say(
         f"an error of 1 % in the costs on {bar.host} (load {bar.load:.3g}) is {bar.amplification:.3g} % of the worst"
@@ -96,6 +109,22 @@ def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
     common.say(f"statistics: {_source(found)}")
     for note in document["notes"]:
         common.say(f"note: {note}")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.1f} %"
+
+
+def _checked(found: Estimate, latency: dict[str, float]) -> dict[str, Any]:
+    """Return the simulator's latency, and how far the estimate is above it, as a share."""
+    pairs = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
+    return {
+        "latency": latency,
+        "disagreement": {
+            word: getattr(found.total, word) / latency[key] - 1 if latency["count"] and latency[key] else None
+            for word, key in pairs.items()
+        },
+    }
 
 
 def _source(found: Estimate) -> str:
@@ -114,28 +143,3 @@ def checker(check_with: str | None) -> bool:
     if check_with not in (None, "simulation"):
         raise InputError(f"expected simulation, got {check_with!r}", at="--check-with")
     return check_with is not None
-
-
-def simulated_worst(
-    network: Network,
-    cluster: Cluster,
-    placement: Any,
-    rates: Rates,
-    model: str,
-    statistics: Statistics,
-    seed: int,
-) -> float:
-    """Return the worst latency (s) that the simulator measures, working as the latency model assumes."""
-    from penstock.simulation import MicroBatch, Options, simulate
-
-    batches = None
-    if model == "microbatch":
-        overhead = {name: statistics.hosts[name].overhead for name in cluster.hosts if name in statistics.hosts}
-        batches = MicroBatch(
-            trigger=cluster.spark.trigger,
-            overhead={name: overhead.get(name, 0.0) for name in cluster.hosts},
-            progressive=cluster.spark.hop == "kafka",
-        )
-    options = Options(policy="stimulus", drain=True, microbatch=batches)
-    result = simulate(network, cluster, placement, rates, options, seed=seed)
-    return float(result.latency["max"]) if result.latency["count"] else 0.0

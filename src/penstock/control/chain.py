@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -19,7 +19,11 @@ from penstock.latency.microbatch import MicrobatchResult, microbatch, weighted_q
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
+from penstock.shedding.live import Shedder, described
 from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.simulation import SimulationResult
 
 Array = NDArray[np.float64]
 Report = Callable[[str, float], None]
@@ -35,9 +39,14 @@ class Prediction:
 
 
 def predict(
-    network: Network, cluster: Cluster, placement: Mapping[str, str], rates: Rates, statistics: Statistics
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    rates: Rates,
+    statistics: Statistics,
+    keep: Mapping[str, float | Array] | None = None,
 ) -> Prediction:
-    """Predict batches and latencies of a placed network under given rates.
+    """Predict batches and latencies of a placed network under given rates and keep fractions.
 
     Raises
     ------
@@ -51,8 +60,65 @@ def predict(
         trigger=cluster.spark.trigger,
         overhead={name: host.overhead for name, host in statistics.hosts.items()},
         factor={name: host.factor for name, host in statistics.hosts.items()},
+        keep=keep,
     )
     return Prediction(model, result, statistics)
+
+
+def kept(shedder: Shedder, network: Network, rates: Rates) -> dict[str, Array]:
+    """Return the keep fraction of each stream in each period, as a plan table answers its rates."""
+    found = {stream.name: np.ones(rates.periods) for stream in network.streams}
+    order = [rates.sources.index(name) for name in shedder.sources]
+    for number, now in enumerate(rates.values[order].T):
+        for name, share in shedder.plan_of(now).items():
+            found[name][number] = share
+    return {name: row for name, row in found.items() if row.min() < 1}
+
+
+def simulated(
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    rates: Rates,
+    statistics: Statistics,
+    model: str = "microbatch",
+    seed: int = 0,
+) -> SimulationResult:
+    """Simulate a run the way a latency model sees it: in micro-batches with the statistics' overheads, or tuple-wise.
+
+    Parameters
+    ----------
+    model
+        Of `penstock.latency.models`; all but ``microbatch`` serve single tuples, the oldest stimulus first.
+    """
+    from penstock.simulation import MicroBatch, Options, simulate
+
+    batches = None
+    if model == "microbatch":
+        known = {name: statistics.hosts.get(name, HostStatistics()) for name in cluster.hosts}
+        batches = MicroBatch(
+            trigger=cluster.spark.trigger,
+            overhead={name: row.overhead for name, row in known.items()},
+            progressive=cluster.spark.hop == "kafka",
+        )
+        slower = {n: attrs.evolve(host, capacity=host.capacity / known[n].factor) for n, host in cluster.hosts.items()}
+        cluster = attrs.evolve(cluster, hosts=slower)
+    options = Options(policy="stimulus", drain=True, microbatch=batches)
+    return simulate(network, cluster, Placement(dict(placement)), rates, options, seed=seed)
+
+
+def worst_simulated(
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    rates: Rates,
+    statistics: Statistics,
+    model: str,
+    seed: int,
+) -> float:
+    """Return the worst latency (s) that `simulated` measures; 0 where nothing comes out."""
+    latency = simulated(network, cluster, placement, rates, statistics, model, seed).latency
+    return float(latency["max"]) if latency["count"] else 0.0
 
 
 def summary(latency: Array, weight: Array | None = None) -> dict[str, float]:
@@ -112,6 +178,7 @@ def compare(
     outcome: Any,
     prediction: Prediction | None,
     keep: Mapping[str, float],
+    shedder: Shedder | None = None,
 ) -> dict[str, Any]:
     """Return the report of a run: measured beside predicted, counts of every stream.
 
@@ -119,6 +186,8 @@ def compare(
     ----------
     outcome
         A `penstock.spark.run.Outcome`.
+    shedder
+        The plan table that the run followed, if it did.
     """
     used = [name for name in cluster.hosts if name in set(placement.values())]
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
@@ -140,6 +209,8 @@ def compare(
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
     }
+    if shedder is not None:
+        document["plan"] = {**described(shedder.taken), "refused": sorted(outcome.refused)}
     if prediction is not None:
         _, latency, weight = prediction.result.whole()
         document["model"] = "microbatch"

@@ -90,6 +90,11 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             deployment = engine.prepare(graph, placed, scratch / "run", rates=rates)
             outcome = engine.run(deployment, report=lambda _what, share: tell("running", 0.58 + 0.4 * share))
         document = chain.compare(graph, cluster, placed, outcome, prediction, {})
+        tell("simulating", 0.98)
+        virtual = chain.simulated(statistics.complete(graph, override=True), cluster, placed, rates, statistics)
+        document["simulated"] = dict(virtual.latency)
+        for name, row in virtual.sinks.items():
+            document["sinks"][name]["simulated"] = dict(row)
         return {**document, "calibration": statistics.document(), "plans": comparison}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
