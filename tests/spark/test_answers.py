@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
+from penstock.cluster import Placement
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.shedding import Exact, Question, build_program, build_table
+from penstock.shedding.live import Shed, Shedder
 from penstock.spark.run import Engine, Outcome
 from penstock.workload import Rates, nexmark
 
@@ -74,10 +79,10 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-def plain(engine: Engine, folder: Path, sink: str, closed: bool) -> Counter[Any]:
+def plain(engine: Engine, folder: Path, sink: str, closed: bool, rates: Rates = RATES) -> Counter[Any]:
     """Return Spark's own batch answer over the same events; of windows, those that the watermark has passed."""
     epoch = int((folder / "epoch").read_text())
-    schedule = nexmark.Schedule.of(RATES.of_source("events"), 1.0)
+    schedule = nexmark.Schedule.of(rates.of_source("events"), 1.0)
     stream = nexmark.Nexmark(schedule, 0, epoch)
     session = engine.sessions["h1"]
     frame = session.createDataFrame(stream.rows(0, schedule.total), nexmark.SCHEMA)
@@ -133,6 +138,86 @@ def test_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path) -> None:
         assert not got - plain(engine, tmp_path, sink, closed=False)
         assert got
     assert outcome.balanced(network)
+
+
+class Scripted:
+    """Stands in for a plan table: says what to keep by the time since the run began."""
+
+    sources = ("events",)
+    plan = SimpleNamespace(period=0.3)
+
+    def __init__(self, script: list[tuple[float, dict[str, float]]]) -> None:
+        self.script, self.asked = script, list[tuple[float, float]]()
+
+    def answer(self, rates: Any, at: float) -> dict[str, float]:
+        """Return what the script says, and note the rate that was measured."""
+        self.asked.append((at, float(rates[0])))
+        return [keep for since, keep in self.script if since <= at][-1]
+
+
+def test_live_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path) -> None:
+    """With keep fractions that change in the run, a window is whole or absent, also behind a hop; counts hold."""
+    network = parse_network(QUERIES)
+    placement = {name: "h1" if name in ("bids", "euros", "watched") else "h2" for name in network.operators}
+    rates = Rates.of(1.0, {"events": [400.0] * 8 + [600.0] * 10 + [400.0] * 8})
+    script: list[tuple[float, dict[str, float]]] = [
+        (0.0, {}),
+        (5.0, {"events->bids": 0.5, "bids->euros": 0.3, "people->newcomers": 0.5}),
+        (10.0, {"bids->activity": 0.4, "bids->watched": 0.0}),
+        (15.0, {"events->bids": 0.3, "euros->q1": 0.5}),
+        (20.0, {}),
+    ]
+    shedder: Any = Scripted(script)
+    deployment = engine.prepare(network, placement, tmp_path, rates=rates, live=True)
+    outcome = engine.run(deployment, shedder=shedder)
+    streams = outcome.streams(network, {})
+    used = {name for _, keep in script for name in keep}
+    for name, row in streams.items():
+        assert (row["dropped"] > 0) == (name in used), name
+    assert not outcome.refused
+    assert outcome.balanced(network)
+    for sink in network.sinks:
+        got = Counter(rows(tmp_path / "sinks" / sink))
+        assert not got - plain(engine, tmp_path, sink, closed=False, rates=rates), sink
+        assert got
+    steady = [rate for at, rate in shedder.asked if 10 < at < 17]
+    assert np.mean(steady) == pytest.approx(600, rel=0.05)
+    # A stream that drops everything for a while, and what is kept for good before and after.
+    watched = outcome.stimulus["q2"] - outcome.epoch
+    assert not ((watched > 11) & (watched < 14)).any()
+    assert ((watched < 5) | (watched > 21)).any()
+
+
+def test_a_plan_follows_the_rates(engine: Engine, tmp_path: Path) -> None:
+    """Under twice the load that fits, a plan table in use delivers what the linear program says, within the bound."""
+    document = {
+        "name": "busy",
+        "sources": {"events": {"format": "nexmark"}},
+        "operators": {
+            "bids": {"kind": "filter", "input": "events", "where": "kind = 'bid'", "cost": 1e-6, "selectivity": 0.92},
+            "first": {"kind": "delay", "input": "bids", "cost": 0.0006},
+            "second": {"kind": "delay", "input": "bids", "cost": 0.0003},
+        },
+        "sinks": {"one": {"input": "first", "weight": 1.0}, "two": {"input": "second", "weight": 2.0}},
+    }
+    network = parse_network(document)
+    placement = Placement({"bids": "h1", "first": "h1", "second": "h2"})
+    # A part of each core is for what a batch costs by itself.
+    cluster = attrs.evolve(
+        engine.cluster, hosts={n: attrs.evolve(h, quota=0.5) for n, h in engine.cluster.hosts.items()}
+    )
+    program = build_program(network, cluster, placement)
+    table = build_table("exact", Question(Exact(program), np.array([6000.0])))
+    shedder = Shedder.of(Shed(table=table, period=0.3), network, cluster, placement, None)
+    rates = Rates.of(1.0, {"events": [600.0] * 6 + [2400.0] * 12 + [600.0] * 6})
+    deployment = engine.prepare(network, placement, tmp_path, rates=rates, live=True)
+    outcome = engine.run(deployment, shedder=shedder)
+    assert outcome.balanced(network)
+    best = sum(program.score(Exact(program).plan(row)) for row in rates.values.T)
+    score = sum(sink.weight * outcome.visible[name].size for name, sink in network.sinks.items())
+    assert score == pytest.approx(best, rel=0.05)
+    stimulus = outcome.stimulus["one"] - outcome.epoch
+    assert outcome.latency("one")[stimulus > 7.5].max() < 3.0  # without it: 15 s
 
 
 def test_a_fan_out_reads_once(engine: Engine, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
@@ -112,6 +112,18 @@ def get_rates(network: Network, rates: str, duration: float, period: float) -> R
         return read.check(network.sources)
     except InputError as error:
         raise error.located(rates) if "=" not in rates else error from None
+
+
+def show_plan(found: Mapping[str, Any]) -> None:
+    """Print what a plan table made of a run."""
+    beyond = f", {found['outside']} beyond its region" if found["outside"] else ""
+    table(
+        f"keep fractions at the end, after {found['looks']} looks into the plan table{beyond}",
+        ["stream", "keep"],
+        list(found["keep"].items()) or [("(nothing is dropped)", "")],
+    )
+    if found.get("refused"):
+        say(f"the plan asked to drop on {', '.join(found['refused'])}, where no window can be dropped whole")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -34,6 +34,13 @@ def command(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or clicks->views=0.4.")
     ] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="FILE", help="Plan table of shed: keep what the rates allow.")
+    ] = None,
+    control_period: Annotated[
+        float | None,
+        typer.Option("--control-period", metavar="S", help="How often --plan is looked up; default: the trigger."),
+    ] = None,
     seconds: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False,
     directory: DirectoryOption = None,
@@ -46,7 +53,11 @@ def command(
     Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
     """
     from penstock.control import chain
+    from penstock.shedding import read_table
+    from penstock.shedding.live import Shed, Shedder
 
+    if plan is not None and (keep is not None or once):
+        raise InputError(f"does not go with {'--keep' if keep is not None else '--once'}", at="--plan")
     if seconds is not None and not 0 < seconds < 1e9:
         raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
     graph, known = common.get_network(network, statistics)
@@ -67,20 +78,27 @@ def command(
         placed = placement_of(there).check(graph.operators, machines.hosts)
     else:
         placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
+    shedder = None
+    if plan is not None:
+        table = Shed(table=read_table(plan), period=control_period or machines.spark.trigger)
+        shedder = Shedder.of(table, graph, machines, placed, None)
     used = sorted(set(placed.values()))
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(machines, names=used) as running:
             engine = Engine(machines, running)
             scheduled = expected if rates is not None else None
-            deployment = engine.prepare(graph, placed, folder, keep=fractions, rates=scheduled, everything=once)
-            outcome = engine.run(deployment, seconds=seconds, once=once, report=tell)
+            deployment = engine.prepare(
+                graph, placed, folder, keep=fractions, rates=scheduled, everything=once, live=shedder is not None
+            )
+            outcome = engine.run(deployment, seconds=seconds, once=once, shedder=shedder, report=tell)
     expected = expected or chain.measured_rates(graph, outcome)
     costs = all(o.cost is not None for o in known.complete(graph, override=True).operators.values())
     predicted = None
     if costs and expected is not None and not once:
-        predicted = chain.predict(graph, machines, placed, expected, known)
-    document: dict[str, Any] = chain.compare(graph, machines, placed, outcome, predicted, fractions)
+        shares = fractions if shedder is None else chain.kept(shedder, graph, expected)
+        predicted = chain.predict(graph, machines, placed, expected, known, shares)
+    document: dict[str, Any] = chain.compare(graph, machines, placed, outcome, predicted, fractions, shedder)
     document["directory"] = folder
     if report is not None:
         common.write_document(report, document)
@@ -94,16 +112,21 @@ def show(document: dict[str, Any]) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
     rows = []
     for name, row in [("all sinks", document), *document["sinks"].items()]:
-        measured, predicted = row["latency"], row.get("predicted")
+        measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
         for key in ("max", "p99", "p50", "mean"):
             guess = predicted[key] if predicted else None
             gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
-            rows.append([name if key == "max" else "", {"max": "worst"}.get(key, key), guess, measured[key], gap])
-    common.table("latency in seconds", ["sink", "", "predicted", "measured", "difference"], rows)
+            beside = [virtual[key]] if virtual else []
+            shown = name if key == "max" else ""
+            rows.append([shown, {"max": "worst"}.get(key, key), *beside, guess, measured[key], gap])
+    beside = ["simulated"] if "simulated" in document else []
+    common.table("latency in seconds", ["sink", "", *beside, "predicted", "measured", "difference"], rows)
     common.table(
         "streams: tuples",
         ["stream", "arrived", "delivered", "dropped"],
         [[name, *row.values()] for name, row in document["streams"].items()],
     )
+    if "plan" in document:
+        common.show_plan(document["plan"])
     hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
     common.say(f"{hosts}; every tuple accounted for: {'yes' if document['balanced'] else 'no'}")

@@ -313,13 +313,7 @@ def _print(document: dict[str, Any]) -> None:
         ],
     )
     if "plan" in document:
-        found = document["plan"]
-        beyond = f", {found['outside']} beyond its region" if found["outside"] else ""
-        common.table(
-            f"keep fractions at the end, after {found['looks']} looks into the plan table{beyond}",
-            ["stream", "keep"],
-            list(found["keep"].items()) or [("(nothing is dropped)", "")],
-        )
+        common.show_plan(document["plan"])
     if "repeated" in document:
         found = document["repeated"]
         common.table(

@@ -124,6 +124,7 @@ def microbatch(
     commit: float = 0.010,
     progressive: bool = False,
     drain: float = 3600.0,
+    keep: Mapping[str, float | Array] | None = None,
 ) -> MicrobatchResult:
     """Predict every batch and every tuple's latency.
 
@@ -145,8 +146,11 @@ def microbatch(
         Whether output appears evenly during the batch (Kafka) rather than at its end (directory).
     drain
         Seconds after the end of the rates at which the recursion stops at the latest.
+    keep
+        Keep fractions by stream: fixed, or one per period of the rates for what enters in it.
     """
     overhead, factor = overhead or {}, factor or {}
+    passes = _Shares(model, keep or {})
     network = model.network
     queries = []
     for fragment in fragments:
@@ -158,7 +162,7 @@ def microbatch(
             if stream.writer not in inside or stream.name in fragment.cuts
         ]
         queries.append(_Query(network, fragment, feeds))
-    _feed_sources(model, queries)
+    _feed_sources(model, queries, passes)
     lateness = _lateness(model)
     free: dict[str, float] = {}
     batches: list[BatchEstimate] = []
@@ -171,7 +175,7 @@ def microbatch(
             break
         query, start = queries[place], starts[place]
         host = query.fragment.host
-        outputs, load = _process(model, query, start + reading, lateness)
+        outputs, load = _process(model, query, start + reading, lateness, passes)
         duration = overhead.get(host, 0.0) + factor.get(host, 1.0) * load
         end = start + duration
         query.start, query.end, free[host] = start, end, end
@@ -197,7 +201,24 @@ def microbatch(
     return MicrobatchResult(tuple(batches), sinks)  # type: ignore[arg-type]
 
 
-def _feed_sources(model: LoadModel, queries: Sequence[_Query]) -> None:
+class _Shares:
+    """What of a writer's points each of its streams carries: its route's share of them, less what is dropped."""
+
+    def __init__(self, model: LoadModel, keep: Mapping[str, float | Array]) -> None:
+        self.keep, self.period = {name: np.asarray(share, float) for name, share in keep.items()}, model.period
+
+    def __call__(self, points: Points, stream: Stream) -> Points:
+        stimulus, weight = points
+        kept = self.keep.get(stream.name)
+        if stream.share < 1:
+            weight = weight * stream.share
+        if kept is not None:
+            place = np.clip((stimulus / self.period).astype(np.int64), 0, kept.size - 1)
+            weight = weight * (kept[place] if kept.ndim else kept)
+        return stimulus, weight
+
+
+def _feed_sources(model: LoadModel, queries: Sequence[_Query], passes: _Shares) -> None:
     """Give queries the tuples of sources, evenly spaced within each period: tuple k when the rate's integral is k."""
     rates = model.rates
     total = float(rates.values.sum() * rates.period)
@@ -212,7 +233,8 @@ def _feed_sources(model: LoadModel, queries: Sequence[_Query]) -> None:
         for query in queries:
             for stream in query.feeds:
                 if stream.writer == source:
-                    query.put(stream.name, times, times, np.full(times.size, grain * stream.share))
+                    _, weight = passes((times, np.full(times.size, grain)), stream)
+                    query.put(stream.name, times, times, weight)
 
 
 def _lateness(model: LoadModel) -> dict[str, float]:
@@ -236,7 +258,7 @@ def _next_start(query: _Query, trigger: float, free: float, reading: float) -> f
 
 
 def _process(
-    model: LoadModel, query: _Query, until: float, lateness: Mapping[str, float]
+    model: LoadModel, query: _Query, until: float, lateness: Mapping[str, float], passes: _Shares
 ) -> tuple[dict[Stream, Points], float]:
     """Take the input of one batch through the query's operators; return its outputs and its load."""
     network = model.network
@@ -255,7 +277,7 @@ def _process(
     for name in query.fragment.operators:
         operator = network.operators[name]
         inputs = [
-            feeds[stream.name] if stream.name in feeds else _shared(made[stream.writer], stream)
+            feeds[stream.name] if stream.name in feeds else passes(made[stream.writer], stream)
             for stream in network.inputs(name)
         ]
         load += sum(cost * float(w.sum()) for cost, (_, w) in zip(operator.cost or (), inputs, strict=True))
@@ -263,14 +285,10 @@ def _process(
         for stream in network.outputs(name):
             internal = stream.reader in query.fragment.operators and stream.name not in query.fragment.cuts
             if not internal:
-                outputs[stream] = _shared(made[name], stream)
+                outputs[stream] = passes(made[name], stream)
     passed = _watermark(query.watermarks, query.water, lateness)
     query.due = any(bool(windows) and min(windows) <= passed for windows in query.windows.values())
     return outputs, load
-
-
-def _shared(points: Points, stream: Stream) -> Points:
-    return points if stream.share == 1 else (points[0], points[1] * stream.share)
 
 
 def _watermark(writers: Collection[str], water: Mapping[str, float], lateness: Mapping[str, float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.network import Network
-from penstock.shedding import LookUp, PlanTable, build_program
+from penstock.shedding.planners import LookUp
+from penstock.shedding.program import build_program
+from penstock.shedding.tables import PlanTable
 from penstock.workload import Rates
 
 
@@ -87,14 +89,31 @@ class Shedder:
         return cls(plan, look_up)
 
     def look(self, entered: NDArray[Any]) -> Mapping[str, float]:
-        """Return keep fractions by stream, from how many tuples of each source have entered by now."""
-        program, period = self._look_up.program, self.plan.period
-        rates = (entered - self._before) / period
+        """Return keep fractions by stream, from how many tuples of each source have entered by the period's end."""
+        rates = (entered - self._before) / self.plan.period
         self._before = entered.astype(np.int64)
+        return self.answer(rates, (len(self.taken) + 1) * self.plan.period)
+
+    def answer(self, rates: NDArray[np.float64], at: float) -> Mapping[str, float]:
+        """Return keep fractions by stream for rates (tuples/s) measured at a time (s), in the order of `sources`."""
+        keep = self.plan_of(rates)
+        outside = bool((rates > self.plan.table.upto * (1 + 1e-9)).any())
+        self.taken.append(Taken(at, dict(zip(self.sources, rates.tolist(), strict=True)), keep, outside))
+        return keep
+
+    def plan_of(self, rates: NDArray[np.float64]) -> dict[str, float]:
+        """Return keep fractions by stream for rates (tuples/s), and remember nothing."""
         # Beyond the region: what fits at its border fits here too, and the rest is dropped.
         inside = np.minimum(rates, self.plan.table.upto)
-        keep = program.keep(rates, self._look_up.plan(inside))
-        outside = bool((rates > self.plan.table.upto * (1 + 1e-9)).any())
-        found = dict(zip(program.sources, rates.tolist(), strict=True))
-        self.taken.append(Taken((len(self.taken) + 1) * period, found, keep, outside))
-        return keep
+        return self._look_up.program.keep(rates, self._look_up.plan(inside))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the sources, in the order of the rates."""
+        return self._look_up.program.sources
+
+
+def described(looks: Sequence[Taken]) -> dict[str, Any]:
+    """Return how many looks there were, how many beyond the region, and the keep fractions of the last."""
+    last = dict(looks[-1].keep) if looks else {}
+    return {"looks": len(looks), "outside": sum(look.outside for look in looks), "keep": last}

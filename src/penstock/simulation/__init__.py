@@ -1,10 +1,10 @@
 """ENGINE 1: the network in virtual time, event by event."""
 
+from penstock.shedding.live import Shed
 from penstock.simulation.options import Arrivals, Failure, MicroBatch, Move, Options, Recovery, read_arrivals
 from penstock.simulation.repeat import Job, repeat, summary
 from penstock.simulation.result import SimulationResult
 from penstock.simulation.run import simulate
-from penstock.simulation.shed import Shed
 
 __all__ = [
     "Arrivals",

@@ -14,9 +14,9 @@ from penstock.cluster import Cluster, Placement, base_name
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.network import Network, Operator
+from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
 from penstock.simulation.options import Arrivals, Options
-from penstock.simulation.shed import Shedder
 from penstock.workload import Rates
 
 _NODES, _ROWS, _SEEN = 1024, 4096, 1024

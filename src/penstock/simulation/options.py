@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.errors import InputError
 from penstock.files import Text, suggest
-from penstock.simulation.shed import Shed
+from penstock.shedding.live import Shed
 
 POLICIES = ("fcfs", "round-robin", "stimulus")
 

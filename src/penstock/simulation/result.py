@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.shedding.live import Taken, described
 from penstock.simulation.compile import Compiled
-from penstock.simulation.shed import Taken
 from penstock.simulation.state import COUNTS, Records
 
 EXACT = 1 << 22
@@ -189,13 +189,8 @@ class SimulationResult:
             "duplicates": self.duplicates,
             "end": self.end,
             "events": self.events,
-            **({} if self.shed is None else {"plan": self._plan(self.shed)}),
+            **({} if self.shed is None else {"plan": described(self.shed)}),
         }
-
-    def _plan(self, looks: tuple[Taken, ...]) -> dict[str, Any]:
-        """Return how many looks there were, how many beyond the region, and the keep fractions of the last."""
-        last = dict(looks[-1].keep) if looks else {}
-        return {"looks": len(looks), "outside": sum(look.outside for look in looks), "keep": last}
 
 
 def assemble(

@@ -24,12 +24,13 @@ from penstock.cluster import SparkSettings
 from penstock.errors import InputError
 from penstock.latency.fragments import CHEAP, Fragment, chain, fragments, lineage, origins, own_plan
 from penstock.network import Network, Operator, Source, Stream
-from penstock.spark import operators, shipped
+from penstock.spark import knobs, operators, shipped
+from penstock.spark.knobs import Drops
 from penstock.spark.operators import FILES, quoted
 from penstock.units import spark_interval
 from penstock.workload import nexmark
 
-for _module in (shipped, nexmark):
+for _module in (shipped, knobs, nexmark):
     cloudpickle.register_pickle_by_value(_module)
 
 _ENVELOPE = list(shipped.ENVELOPE)
@@ -59,6 +60,8 @@ class Deployment:
         DDL of every source's and operator's rows, without envelope.
     everything
         Whether scheduled sources give all their events at once.
+    live
+        Streams whose keep fractions follow a plan.
     """
 
     network: Network
@@ -69,6 +72,12 @@ class Deployment:
     schedules: Mapping[str, dict[str, str]] = attrs.field(factory=dict)
     schemas: Mapping[str, str] = attrs.field(factory=dict)
     everything: bool = False
+    live: frozenset[str] = frozenset()
+
+    @property
+    def drops(self) -> Drops:
+        """What the streams let through."""
+        return Drops(self.keep, self.live, self.folder)
 
     def log(self, writer: str) -> str:
         """Return the folder of an operator's log."""
@@ -164,6 +173,11 @@ def check_network(network: Network, settings: SparkSettings) -> None:
             raise InputError(
                 f"a {sink.format} sink needs a path", at=f"sinks.{sink.name}.options", hint='{ path = "out" }'
             )
+
+
+def sheddable(network: Network) -> frozenset[str]:
+    """Return the streams that can drop: not those to aggregates of different windows, of which none drops whole."""
+    return frozenset(s.name for s in network.streams if len(operators.windows_behind(network, s)) < 2)
 
 
 def derive_schemas(session: SparkSession, network: Network) -> dict[str, str]:
@@ -283,9 +297,35 @@ class _Compiler:
             "passes": self.passes,
             "observed": bool(self.counts),
             "watermarks": sorted(self.outside.index(f"@{name}") for name in self.watermarks),
+            "knobs": self._knobs(),
         }
         logs = tuple(origin[1:] for origin in self.outside if origin[1:] in self.network.operators)
         return Query(self.fragment, whole, spec, self.counts, logs)
+
+    def _knobs(self) -> dict[str, Any] | None:
+        """Return what the writer has to decide before each batch, as `knobs.make_turn` takes it."""
+        live, mine = self.deployment.live, self.fragment.operators
+        limits, windows = [], {}
+        for stream in self.network.streams:
+            if stream.name in live and (
+                stream.reader in mine or (stream.writer in mine and stream.reader in self.network.sinks)
+            ):
+                behind = operators.windows_behind(self.network, stream)
+                for length, slide in behind:
+                    windows[stream.name] = [operators.overlapping(length, slide), round(length * 1e6)]
+                if not behind:
+                    limits.append(stream.name)
+        others: dict[str, list[str]] = {}
+        home = {name: fragment.name for fragment in self.deployment.fragments for name in fragment.operators}
+        reader = {stream.name: stream.reader for stream in self.network.streams}
+        for name in mine:
+            if self.network.operators[name].kind == "aggregate":
+                for way in self._drops_into(self.network.operators[name]):
+                    if way in live and reader[way] not in mine:
+                        others.setdefault(home[reader[way]], []).append(way)
+        if not (limits or windows or others):
+            return None
+        return {"limits": limits, "windows": windows, "others": others, "prompt": False}
 
     def _marked(self, origin: str) -> bool:
         """Whether an outside origin's rows come with marks."""
@@ -345,7 +385,7 @@ class _Compiler:
         seen = self._seen(self._readers(origin), place)
         shown: list[str] = []
         for stream in sinks:
-            meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+            meant, kept = operators.passes(stream, self.network, self.deployment.drops)
             shown.append(self._exit(f"{place[stream.writer].flag} AND {meant} AND {kept}", origin, stream=stream))
         shown += [self._exit(place[member].flag, origin, log=member) for member in logs]
         live = " OR ".join(column.rsplit(" AS ", 1)[1] for column in shown) or "false"
@@ -374,7 +414,7 @@ class _Compiler:
         """Return the columns that say to the writer where a row of this pass arrived and was dropped."""
         tests = []
         for stream in counted:
-            meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+            meant, kept = operators.passes(stream, self.network, self.deployment.drops)
             there = f"{place[stream.writer].flag} AND {meant}"
             tests += [there, "false" if kept == "true" else f"{there} AND NOT ({kept})"]
         columns = []
@@ -513,7 +553,7 @@ class _Compiler:
             # A window's result is due when its end and the lateness have passed: latency counts from there.
             due = f"unix_micros(window_end) + {round(self.deployment.lateness(operator.name) * 1e6)}"
             for way in self._drops_into(operator):
-                result = operators.drop_windows(result, way, self.deployment.keep[way])
+                result = operators.drop_windows(result, way, self.deployment.drops)
             shown = [quoted(name) for name in operators.columns(result)]
             result = result.selectExpr(*shown, "_id", f"greatest(_stimulus, {due}) AS _stimulus", "_time")
         return result
@@ -523,7 +563,7 @@ class _Compiler:
         found, waiting = [], [operator.name]
         while waiting:
             for stream in self.network.inputs(waiting.pop()):
-                if self.deployment.keep.get(stream.name, 1.0) < 1:
+                if self.deployment.drops.drops(stream.name):
                     found.append(stream.name)
                 if (
                     stream.writer in self.network.operators
@@ -540,12 +580,12 @@ class _Compiler:
         if not alone and any(self.network.operators[step].kind not in CHEAP for step in steps):
             raise AssertionError(f"{stream.name} would be computed twice")  # fragments() cuts such streams
         frame = self._frame(origin, watermark=watermark)
-        meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+        meant, kept = operators.passes(stream, self.network, self.deployment.drops)
         if watermark and not alone:
             # Counted elsewhere, and without marks: plain steps make the smallest plan.
             for step in steps:
                 way = self.network.inputs(step)[0]
-                before = operators.passes(way, self.network, self.deployment.keep)
+                before = operators.passes(way, self.network, self.deployment.drops)
                 frame = operators.apply(self.network.operators[step], [frame.filter(" AND ".join(before))])
             return frame.filter(f"{meant} AND {kept}")
         frame, place = self._pass(frame, origin, steps, counted=self._readers(origin) if alone else [])
@@ -574,7 +614,7 @@ class _Compiler:
             operator = self.network.operators[name]
             stream = self.network.inputs(name)[0]
             before, flag = place[stream.writer], f"__f{number}"
-            meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+            meant, kept = operators.passes(stream, self.network, self.deployment.drops)
             there = f"{before.flag} AND {meant} AND {kept}"
             # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
             if operator.kind == "map":
@@ -599,13 +639,15 @@ class _Compiler:
             carried.append(flag)
             place[name] = Step(flag, before.columns)
         if counted:
-            sums = []
+            # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
+            tests, sums = [], []
             for number, stream in enumerate(counted):
-                meant, kept = operators.passes(stream, self.network, self.deployment.keep)
+                meant, kept = operators.passes(stream, self.network, self.deployment.drops)
                 there = f"{place[stream.writer].flag} AND {meant}"
                 lost = "false" if kept == "true" else f"{there} AND NOT ({kept})"
-                sums.append(F.expr(f"count(CASE WHEN {there} THEN 1 END) AS a{number}"))
-                sums.append(F.expr(f"count(CASE WHEN {lost} THEN 1 END) AS d{number}"))
+                tests += [f"{there} AS _a{number}", f"{lost} AS _d{number}"]
+                sums += [F.expr(f"count(CASE WHEN _{k}{number} THEN 1 END) AS {k}{number}") for k in "ad"]
+            frame = frame.selectExpr("*", *tests)
             name = f"pass{len(self.counts)}"
             self.counts[name] = tuple(counted)
             frame = frame.observe(name, *sums)
@@ -621,6 +663,7 @@ def register(session: SparkSession) -> None:
 def nexmark_options(source: Source, rates: Mapping[str, Any], folder: str) -> dict[str, str]:
     """Return the options of a scheduled source: its rates, its seed, and the file that holds its epoch."""
     return {
+        "name": source.name,
         "rates": json.dumps(rates),
         "seed": source.options.get("seed", "0"),
         "gate": os.path.join(folder, "epoch"),

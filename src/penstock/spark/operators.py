@@ -9,7 +9,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyspark.sql.functions as F
@@ -20,11 +20,9 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
 from penstock.network import Network, Operator, Source, Stream
+from penstock.spark.knobs import BUCKETS, Drops
 from penstock.spark.shipped import ENVELOPE, wrap_python
 from penstock.units import spark_interval
-
-BUCKETS = 1_000_000
-"""Keep fractions and shares are multiples of one in this many."""
 
 FILES = ("json", "csv", "parquet", "orc", "text", "xml", "avro")
 
@@ -72,7 +70,7 @@ def bucket(salt: str) -> str:
     return f"pmod(xxhash64(_id, '{salt}'), {BUCKETS})"
 
 
-def passes(stream: Stream, network: Network, keep: Mapping[str, float]) -> tuple[str, str]:
+def passes(stream: Stream, network: Network, drops: Drops) -> tuple[str, str]:
     """Return SQL for whether a row is meant for a stream (route), and whether the stream keeps it (drop operator).
 
     Drops depend on the row's identity only, so that a replay drops the same rows and keep fractions nest. A stream
@@ -84,10 +82,9 @@ def passes(stream: Stream, network: Network, keep: Mapping[str, float]) -> tuple
         low = sum(other.share for other in network.outputs(stream.writer) if other.reader < stream.reader)
         place = bucket(f"route {stream.writer}")
         meant = f"{place} >= {round(low * BUCKETS)} AND {place} < {round((low + stream.share) * BUCKETS)}"
-    fraction = keep.get(stream.name, 1.0)
-    if fraction >= 1:
+    limit = drops.limit(stream.name)
+    if limit is None:
         return meant, "true"
-    limit = round(fraction * BUCKETS)
     windows = windows_behind(network, stream)
     if not windows:
         return meant, f"{bucket(stream.name)} < {limit}"
@@ -98,13 +95,20 @@ def passes(stream: Stream, network: Network, keep: Mapping[str, float]) -> tuple
             hint="drop on the streams into the aggregates",
         )
     (length, slide) = windows.pop()
-    micros, salt = round(slide * 1e6), stream.name
-    start = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
-    kept = [
-        f"pmod(xxhash64({start} - {k * micros}, '{salt}'), {BUCKETS}) < {limit}"
-        for k in range(max(1, round(length / slide)))
-    ]
-    return meant, "(" + " OR ".join(kept) + ")"
+    micros = round(slide * 1e6)
+    first = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
+    starts = [f"{first} - {k * micros}L" for k in range(overlapping(length, slide))]
+    return meant, "(" + " OR ".join(window_passes(stream.name, start, drops) for start in starts) + ")"
+
+
+def window_passes(stream: str, start: str, drops: Drops) -> str:
+    """Return SQL for whether a stream keeps a window, by SQL for its start (µs)."""
+    return f"pmod(xxhash64({start}, '{stream}'), {BUCKETS}) < {drops.window_limit(stream, start)}"
+
+
+def overlapping(length: float, slide: float) -> int:
+    """Return how many windows a row is in."""
+    return max(1, round(length / slide))
 
 
 def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]:
@@ -120,12 +124,9 @@ def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]
     return found
 
 
-def drop_windows(frame: DataFrame, salt: str, fraction: float) -> DataFrame:
+def drop_windows(frame: DataFrame, stream: str, drops: Drops) -> DataFrame:
     """Remove the results of dropped windows: a row is kept while any of its windows is."""
-    if fraction >= 1:
-        return frame
-    limit = round(fraction * BUCKETS)
-    return frame.filter(f"pmod(xxhash64(unix_micros(window_start), '{salt}'), {BUCKETS}) < {limit}")
+    return frame.filter(window_passes(stream, "unix_micros(window_start)", drops))
 
 
 def burn(operator: Operator, steps_per_second: float) -> str:

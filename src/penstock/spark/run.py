@@ -10,6 +10,8 @@ Everything that a run leaves is in its folder, written so that a killed run find
     sinks/SINK          rows of sinks without a format
     latency/SINK        when rows became visible, and the stimulus time of each
     batches/QUERY       a manifest per batch: event time, rows, counts
+    keep.json           keep fractions that a plan asks for now
+    knobs/QUERY         those that the last batches had
     progress/QUERY      Spark's report per batch: duration, and the counts of streams inside its plan
 """
 
@@ -39,6 +41,7 @@ from penstock.cluster import Cluster, Placement
 from penstock.errors import EngineError, InputError
 from penstock.files import write_json
 from penstock.network import Network
+from penstock.shedding.live import Shedder
 from penstock.spark import shipped
 from penstock.spark.compile import (
     Deployment,
@@ -48,7 +51,10 @@ from penstock.spark.compile import (
     derive_schemas,
     nexmark_options,
     register,
+    sheddable,
 )
+from penstock.spark.follow import Follower
+from penstock.spark.knobs import make_turn
 from penstock.workload import Rates, read_rates
 
 # Refusals are told once, as one message.
@@ -86,6 +92,8 @@ class Outcome:
         By stream that crosses a log: rows that the log held as far as its reader has come.
     seconds
         How long it ran.
+    refused
+        Streams on which a plan wanted to drop and nothing can be dropped.
     """
 
     epoch: float
@@ -94,6 +102,7 @@ class Outcome:
     stimulus: Mapping[str, NDArray[np.float64]]
     taken: Mapping[str, int]
     seconds: float
+    refused: frozenset[str] = frozenset()
 
     def latency(self, sink: str | None = None) -> NDArray[np.float64]:
         """Return the latency of every tuple (s) at a sink, or at all."""
@@ -180,11 +189,20 @@ class Engine:
         keep: Mapping[str, float] | None = None,
         rates: Rates | None = None,
         everything: bool = False,
+        live: bool = False,
     ) -> Deployment:
-        """Check a network and gather what its queries need."""
+        """Check a network and gather what its queries need; ``live``: keep fractions will follow a plan."""
         check_network(network, self.cluster.spark)
         where = str(Path(folder).absolute())
         used = sorted(set(placement.values()))
+        for name in used if live else ():
+            master = self.sessions[name].conf.get("spark.master", "local")
+            if not str(master).startswith("local"):
+                raise InputError(
+                    f"keep fractions cannot change in a run, since executors are not in the host's JVM ({master})",
+                    at=f"hosts.{name}",
+                    hint="give fixed ones: --keep",
+                )
         schedules = {}
         for name, source in network.sources.items():
             if source.format == "nexmark":
@@ -204,6 +222,7 @@ class Engine:
             schedules=schedules,
             schemas=derive_schemas(self.sessions[used[0]], network),
             everything=everything,
+            live=sheddable(network) if live else frozenset(),
         )
 
     def run(
@@ -213,6 +232,7 @@ class Engine:
         seconds: float | None = None,
         once: bool = False,
         trigger: float | None = None,
+        shedder: Shedder | None = None,
         report: Report | None = None,
     ) -> Outcome:
         """Run a deployment until its schedules are over and all is delivered, or for a time.
@@ -225,6 +245,8 @@ class Engine:
             Process what the sources hold now, deliver it all, stop.
         trigger
             Interval of the micro-batches (s), if not the cluster's.
+        shedder
+            A plan table in use: keep fractions of a live deployment follow it.
         report
             Told how far it is.
 
@@ -247,6 +269,7 @@ class Engine:
             own(folder, queries)
             for query in queries:
                 rewind(deployment, query)
+            follower = None if shedder is None else Follower(deployment, queries, shedder)
             begin = time.time()
             try:
                 if once:
@@ -258,12 +281,17 @@ class Engine:
                     )
                     try:
                         self._open(folder)
+                        if follower is not None:
+                            follower.begin(epoch_of(folder))
                         self._watch(deployment, queries, running, seconds, tell)
                     finally:
                         self._stop(deployment, queries, running)
+                        if follower is not None:
+                            follower.end()
             except PySparkException as error:
                 raise EngineError(f"a query failed: {_short(error)}") from None
-            return collect(deployment, queries, time.time() - begin)
+            outcome = collect(deployment, queries, time.time() - begin)
+            return outcome if follower is None else attrs.evolve(outcome, refused=frozenset(follower.refused))
 
     def _open(self, folder: Path) -> None:
         """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it."""
@@ -273,8 +301,9 @@ class Engine:
         shipped.publish(str(gate), lambda file: file.write(str(begin).encode()))
 
     def _writer(self, deployment: Deployment, query: Query) -> Any:
+        turn = None if query.spec["knobs"] is None else make_turn(query.spec)
         return (
-            query.frame.writeStream.foreachBatch(shipped.make_writer(query.spec))
+            query.frame.writeStream.foreachBatch(shipped.make_writer(query.spec, turn))
             .option("checkpointLocation", str(Path(deployment.folder) / "checkpoints" / query.fragment.name))
             .outputMode("append")
             .queryName(query.fragment.name)
@@ -311,7 +340,7 @@ class Engine:
             or [0.0]
         )
         begin = time.time()
-        epoch = int((Path(deployment.folder) / "epoch").read_text()) / 1e6
+        epoch = epoch_of(Path(deployment.folder))
         span = seconds if seconds is not None else (max(epoch, begin) - begin) + max(0.0, length - (begin - epoch))
         rest = 2 * self.cluster.spark.trigger + 1.0
         seen: tuple[int, ...] = ()
@@ -431,6 +460,11 @@ def owned(folder: Path) -> Iterator[None]:
                 "another penstock runs in this folder", file=folder, hint="name another --directory"
             ) from None
         yield
+
+
+def epoch_of(folder: Path) -> float:
+    """Return when scheduled sources of a run begin (s since 1970)."""
+    return int((folder / "epoch").read_text()) / 1e6
 
 
 def digest(network: Network) -> str:
@@ -628,8 +662,7 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
         parts = [part for part in parts if len(part) > 1]
         visible[sink] = np.concatenate([np.zeros(0), *(np.full(len(part) - 1, part[0] / 1e6) for part in parts)])
         stimulus[sink] = np.concatenate([np.zeros(0), *(part[1:] / 1e6 for part in parts)])
-    gate = folder / "epoch"
-    epoch = int(gate.read_text()) / 1e6 if gate.exists() else 0.0
+    epoch = epoch_of(folder) if (folder / "epoch").exists() else 0.0
     logged = {
         leave["writer"]: (folder / "batches" / query.fragment.name, leave["column"])
         for query in queries

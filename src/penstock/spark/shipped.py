@@ -193,6 +193,7 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schedule = Schedule.of(rates["values"], rates["period"])
         self.gate, self.everything = options["gate"], options.get("all") == "true"
         self.seed = int(options.get("seed", "0"))
+        self.name = options.get("name", "")
         self.events: Nexmark | None = None
         self.epoch = 0
         self.until: float | None = None
@@ -203,11 +204,11 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open()
         self.until = time.time() - self.epoch / 1e6
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Begin with event 0."""
-        return {"event": 0, "starts": 0}
+        return {"source": self.name, "event": 0, "starts": 0}
 
-    def read(self, start: dict[str, int]) -> tuple[Iterator[Any], dict[str, int]]:
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
         """Read the events that are due by now; a new reader repeats the event time first, as that of a log does."""
         if not self._open():
             return iter([]), start
@@ -216,10 +217,10 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             now = self.schedule.duration
         starts = start["starts"] + (self.fresh and start["event"] > 0)
         self.fresh = False
-        end = {"event": max(start["event"], self.schedule.count_by(now)), "starts": starts}
+        end = {**start, "event": max(start["event"], self.schedule.count_by(now)), "starts": starts}
         return self.readBetweenOffsets(start, end), end
 
-    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[Any]:  # noqa: N802
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
         """Read given events; behind them stands a row without identity that carries the event time."""
         self._open()
         first, last = start["event"], end["event"]
@@ -242,11 +243,13 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self.tick = datetime.timedelta(microseconds=1)
         return self.events is not None
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: any event can be made again."""
 
 
-def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
+def make_writer(
+    spec: dict[str, Any], turn: Callable[[Any, int, dict[str, int]], None] | None = None
+) -> Callable[[Any, int], None]:
     """Return the function that takes a fragment's batches to its logs and sinks.
 
     Parameters
@@ -258,6 +261,8 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
         streams), and ``exits``: per column of
         the batch a ``log`` or ``sink`` with a folder, the ``origins`` that it derives from, whether it is ``behind``
         a stateful operator, its ``lateness``, and for sinks ``format`` and ``options``.
+    turn
+        Called before a batch is computed, with the event times that earlier ones had reached.
 
     Notes
     -----
@@ -277,6 +282,8 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
         if os.path.exists(path):
             # Replayed: its files are there, but what Spark observes it observes only when rows are computed again.
             if spec["observed"]:
+                if turn is not None:
+                    turn(frame, batch, {})
                 frame.toArrow()
             return
         if state["next"] != batch:
@@ -285,6 +292,8 @@ def make_writer(spec: dict[str, Any]) -> Callable[[Any, int], None]:
                 with open(os.path.join(manifests, f"{batch - 1:012d}.json"), encoding="utf-8") as file:
                     state["water"] = json.load(file)["water"]
         before = dict(state["water"])
+        if turn is not None:
+            turn(frame, batch, before)
         table = frame.toArrow()
         water = dict(before)
         origin = table.column("_origin")

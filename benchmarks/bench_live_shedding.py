@@ -1,0 +1,160 @@
+"""A plan table in use on real Spark: the auction network under twice the load that fits, with and without the plan.
+
+Two embedded hosts. Costs are calibrated before, alone and in place; each host's quota leaves room for what a batch
+costs by itself. Delivered: weighted tuples at the sinks that entered in the overload, against the optimum of the linear
+program for the same rates and costs.
+
+Run on a quiet machine: ``python benchmarks/bench_live_shedding.py``; writes benchmarks/results/live_shedding.{json,md}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, SparkSettings
+from penstock.control import chain, demo
+from penstock.files import plain
+from penstock.load import load_model
+from penstock.network import Network
+from penstock.shedding import Exact, LookUp, Question, build_program, build_table, upper_bound
+from penstock.shedding.live import Shed, Shedder
+from penstock.spark import calibrate, hosts, run
+from penstock.workload import Rates
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+TRIGGER = 2.0
+WEIGHTS = {"q1": 1.0, "q2": 100.0, "q5": 1.0, "q8": 20.0}
+BEGIN, END = 20.0, 60.0
+
+
+def weighted() -> Network:
+    """Return the demo's network, its sinks weighted so that no query is worth nothing."""
+    network = demo.network()
+    sinks = [attrs.evolve(sink, weight=WEIGHTS[name]) for name, sink in network.sinks.items()]
+    return Network.of(network.name, network.sources.values(), network.operators.values(), sinks)
+
+
+def trace(base: float, peak: float) -> Rates:
+    rate = np.full(80, base)
+    rate[int(BEGIN) : int(END)] = peak
+    return Rates.of(1.0, {"events": rate})
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Calibrate, plan, run with the plan and without."""
+    network = weighted()
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=TRIGGER))
+    with hosts.start_hosts(cluster) as running:
+        engine = run.Engine(cluster, running)
+        samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
+        known = alone.complete(network, override=True)
+        placed = demo.decide("correlation", known, cluster, trace(700, 3000), 0)
+        calibration = chain.calibration_rates(trace(700, 3000))
+        deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
+        home = {fragment.name: fragment.host for fragment in deployment.fragments}
+        statistics = calibrate.calibrate_in_place(alone, network, engine.run(deployment), home, calibration, skip=20.0)
+        quotas = {name: 0.95 * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}
+        limited = attrs.evolve(cluster, hosts={n: attrs.evolve(h, quota=quotas[n]) for n, h in cluster.hosts.items()})
+        one = load_model(known, Rates.constant({"events": 1000.0}, 10.0)).host_load(placed, cluster).mean(axis=1)
+        fits = 1000.0 * min(quotas[n] / load for n, load in zip(cluster.hosts, one, strict=True) if load > 0)
+        rates = trace(0.5 * fits, 2 * fits)
+        program = build_program(known, limited, placed)
+        table = build_table("solver", Question(Exact(program), np.array([2.5 * fits]), 0.002))
+        peak = np.array([2 * fits])
+        found = {
+            "placement": dict(placed),
+            "quotas": quotas,
+            "hosts": {name: attrs.asdict(row) for name, row in statistics.hosts.items()},
+            "fits": fits,
+            "rate": 2 * fits,
+            "entries": table.entries,
+            "keep": program.keep(peak, LookUp(program, table).plan(peak)),
+            "optimum": program.score(Exact(program).plan(peak)),
+            "bound": upper_bound(program, peak) if program.products else None,
+            "full": program.score(program.flow(peak)),
+        }
+        for word in ("with the plan", "without"):
+            shedder = Shedder.of(Shed(table=table, period=TRIGGER), known, limited, placed, None)
+            live = word == "with the plan"
+            deployment = engine.prepare(network, placed, folder / word.replace(" ", "-"), rates=rates, live=live)
+            outcome = engine.run(deployment, shedder=shedder if live else None)
+            found[word] = row = judged(network, outcome, found["optimum"])
+            row["looks"] = [attrs.asdict(look) for look in shedder.taken] if live else []
+            print(word, {key: value for key, value in row.items() if key != "looks"}, flush=True)
+    return found
+
+
+def judged(network: Network, outcome: run.Outcome, optimum: float) -> dict[str, Any]:
+    """Return what was delivered of what entered in the overload, and how late."""
+    score, worst = 0.0, {}
+    for name, sink in network.sinks.items():
+        entered = outcome.stimulus[name] - outcome.epoch
+        inside = (entered >= BEGIN) & (entered < END)
+        score += sink.weight * float(inside.sum())
+        late = (entered >= BEGIN + 2 * TRIGGER) & (entered < END)
+        worst[name] = float((outcome.visible[name] - outcome.stimulus[name])[late].max(initial=0.0))
+    return {
+        "score": score / (END - BEGIN), "share_of_optimum": score / (END - BEGIN) / optimum, "worst": worst,
+        "balanced": outcome.balanced(network), "streams": outcome.streams(network, {}),
+    }  # fmt: skip
+
+
+def page(found: dict[str, Any]) -> str:
+    """Return the results for people."""
+    shown = " | ".join(f"{name} worst (s)" for name in WEIGHTS)
+    lines = [
+        "# Shedding by a plan on Spark",
+        "",
+        f"{found['machine']}, revision {found['revision']}. Auction network, two hosts, trigger {TRIGGER:g} s,",
+        f"{found['rate']:.0f} events/s for {END - BEGIN:g} s, of which {found['fits']:.0f} fit.",
+        "Latency: worst of what enters from the second batch of the overload on.",
+        "",
+        f"| | delivered score/s | of the optimum | {shown} | counts exact |",
+        "|---|---|---|" + "---|" * (len(WEIGHTS) + 1),
+    ]
+    for word in ("with the plan", "without"):
+        row = found[word]
+        late = " | ".join(f"{row['worst'][name]:.2f}" for name in WEIGHTS)
+        exact = "yes" if row["balanced"] else "no"
+        lines.append(f"| {word} | {row['score']:.1f} | {row['share_of_optimum']:.4f} | {late} | {exact} |")
+    keep = ", ".join(f"`{name}` {share:.3f}" for name, share in found["keep"].items())
+    lines += [
+        "",
+        f"Optimum {found['optimum']:.1f}, all that was offered {found['full']:.1f}. Kept at that rate: {keep}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--out", default=str(RESULTS))
+    out = Path(options.parse_args().out)
+    head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        found = measure(Path(folder))
+    found |= {
+        "machine": f"{platform.machine()}, {platform.system()}, 2 cores",
+        "revision": subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip(),
+        "when": time.strftime("%Y-%m-%d"),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "live_shedding.json").write_text(json.dumps(plain(found), indent=1) + "\n")
+    (out / "live_shedding.md").write_text(page(found))
+    print(page(found))
+
+
+if __name__ == "__main__":
+    main()

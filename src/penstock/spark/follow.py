@@ -1,0 +1,143 @@
+"""Following a plan table while a network runs on Spark: measure the sources' rates, look up, announce what to keep."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.files import write_json
+from penstock.shedding.live import Shedder
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.knobs import ANNOUNCED
+
+
+@attrs.define
+class _Feed:
+    """A source as one query takes it: the last batch seen, all tuples by then, and where the rate counts from."""
+
+    query: str
+    source: str
+    stream: str
+    share: float
+    scheduled: bool
+    batch: int
+    total: float = 0.0
+    since: tuple[float, float] | None = None
+
+
+class Follower(threading.Thread):
+    """Looks a plan table up whenever rates are known anew, and announces the keep fractions to the writers.
+
+    A batch's offsets say how much it takes, before it begins: of a scheduled source they count tuples, so that the
+    fractions hold for that very batch. Of other sources the rows are counted when the batch has ended.
+
+    Parameters
+    ----------
+    deployment, queries
+        What runs.
+    shedder
+        The plan table in use.
+    """
+
+    def __init__(self, deployment: Deployment, queries: Sequence[Query], shedder: Shedder) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.shedder = Path(deployment.folder), shedder
+        self.feeds = _feeds(deployment, queries)
+        for query in queries:
+            if query.spec["knobs"] is not None:
+                mine = [feed for feed in self.feeds if feed.query == query.fragment.name]
+                query.spec["knobs"]["prompt"] = any(feed.scheduled for feed in mine)
+        self.rates: dict[str, float] = {}
+        self.looked: dict[str, int] = {}
+        self.refused: set[str] = set()
+        self._live = deployment.live
+        self._ended = threading.Event()
+        self._epoch = 0.0
+        self._keep: Mapping[str, float] = {}
+
+    def begin(self, epoch: float) -> None:
+        """Begin to look; scheduled sources begin at the epoch (s since 1970)."""
+        self._epoch = epoch
+        self.start()
+
+    def end(self) -> None:
+        """Stop looking."""
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        """Look again and again."""
+        while not self._ended.wait(0.02):
+            # A file may vanish, or be half there, while it is read; it is looked at again.
+            with contextlib.suppress(OSError, ValueError, LookupError):
+                self.look()
+
+    def look(self) -> None:
+        """Take in what has come since the last look, and announce what to keep."""
+        fresh = [self._advance(feed) for feed in self.feeds]
+        if not any(fresh):
+            return
+        if len(self.rates) == len(self.feeds):
+            at = max(feed.since[0] for feed in self.feeds if feed.since) - self._epoch
+            rates = np.array([self.rates[name] for name in self.shedder.sources])
+            self._keep = self.shedder.answer(rates, at)
+            self.refused |= {name for name in self._keep if name not in self._live}
+        write_json(self.folder / ANNOUNCED, {"keep": dict(self._keep), "looked": self.looked})
+
+    def _advance(self, feed: _Feed) -> bool:
+        """Take in the next batch of a feed; return whether there was one."""
+        place = self.folder / "checkpoints" / feed.query / "offsets"
+        path = place / str(feed.batch + 1)
+        if not path.exists():
+            return False
+        lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+        at = max(self._epoch, lines[0]["batchTimestampMs"] / 1000)
+        if feed.scheduled:
+            feed.total = next((float(o["event"]) for o in lines if o.get("source") == feed.source), feed.total)
+        else:
+            come = self._come(feed)
+            if come is None:
+                return False
+            feed.total += come / feed.share
+        self.looked[feed.query] = feed.batch = feed.batch + 1
+        if feed.since is None:
+            feed.since = at, feed.total
+        # Spark follows a batch that moved event time by one without rows: too soon after it for a rate.
+        elif at - feed.since[0] >= 0.5 * self.shedder.plan.period:
+            self.rates[feed.source] = (feed.total - feed.since[1]) / (at - feed.since[0])
+            feed.since = at, feed.total
+        return True
+
+    def _come(self, feed: _Feed) -> int | None:
+        """Return the tuples of the feed's next batch, once they have been counted."""
+        name = f"{feed.batch + 1:012d}.json"
+        counts: dict[str, Any] = {}
+        for part in ("batches", "progress"):
+            path = self.folder / part / feed.query / name
+            if not path.exists():
+                return None
+            counts |= json.loads(path.read_text())["counts"]
+        return int(counts[feed.stream][0]) if feed.stream in counts else 0
+
+
+def _feeds(deployment: Deployment, queries: Sequence[Query]) -> list[_Feed]:
+    """Return one feed for each source: every reader of a source sees all of it, one is enough."""
+    found = []
+    for name, source in deployment.network.sources.items():
+        for stream in deployment.network.outputs(name):
+            query = next((q.fragment.name for q in queries if stream.reader in q.fragment.operators), None)
+            if query is not None:
+                scheduled = source.format == "nexmark"
+                # Of a run that goes on, its last batch is the first to count from.
+                place = Path(deployment.folder) / "checkpoints" / query / "offsets"
+                begun = max((int(path.name) for path in place.glob("[0-9]*") if path.name.isdigit()), default=0)
+                found.append(_Feed(query, name, stream.name, stream.share, scheduled, begun - 1))
+                break
+    return found

@@ -1,0 +1,112 @@
+"""Keep fractions that change while a query runs, without Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.spark import knobs
+from penstock.spark.knobs import BUCKETS, Drops, knob, make_turn
+
+DAY = 86_400_000_000
+
+
+class Frame:
+    """Stands in for a batch: notes the properties that are set."""
+
+    def __init__(self) -> None:
+        self.properties: dict[str, str] = {}
+        self.sparkSession = self
+
+    def sql(self, text: str) -> Frame:
+        """Take a query that sets properties."""
+        self.properties |= dict(re.findall(r"'setProperty', '([^']+)', '([^']+)'", text))
+        return self
+
+    def collect(self) -> None:
+        """Do nothing."""
+
+
+def announce(folder: Path, keep: dict[str, float], looked: dict[str, int] | None = None) -> None:
+    (folder / "keep.json").write_text(json.dumps({"keep": keep, "looked": looked or {}}))
+
+
+def spec(folder: Path, **wanted: Any) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "fragment": "h1",
+        "knobs": {"limits": [], "windows": {}, "others": {}, "prompt": False, **wanted},
+    }
+
+
+def test_a_replay_drops_the_same(tmp_path: Path) -> None:
+    """A batch that is done again, also by another process, has the limits that it had; the next one has new ones."""
+    frame, given = Frame(), spec(tmp_path, limits=["a->b"])
+    name = knob(str(tmp_path), "a->b")
+    announce(tmp_path, {"a->b": 0.25})
+    make_turn(given)(frame, 0, {})
+    announce(tmp_path, {"a->b": 0.75})
+    again = make_turn(given)
+    again(frame, 0, {})
+    assert frame.properties[name] == str(BUCKETS // 4)
+    again(frame, 1, {})
+    assert frame.properties[name] == str(3 * BUCKETS // 4)
+    announce(tmp_path, {})
+    again(frame, 2, {})
+    assert frame.properties[name] == str(BUCKETS)
+
+
+def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
+    """A new fraction holds for windows after all rows seen; old ones are forgotten when nothing can need them."""
+    frame, turn = Frame(), make_turn(spec(tmp_path, windows={"a->b": [2, 10_000_000]}))
+    name = knob(str(tmp_path), "a->b")
+    turn(frame, 0, {})
+    announce(tmp_path, {"a->b": 0.75})
+    turn(frame, 1, {"0": 5, "1": 7})
+    # Rows in two windows pass with either: half of the windows are three quarters of the rows.
+    assert frame.properties[name] == f"{-(2**63)}:{BUCKETS},8:{BUCKETS // 2}"
+    turn(frame, 2, {"0": 100})
+    assert frame.properties[name].count(",") == 1
+    announce(tmp_path, {})
+    turn(frame, 3, {"0": DAY})
+    assert frame.properties[name] == f"8:{BUCKETS // 2},{DAY + 1}:{BUCKETS}"
+
+
+def test_others_decide_for_windows_here(tmp_path: Path) -> None:
+    """The windows of a stream that drops on another host are those that it has decided of last."""
+    announce(tmp_path, {"a->b": 0.5})
+    theirs = {**spec(tmp_path, windows={"a->b": [1, 10]}), "fragment": "h2"}
+    make_turn(theirs)(Frame(), 0, {"0": 41})
+    frame = Frame()
+    make_turn(spec(tmp_path, others={"h2": ["a->b"]}))(frame, 0, {})
+    assert frame.properties[knob(str(tmp_path), "a->b")] == f"{-(2**63)}:{BUCKETS},42:{BUCKETS // 2}"
+
+
+def test_a_batch_waits_for_its_own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch waits for penstock's look at it, and not for ever."""
+    frame, turn = Frame(), make_turn(spec(tmp_path, limits=["a->b"], prompt=True))
+    name = knob(str(tmp_path), "a->b")
+    later = threading.Timer(0.05, announce, (tmp_path, {"a->b": 0.5}, {"h1": 0}))
+    later.start()
+    turn(frame, 0, {})
+    later.join()
+    assert frame.properties[name] == str(BUCKETS // 2)
+    monkeypatch.setattr(knobs, "PATIENCE", 0.05)
+    begin = time.monotonic()
+    turn(frame, 1, {})
+    assert 0.05 <= time.monotonic() - begin < 1.0
+
+
+def test_fixed_fractions_are_numbers() -> None:
+    """What does not follow a plan is a number in the query, and nothing where nothing drops."""
+    drops = Drops({"a->b": 0.3, "b->c": 1.0}, frozenset({"c->d"}), "/run")
+    assert (drops.limit("a->b"), drops.limit("b->c"), drops.limit("x->y")) == ("300000", None, None)
+    assert drops.drops("c->d")
+    assert drops.window_limit("a->b", "s") == "300000"
+    assert "getProperty" in str(drops.limit("c->d"))
