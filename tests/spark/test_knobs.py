@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from penstock.spark import knobs
-from penstock.spark.knobs import BUCKETS, Drops, knob, make_turn
+from penstock.spark.knobs import BUCKETS, LISTED, SINCE, Drops, knob, make_turn
 
 DAY = 86_400_000_000
+EVER = -(2**63)
 
 
 class Frame:
@@ -63,29 +64,36 @@ def test_a_replay_drops_the_same(tmp_path: Path) -> None:
 
 
 def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
-    """A new fraction holds for windows after all rows seen; old ones are forgotten when nothing can need them."""
-    frame, turn = Frame(), make_turn(spec(tmp_path, windows={"a->b": [2, 10_000_000]}))
+    """A new fraction holds for windows after all rows seen, once no row comes to windows before the last change."""
+    frame, turn = Frame(), make_turn(spec(tmp_path, windows={"a->b": [2, 10_000_000, 5]}))
     name = knob(str(tmp_path), "a->b")
+
+    def shown() -> tuple[int, int, int, str]:
+        packed = int(frame.properties[name])
+        return packed >> 20, packed & (2**20 - 1), int(frame.properties[name + SINCE]), frame.properties[name + LISTED]
+
     turn(frame, 0, {})
+    assert shown() == (BUCKETS, BUCKETS, EVER, f"{EVER}:{BUCKETS}")
     announce(tmp_path, {"a->b": 0.75})
     turn(frame, 1, {"0": 5, "1": 7})
     # Rows in two windows pass with either: half of the windows are three quarters of the rows.
-    assert frame.properties[name] == f"{-(2**63)}:{BUCKETS},8:{BUCKETS // 2}"
-    turn(frame, 2, {"0": 100})
-    assert frame.properties[name].count(",") == 1
+    half = BUCKETS // 2
+    assert shown() == (half, BUCKETS, 8, f"{EVER}:{BUCKETS},8:{half}")
     announce(tmp_path, {})
+    turn(frame, 2, {"0": 10_000_000})
+    assert shown()[:3] == (half, BUCKETS, 8)
     turn(frame, 3, {"0": DAY})
-    assert frame.properties[name] == f"8:{BUCKETS // 2},{DAY + 1}:{BUCKETS}"
+    assert shown() == (BUCKETS, half, DAY + 1, f"8:{half},{DAY + 1}:{BUCKETS}")
 
 
 def test_others_decide_for_windows_here(tmp_path: Path) -> None:
     """The windows of a stream that drops on another host are those that it has decided of last."""
     announce(tmp_path, {"a->b": 0.5})
-    theirs = {**spec(tmp_path, windows={"a->b": [1, 10]}), "fragment": "h2"}
+    theirs = {**spec(tmp_path, windows={"a->b": [1, 10, 0]}), "fragment": "h2"}
     make_turn(theirs)(Frame(), 0, {"0": 41})
     frame = Frame()
     make_turn(spec(tmp_path, others={"h2": ["a->b"]}))(frame, 0, {})
-    assert frame.properties[knob(str(tmp_path), "a->b")] == f"{-(2**63)}:{BUCKETS},42:{BUCKETS // 2}"
+    assert frame.properties == {knob(str(tmp_path), "a->b") + LISTED: f"{EVER}:{BUCKETS},42:{BUCKETS // 2}"}
 
 
 def test_a_batch_waits_for_its_own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,5 +116,4 @@ def test_fixed_fractions_are_numbers() -> None:
     drops = Drops({"a->b": 0.3, "b->c": 1.0}, frozenset({"c->d"}), "/run")
     assert (drops.limit("a->b"), drops.limit("b->c"), drops.limit("x->y")) == ("300000", None, None)
     assert drops.drops("c->d")
-    assert drops.window_limit("a->b", "s") == "300000"
     assert "getProperty" in str(drops.limit("c->d"))

@@ -294,10 +294,10 @@ def calibrate_in_place(
             )
         found[host] = fit(load, took)
     measured = {**statistics.measured, "pass": "alone, then in place"}
-    return attrs.evolve(_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
+    return attrs.evolve(measured_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
 
 
-def _selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
+def measured_selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
     """Return the statistics with the selectivities that a run under known rates had, where its counts tell them."""
     streams = outcome.streams(network, {})
     found = dict(statistics.operators)

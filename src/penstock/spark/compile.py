@@ -312,7 +312,11 @@ class _Compiler:
             ):
                 behind = operators.windows_behind(self.network, stream)
                 for length, slide in behind:
-                    windows[stream.name] = [operators.overlapping(length, slide), round(length * 1e6)]
+                    windows[stream.name] = [
+                        operators.overlapping(length, slide),
+                        round(length * 1e6),
+                        round(self.deployment.lateness(stream.writer) * 1e6),
+                    ]
                 if not behind:
                     limits.append(stream.name)
         others: dict[str, list[str]] = {}
@@ -381,11 +385,11 @@ class _Compiler:
             return []
         if self._alone(origin) or (inner and not sinks and not logs and not self._readers(origin)):
             return [self._marks(origin, number)]
-        frame, place = self._pass(self._frame(origin), origin, self._members(origin), counted=[])
-        seen = self._seen(self._readers(origin), place)
+        frame, place, knobs = self._pass(self._frame(origin), origin, self._members(origin), counted=[])
+        seen = self._seen(self._readers(origin), place, knobs)
         shown: list[str] = []
         for stream in sinks:
-            meant, kept = operators.passes(stream, self.network, self.deployment.drops)
+            meant, kept = operators.passes(stream, self.network, self.deployment.drops, knobs)
             shown.append(self._exit(f"{place[stream.writer].flag} AND {meant} AND {kept}", origin, stream=stream))
         shown += [self._exit(place[member].flag, origin, log=member) for member in logs]
         live = " OR ".join(column.rsplit(" AS ", 1)[1] for column in shown) or "false"
@@ -410,11 +414,11 @@ class _Compiler:
             return [wide.filter(f"_id IS NULL OR {live}")]
         return [wide]
 
-    def _seen(self, counted: list[Stream], place: Mapping[str, Step]) -> list[str]:
+    def _seen(self, counted: list[Stream], place: Mapping[str, Step], knobs: Mapping[str, str]) -> list[str]:
         """Return the columns that say to the writer where a row of this pass arrived and was dropped."""
         tests = []
         for stream in counted:
-            meant, kept = operators.passes(stream, self.network, self.deployment.drops)
+            meant, kept = operators.passes(stream, self.network, self.deployment.drops, knobs)
             there = f"{place[stream.writer].flag} AND {meant}"
             tests += [there, "false" if kept == "true" else f"{there} AND NOT ({kept})"]
         columns = []
@@ -580,41 +584,50 @@ class _Compiler:
         if not alone and any(self.network.operators[step].kind not in CHEAP for step in steps):
             raise AssertionError(f"{stream.name} would be computed twice")  # fragments() cuts such streams
         frame = self._frame(origin, watermark=watermark)
-        meant, kept = operators.passes(stream, self.network, self.deployment.drops)
         if watermark and not alone:
             # Counted elsewhere, and without marks: plain steps make the smallest plan.
             for step in steps:
                 way = self.network.inputs(step)[0]
-                before = operators.passes(way, self.network, self.deployment.drops)
-                frame = operators.apply(self.network.operators[step], [frame.filter(" AND ".join(before))])
-            return frame.filter(f"{meant} AND {kept}")
-        frame, place = self._pass(frame, origin, steps, counted=self._readers(origin) if alone else [])
+                frame = operators.apply(self.network.operators[step], [self._let_through(frame, way)])
+            return self._let_through(frame, stream)
+        frame, place, knobs = self._pass(frame, origin, steps, counted=self._readers(origin) if alone else [])
         taken = place[stream.writer]
+        meant, kept = operators.passes(stream, self.network, self.deployment.drops, knobs)
         passes_marks = self.network.operators[stream.reader].kind in ("python", "union") and not watermark
         rows = frame.filter(f"{taken.flag} AND {meant} AND {kept}" + (" OR _id IS NULL" if passes_marks else ""))
         return rows.selectExpr(*(f"{column} AS {quoted(name)}" for name, column in taken.columns.items()), *_ENVELOPE)
 
+    def _let_through(self, frame: DataFrame, stream: Stream) -> DataFrame:
+        """Return the rows that are meant for a stream and that it keeps."""
+        before = [quoted(name) for name in frame.columns]
+        frame, knobs = operators.with_knobs(frame, [stream], self.network, self.deployment.drops)
+        frame = frame.filter(" AND ".join(operators.passes(stream, self.network, self.deployment.drops, knobs)))
+        return frame.selectExpr(*before) if knobs else frame
+
     def _pass(
         self, frame: DataFrame, origin: str, steps: list[str], counted: list[Stream]
-    ) -> tuple[DataFrame, dict[str, Step]]:
+    ) -> tuple[DataFrame, dict[str, Step], dict[str, str]]:
         """Evaluate filters, maps and delays in one projection.
 
         Returns
         -------
         tuple
-            A frame with the envelope and the columns of every step, and where each operator's rows are in it.
+            A frame with the envelope and the columns of every step, where each operator's rows are in it, and the
+            columns of `with_knobs`.
         """
         names = operators.columns(frame)
+        asking = [*(self.network.inputs(step)[0] for step in steps), *self._readers(origin)]
         first = Step("__f0", {name: f"__0_{k}" for k, name in enumerate(names)})
         place = {origin.lstrip("@"): first}
-        carried = [*_ENVELOPE, first.flag, *first.columns.values()]
         kept_columns = [f"{quoted(name)} AS {column}" for name, column in first.columns.items()]
         frame = frame.selectExpr(*_ENVELOPE, f"_id IS NOT NULL AS {first.flag}", *kept_columns)
+        frame, knobs = operators.with_knobs(frame, asking, self.network, self.deployment.drops)
+        carried = [*_ENVELOPE, first.flag, *first.columns.values(), *knobs.values()]
         for number, name in enumerate(steps, 1):
             operator = self.network.operators[name]
             stream = self.network.inputs(name)[0]
             before, flag = place[stream.writer], f"__f{number}"
-            meant, kept = operators.passes(stream, self.network, self.deployment.drops)
+            meant, kept = operators.passes(stream, self.network, self.deployment.drops, knobs)
             there = f"{before.flag} AND {meant} AND {kept}"
             # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
             if operator.kind == "map":
@@ -642,7 +655,7 @@ class _Compiler:
             # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
             tests, sums = [], []
             for number, stream in enumerate(counted):
-                meant, kept = operators.passes(stream, self.network, self.deployment.drops)
+                meant, kept = operators.passes(stream, self.network, self.deployment.drops, knobs)
                 there = f"{place[stream.writer].flag} AND {meant}"
                 lost = "false" if kept == "true" else f"{there} AND NOT ({kept})"
                 tests += [f"{there} AS _a{number}", f"{lost} AS _d{number}"]
@@ -651,7 +664,7 @@ class _Compiler:
             name = f"pass{len(self.counts)}"
             self.counts[name] = tuple(counted)
             frame = frame.observe(name, *sums)
-        return frame, place
+        return frame, place, knobs
 
 
 def register(session: SparkSession) -> None:

@@ -32,7 +32,11 @@ PATIENCE = 0.25
 REMEMBERED = 600_000_000
 """How long (µs of event time, beside the windows' length) an earlier fraction of a stream's windows is kept."""
 
+SINCE, LISTED = "@since", "@listed"
+"""Behind a stream's name: properties that its windows need besides."""
+
 _EVER = -(2**63)
+_WIDTH = 20
 
 
 @attrs.frozen
@@ -60,20 +64,31 @@ class Drops:
         fraction = self.keep.get(stream, 1.0)
         return None if fraction >= 1 else str(round(fraction * BUCKETS))
 
-    def window_limit(self, stream: str, start: str) -> str | None:
-        """Return SQL for the buckets of a stream's windows that pass, by SQL for the start of the window (µs)."""
-        if stream not in self.live:
-            return self.limit(stream)
-        listed = f"split({self._read(stream, f'{_EVER}:{BUCKETS}')}, ',')"
+    def since(self, stream: str) -> str:
+        """Return SQL for the start (µs) of the first window that the present limit of a live stream holds for."""
+        return f"CAST({self._read(stream + SINCE, str(_EVER))} AS BIGINT)"
+
+    def limits(self, stream: str) -> str:
+        """Return SQL for the present limit of a live stream's windows and the one before, as one number."""
+        return f"CAST({self._read(stream, str(_packed(BUCKETS, BUCKETS)))} AS BIGINT)"
+
+    def listed(self, stream: str, start: str) -> str:
+        """Return SQL for the limit of any window of a live stream, by SQL for its start (µs)."""
+        entries = f"split({self._read(stream + LISTED, f'{_EVER}:{BUCKETS}')}, ',')"
         since, limit = "CAST(split_part(entry, ':', 1) AS BIGINT)", "CAST(split_part(entry, ':', 2) AS INT)"
-        return f"aggregate({listed}, 0, (found, entry) -> CASE WHEN {since} <= {start} THEN {limit} ELSE found END)"
+        return f"aggregate({entries}, 0, (found, entry) -> CASE WHEN {since} <= {start} THEN {limit} ELSE found END)"
 
     def drops(self, stream: str) -> bool:
         """Whether a stream may drop anything."""
         return self.limit(stream) is not None
 
-    def _read(self, stream: str, default: str) -> str:
-        return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, stream)}', '{default}')"
+    def _read(self, name: str, default: str) -> str:
+        return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name)}', '{default}')"
+
+
+def window_limit(start: str, since: str, limits: str) -> str:
+    """Return SQL for the limit of a window that rows may still come to."""
+    return f"CASE WHEN {start} >= {since} THEN shiftright({limits}, {_WIDTH}) ELSE {limits} & {2**_WIDTH - 1}L END"
 
 
 def knob(folder: str, stream: str) -> str:
@@ -87,9 +102,9 @@ def make_turn(spec: dict[str, Any]) -> Callable[[Any, int, Mapping[str, int]], N
     Parameters
     ----------
     spec
-        Of the writer, with ``knobs``: ``limits`` (streams that drop rows), ``windows`` (number of windows that a row
-        is in, and their length in µs, by stream), ``others`` (by fragment, streams that it decides of and that drop
-        windows of aggregates here), ``prompt`` (whether penstock measures rates when a batch of it begins).
+        Of the writer, with ``knobs``: ``limits`` (streams that drop rows), ``windows`` (by stream: number of windows
+        that a row is in, their length and their lateness in µs), ``others`` (by fragment, streams that it decides of
+        and that drop windows of aggregates here), ``prompt`` (whether penstock measures rates when a batch begins).
     """
     wanted, folder, fragment = spec["knobs"], spec["folder"], spec["fragment"]
     place = os.path.join(folder, KNOBS, fragment)
@@ -104,11 +119,13 @@ def make_turn(spec: dict[str, Any]) -> Callable[[Any, int, Mapping[str, int]], N
                 os.unlink(os.path.join(place, name))
         decided = _latest(place, f"{batch:012d}.json")
         values = {stream: str(limit) for stream, limit in decided["limits"].items()}
-        values |= {stream: _listed(entries) for stream, entries in decided["windows"].items()}
+        for stream, entries in decided["windows"].items():
+            (_, before), (since, now) = entries[-2:] if len(entries) > 1 else entries * 2
+            values |= {stream: str(_packed(now, before)), stream + SINCE: str(since), stream + LISTED: _listed(entries)}
         for other, streams in wanted["others"].items():
             # Whoever sent rows of a window had decided of it before.
             theirs = _latest(os.path.join(folder, KNOBS, other))["windows"]
-            values |= {stream: _listed(theirs[stream]) for stream in streams if stream in theirs}
+            values |= {stream + LISTED: _listed(theirs[stream]) for stream in streams if stream in theirs}
         changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
         if changed:
             calls = [
@@ -119,6 +136,10 @@ def make_turn(spec: dict[str, Any]) -> Callable[[Any, int, Mapping[str, int]], N
             known.update(changed)
 
     return turn
+
+
+def _packed(now: int, before: int) -> int:
+    return (now << _WIDTH) | before
 
 
 def _listed(entries: list[list[int]]) -> str:
@@ -156,12 +177,13 @@ def _decide(wanted: Any, before: Any, keep: Mapping[str, float], water: Mapping[
     """Return the limits of a batch."""
     limits = {stream: round(keep.get(stream, 1.0) * BUCKETS) for stream in wanted["limits"]}
     windows = {}
-    for stream, (count, length) in wanted["windows"].items():
+    for stream, (count, length, lateness) in wanted["windows"].items():
         entries = before["windows"].get(stream, [[_EVER, BUCKETS]])
         # A row passes with any of its windows: the windows' fraction is the one at which rows pass as planned.
         limit = round((1 - (1 - keep.get(stream, 1.0)) ** (1 / count)) * BUCKETS)
-        if limit != entries[-1][1]:
-            since = max(water.values()) + 1 if water else _EVER
+        since = max(water.values()) + 1 if water else _EVER
+        # Rows look at two limits only: the next change waits until none comes to windows before the last one.
+        if limit != entries[-1][1] and entries[-1][0] <= max(_EVER, since - length - lateness):
             entries = [entry for entry in entries if entry[0] < since] + [[since, limit]]
             old = since - length - REMEMBERED
             while len(entries) > 1 and entries[1][0] <= old:

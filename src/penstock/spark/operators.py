@@ -9,7 +9,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyspark.sql.functions as F
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
 from penstock.network import Network, Operator, Source, Stream
-from penstock.spark.knobs import BUCKETS, Drops
+from penstock.spark.knobs import BUCKETS, Drops, window_limit
 from penstock.spark.shipped import ENVELOPE, wrap_python
 from penstock.units import spark_interval
 
@@ -70,24 +70,31 @@ def bucket(salt: str) -> str:
     return f"pmod(xxhash64(_id, '{salt}'), {BUCKETS})"
 
 
-def passes(stream: Stream, network: Network, drops: Drops) -> tuple[str, str]:
+def passes(stream: Stream, network: Network, drops: Drops, known: Mapping[str, str] | None = None) -> tuple[str, str]:
     """Return SQL for whether a row is meant for a stream (route), and whether the stream keeps it (drop operator).
 
     Drops depend on the row's identity only, so that a replay drops the same rows and keep fractions nest. A stream
     that leads to an aggregate drops whole windows, so that results are a subset of the true ones (Tatbul et al.,
-    section 3).
+    section 3). ``known`` names the columns of `with_knobs`.
     """
     meant = "true"
     if stream.share < 1:
         low = sum(other.share for other in network.outputs(stream.writer) if other.reader < stream.reader)
         place = bucket(f"route {stream.writer}")
         meant = f"{place} >= {round(low * BUCKETS)} AND {place} < {round((low + stream.share) * BUCKETS)}"
+    if known and stream.name in known:
+        return meant, known[stream.name]
     limit = drops.limit(stream.name)
     if limit is None:
         return meant, "true"
-    windows = windows_behind(network, stream)
-    if not windows:
+    if not windows_behind(network, stream):
         return meant, f"{bucket(stream.name)} < {limit}"
+    return meant, _any_window(stream, network, lambda _start: limit)
+
+
+def _any_window(stream: Stream, network: Network, limit: Callable[[str], str]) -> str:
+    """Return SQL for whether any window that a row is in passes, by SQL for the limit of a window."""
+    windows = windows_behind(network, stream)
     if len(windows) > 1:
         raise InputError(
             "leads to aggregates with different windows, so that no window can be dropped whole",
@@ -97,13 +104,45 @@ def passes(stream: Stream, network: Network, drops: Drops) -> tuple[str, str]:
     (length, slide) = windows.pop()
     micros = round(slide * 1e6)
     first = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
-    starts = [f"{first} - {k * micros}L" for k in range(overlapping(length, slide))]
-    return meant, "(" + " OR ".join(window_passes(stream.name, start, drops) for start in starts) + ")"
+    starts = [f"({first} - {k * micros}L)" for k in range(overlapping(length, slide))]
+    return "(" + " OR ".join(f"{_window(stream.name, start)} < {limit(start)}" for start in starts) + ")"
 
 
-def window_passes(stream: str, start: str, drops: Drops) -> str:
-    """Return SQL for whether a stream keeps a window, by SQL for its start (µs)."""
-    return f"pmod(xxhash64({start}, '{stream}'), {BUCKETS}) < {drops.window_limit(stream, start)}"
+def _window(stream: str, start: str) -> str:
+    return f"pmod(xxhash64({start}, '{stream}'), {BUCKETS})"
+
+
+def with_knobs(
+    frame: DataFrame, streams: Sequence[Stream], network: Network, drops: Drops
+) -> tuple[DataFrame, dict[str, str]]:
+    """Return a frame with a column for each stream whose keep fraction follows a plan, whether it keeps the row.
+
+    The host's properties are read once a row, however many streams and windows ask for them.
+    """
+    reads, tests, names = [], [], {}
+    for stream in streams:
+        if stream.name not in drops.live or stream.name in names:
+            continue
+        number = network.streams.index(stream)
+        names[stream.name] = f"__keep{number}"
+        if windows_behind(network, stream):
+            reads += [
+                f"{drops.since(stream.name)} AS __since{number}",
+                f"{drops.limits(stream.name)} AS __limits{number}",
+            ]
+            test = _any_window(
+                stream,
+                network,
+                lambda start, k=number: window_limit(start, f"__since{k}", f"__limits{k}"),  # type: ignore[misc]
+            )
+        else:
+            reads.append(f"{drops.limit(stream.name)} AS __limits{number}")
+            test = f"{bucket(stream.name)} < __limits{number}"
+        tests.append(f"{test} AS {names[stream.name]}")
+    if not names:
+        return frame, names
+    before = [quoted(name) for name in frame.columns]
+    return frame.selectExpr(*before, *reads).selectExpr(*before, *tests), names
 
 
 def overlapping(length: float, slide: float) -> int:
@@ -126,7 +165,9 @@ def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]
 
 def drop_windows(frame: DataFrame, stream: str, drops: Drops) -> DataFrame:
     """Remove the results of dropped windows: a row is kept while any of its windows is."""
-    return frame.filter(window_passes(stream, "unix_micros(window_start)", drops))
+    start = "unix_micros(window_start)"
+    limit = drops.listed(stream, start) if stream in drops.live else drops.limit(stream)
+    return frame.filter(f"{_window(stream, start)} < {limit}")
 
 
 def burn(operator: Operator, steps_per_second: float) -> str:
