@@ -144,7 +144,7 @@ class Scripted:
     """Stands in for a plan table: says what to keep by the time since the run began."""
 
     sources = ("events",)
-    plan = SimpleNamespace(period=0.3)
+    plan = SimpleNamespace(period=0.3, table=SimpleNamespace(error=0.0))
 
     def __init__(self, script: list[tuple[float, dict[str, float]]]) -> None:
         self.script, self.asked = script, list[tuple[float, float]]()

@@ -74,9 +74,9 @@ def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
 
     turn(frame, 0, {})
     assert shown() == (BUCKETS, BUCKETS, EVER, f"{EVER}:{BUCKETS}")
-    announce(tmp_path, {"a->b": 0.75})
+    announce(tmp_path, {"a->b": 0.625})
     turn(frame, 1, {"0": 5, "1": 7})
-    # Rows in two windows pass with either: half of the windows are three quarters of the rows.
+    # Half of the rows are in windows of two pairs, and pass with either: of them three quarters do.
     half = BUCKETS // 2
     assert shown() == (half, BUCKETS, 8, f"{EVER}:{BUCKETS},8:{half}")
     announce(tmp_path, {})

@@ -557,7 +557,8 @@ class _Compiler:
             # A window's result is due when its end and the lateness have passed: latency counts from there.
             due = f"unix_micros(window_end) + {round(self.deployment.lateness(operator.name) * 1e6)}"
             for way in self._drops_into(operator):
-                result = operators.drop_windows(result, way, self.deployment.drops)
+                window = operator.window or 0.0
+                result = operators.drop_windows(result, way, (window, operator.slide or window), self.deployment.drops)
             shown = [quoted(name) for name in operators.columns(result)]
             result = result.selectExpr(*shown, "_id", f"greatest(_stimulus, {due}) AS _stimulus", "_time")
         return result

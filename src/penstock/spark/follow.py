@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.files import write_json
 from penstock.shedding.live import Shedder
+from penstock.spark import operators
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.knobs import ANNOUNCED
 
@@ -60,7 +61,9 @@ class Follower(threading.Thread):
         self._live = deployment.live
         self._ended = threading.Event()
         self._epoch = 0.0
-        self._keep: Mapping[str, float] = {}
+        self._keep: dict[str, float] = {}
+        streams = deployment.network.streams
+        self._whole = [s.name for s in streams if operators.windows_behind(deployment.network, s)]
 
     def begin(self, epoch: float) -> None:
         """Begin to look; scheduled sources begin at the epoch (s since 1970)."""
@@ -87,9 +90,13 @@ class Follower(threading.Thread):
         if len(self.rates) == len(self.feeds):
             at = max(feed.since[0] for feed in self.feeds if feed.since) - self._epoch
             rates = np.array([self.rates[name] for name in self.shedder.sources])
-            self._keep = self.shedder.answer(rates, at)
+            self._keep = dict(self.shedder.answer(rates, at))
+            for name in self._whole:
+                # Less than the plan may be off by is not worth a window.
+                if self._keep.get(name, 0.0) >= 1 - self.shedder.plan.table.error:
+                    del self._keep[name]
             self.refused |= {name for name in self._keep if name not in self._live}
-        write_json(self.folder / ANNOUNCED, {"keep": dict(self._keep), "looked": self.looked})
+        write_json(self.folder / ANNOUNCED, {"keep": self._keep, "looked": self.looked})
 
     def _advance(self, feed: _Feed) -> bool:
         """Take in the next batch of a feed; return whether there was one."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -86,8 +87,9 @@ class Drops:
         return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name)}', '{default}')"
 
 
-def window_limit(start: str, since: str, limits: str) -> str:
-    """Return SQL for the limit of a window that rows may still come to."""
+def window_limit(start: str, names: tuple[str, str]) -> str:
+    """Return SQL for the limit of a window that rows may still come to; the columns hold since when, and the limits."""
+    since, limits = names
     return f"CASE WHEN {start} >= {since} THEN shiftright({limits}, {_WIDTH}) ELSE {limits} & {2**_WIDTH - 1}L END"
 
 
@@ -173,14 +175,23 @@ def _announced(folder: str, fragment: str, batch: int, prompt: bool) -> Any:
         time.sleep(0.005)
 
 
+def share_of_windows(rows: float, count: int) -> float:
+    """Return the share of windows to keep so that a given share of the rows passes.
+
+    A row passes with any of its ``count`` windows, which are decided of in groups of as many. A share
+    ``a = (count - 1) / count`` of the rows has windows of two groups: ``rows = w + a w (1 - w)``.
+    """
+    both = (count - 1) / count
+    return rows if both == 0 else ((1 + both) - math.sqrt((1 + both) ** 2 - 4 * both * rows)) / (2 * both)
+
+
 def _decide(wanted: Any, before: Any, keep: Mapping[str, float], water: Mapping[str, int]) -> dict[str, Any]:
     """Return the limits of a batch."""
     limits = {stream: round(keep.get(stream, 1.0) * BUCKETS) for stream in wanted["limits"]}
     windows = {}
     for stream, (count, length, lateness) in wanted["windows"].items():
         entries = before["windows"].get(stream, [[_EVER, BUCKETS]])
-        # A row passes with any of its windows: the windows' fraction is the one at which rows pass as planned.
-        limit = round((1 - (1 - keep.get(stream, 1.0)) ** (1 / count)) * BUCKETS)
+        limit = round(share_of_windows(keep.get(stream, 1.0), count) * BUCKETS)
         since = max(water.values()) + 1 if water else _EVER
         # Rows look at two limits only: the next change waits until none comes to windows before the last one.
         if limit != entries[-1][1] and entries[-1][0] <= max(_EVER, since - length - lateness):

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyspark.sql.functions as F
@@ -89,10 +90,10 @@ def passes(stream: Stream, network: Network, drops: Drops, known: Mapping[str, s
         return meant, "true"
     if not windows_behind(network, stream):
         return meant, f"{bucket(stream.name)} < {limit}"
-    return meant, _any_window(stream, network, lambda _start: limit)
+    return meant, _any_window(stream, network, drops, lambda _start: limit)
 
 
-def _any_window(stream: Stream, network: Network, limit: Callable[[str], str]) -> str:
+def _any_window(stream: Stream, network: Network, drops: Drops, limit: Callable[[str], str]) -> str:
     """Return SQL for whether any window that a row is in passes, by SQL for the limit of a window."""
     windows = windows_behind(network, stream)
     if len(windows) > 1:
@@ -101,14 +102,21 @@ def _any_window(stream: Stream, network: Network, limit: Callable[[str], str]) -
             at=f"keep.{stream.name}",
             hint="drop on the streams into the aggregates",
         )
-    (length, slide) = windows.pop()
-    micros = round(slide * 1e6)
+    (window,) = windows
+    micros = round(window[1] * 1e6)
     first = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
-    starts = [f"({first} - {k * micros}L)" for k in range(overlapping(length, slide))]
-    return "(" + " OR ".join(f"{_window(stream.name, start)} < {limit(start)}" for start in starts) + ")"
+    starts = [f"({first} - {k * micros}L)" for k in range(overlapping(*window))]
+    return "(" + " OR ".join(f"{_chance(stream.name, start, window, drops)} < {limit(start)}" for start in starts) + ")"
 
 
-def _window(stream: str, start: str) -> str:
+def _chance(stream: str, start: str, window: tuple[float, float], drops: Drops) -> str:
+    """Return SQL for a window's bucket.
+
+    Under a plan, windows that overlap are dropped or kept together: alone, few would be dropped whole before many are.
+    """
+    count = overlapping(*window)
+    if stream in drops.live and count > 1:
+        start = f"{start} DIV {count * round(window[1] * 1e6)}L"
     return f"pmod(xxhash64({start}, '{stream}'), {BUCKETS})"
 
 
@@ -130,11 +138,8 @@ def with_knobs(
                 f"{drops.since(stream.name)} AS __since{number}",
                 f"{drops.limits(stream.name)} AS __limits{number}",
             ]
-            test = _any_window(
-                stream,
-                network,
-                lambda start, k=number: window_limit(start, f"__since{k}", f"__limits{k}"),  # type: ignore[misc]
-            )
+            columns_of = f"__since{number}", f"__limits{number}"
+            test = _any_window(stream, network, drops, partial(window_limit, names=columns_of))
         else:
             reads.append(f"{drops.limit(stream.name)} AS __limits{number}")
             test = f"{bucket(stream.name)} < __limits{number}"
@@ -163,11 +168,11 @@ def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]
     return found
 
 
-def drop_windows(frame: DataFrame, stream: str, drops: Drops) -> DataFrame:
-    """Remove the results of dropped windows: a row is kept while any of its windows is."""
+def drop_windows(frame: DataFrame, stream: str, window: tuple[float, float], drops: Drops) -> DataFrame:
+    """Remove the results of dropped windows (length and slide in s): a row is kept while any of its windows is."""
     start = "unix_micros(window_start)"
     limit = drops.listed(stream, start) if stream in drops.live else drops.limit(stream)
-    return frame.filter(f"{_window(stream, start)} < {limit}")
+    return frame.filter(f"{_chance(stream, start, window, drops)} < {limit}")
 
 
 def burn(operator: Operator, steps_per_second: float) -> str:
