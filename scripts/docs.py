@@ -41,7 +41,7 @@ NEEDS_SPARK = ("run", "demo", "calibrate", "control", "dashboard")
 BLOCK = re.compile(r"(<!-- (options|keys) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # what differs from run to run: seconds of work
-WALL = re.compile(r'("(?:seconds|lookup)": )[-+.e\d]+|((?:; | in | took ))[-+.e\d]+ (?:s|ms|µs)\b')
+WALL = re.compile(r'("(?:seconds|lookup)": )[-+.e\d]+|((?:; | in | took | look-up ))[-+.e\d]+ (?:s|ms|µs)\b')
 
 
 def pages() -> list[Path]:
