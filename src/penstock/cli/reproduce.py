@@ -44,7 +44,7 @@ def command(
         for figure in made:
             draw(figure, folder)
         with atomic(Path(out) if beside else folder / "index.md") as file:
-            file.write(page(made, folder.name if beside else ""))
+            file.write(page(made, folder.name if beside else "", quick))
     claims = [claim for figure in made for claim in figure.claims]
     if json:
         common.answer({"quick": quick, "claims": [attrs.asdict(claim) for claim in claims]})

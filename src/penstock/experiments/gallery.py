@@ -40,7 +40,7 @@ def draw(figure: Figure, folder: str | os.PathLike[str]) -> Path:
     return path
 
 
-def page(figures: Iterable[Figure], folder: str = "") -> str:
+def page(figures: Iterable[Figure], folder: str = "", quick: bool = False) -> str:
     """Return the Markdown page of all figures and claims; ``folder`` is where it finds the pictures."""
     figures = list(figures)
     claims = [claim for figure in figures for claim in figure.claims]
@@ -48,9 +48,10 @@ def page(figures: Iterable[Figure], folder: str = "") -> str:
     lines = [
         "# The papers' figures, reproduced",
         "",
-        f"Made by `penstock reproduce`: {len(figures)} figures and tables with {len(claims)} claims, of which "
-        f"{sum(claim.holds for claim in claims)} hold. A claim that does not hold says why; what the papers leave "
-        "open, and how it was chosen, stands above each table. Plotted values of the papers are lost.",
+        f"Made by `penstock reproduce{' --quick' if quick else ''}`: {len(figures)} figures and tables with "
+        f"{len(claims)} claims, of which {sum(claim.holds for claim in claims)} hold. A claim that does not hold says "
+        "why; what the papers leave open, and how it was chosen, stands above each table. Plotted values of the papers "
+        "are lost.",
         "",
     ]
     for figure in figures:
