@@ -158,7 +158,6 @@ def _numeric(cell: str) -> bool:
 
 def get_keep(given: str | None, network: Network) -> dict[str, float]:
     """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``."""
-    import math
     import os
 
     if given is None:
@@ -189,7 +188,7 @@ def get_keep(given: str | None, network: Network) -> dict[str, float]:
                 "is no stream of the network", file=source, at=f"keep.{name}", hint=suggest(name, streams, "streams")
             )
         numeric = isinstance(fraction, int | float) and not isinstance(fraction, bool)
-        if not numeric or not math.isfinite(fraction) or not 0 <= fraction <= 1:
+        if not numeric or not 0 <= fraction <= 1:
             raise InputError(f"expected a fraction 0..1, got {fraction!r}", file=source, at=f"keep.{name}")
     return {name: float(fraction) for name, fraction in sorted(table.items())}
 

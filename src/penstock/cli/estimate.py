@@ -42,7 +42,6 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
-    from penstock.control.chain import simulated
     from penstock.latency.headroom import headroom as largest
     from penstock.latency.models import checked_bound, model_of, second_opinion
 
@@ -59,6 +58,8 @@ def command(
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, machines, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
+        from penstock.control.chain import simulated
+
         result = simulated(graph, machines, placed, loads.rates, known, found.model, seed)
         document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
     if json:

@@ -53,8 +53,6 @@ def command(
     Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
     """
     from penstock.control import chain
-    from penstock.shedding import read_table
-    from penstock.shedding.live import Shed, Shedder
 
     if plan is not None and (keep is not None or once):
         raise InputError(f"does not go with {'--keep' if keep is not None else '--once'}", at="--plan")
@@ -80,6 +78,9 @@ def command(
         placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
     shedder = None
     if plan is not None:
+        from penstock.shedding import read_table
+        from penstock.shedding.live import Shed, Shedder
+
         table = Shed(table=read_table(plan), period=control_period or machines.spark.trigger)
         shedder = Shedder.of(table, graph, machines, placed, None)
     used = sorted(set(placed.values()))

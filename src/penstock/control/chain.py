@@ -19,10 +19,10 @@ from penstock.latency.microbatch import MicrobatchResult, microbatch, weighted_q
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
-from penstock.shedding.live import Shedder, described
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.shedding.live import Shedder
     from penstock.simulation import SimulationResult
 
 Array = NDArray[np.float64]
@@ -210,6 +210,8 @@ def compare(
         "seconds": outcome.seconds,
     }
     if shedder is not None:
+        from penstock.shedding.live import described
+
         document["plan"] = {**described(shedder.taken), "refused": sorted(outcome.refused)}
     if prediction is not None:
         _, latency, weight = prediction.result.whole()
