@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from bench_prediction import CHECKING
 
 from penstock.cluster import Cluster, SparkSettings
 from penstock.control import chain, demo
@@ -35,7 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 TRIGGER = 2.0
 WEIGHTS = {"q1": 1.0, "q2": 100.0, "q5": 4000.0, "q8": 1.0}
-CHECKING = ("bids", "checked", "watched", "people", "auctions", "newcomers")
 BEGIN, END = 4.0, 64.0
 
 

@@ -7,10 +7,18 @@ import numpy as np
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.load import LoadModel, load_model
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.workload import Rates
 
 KINDS = ("filter", "map", "union", "join")
+
+
+def random_chain(seed, periods):
+    """Return the load model of three operators in a row under random rates, and all of them on one host."""
+    rng = np.random.default_rng(seed)
+    network = chain(rng.uniform(1e-3, 5e-3, 3).tolist())
+    model = load_model(network, Rates.of(1.0, {"s1": rng.uniform(10, 200, periods)}))
+    return model, Placement(dict.fromkeys(network.operators, "h1"))
 
 
 def random_network(rng, operators, sources, *, joins=True):

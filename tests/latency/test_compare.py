@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
 from penstock.latency.headroom import headroom, rescaled
 from penstock.latency.mace import mace
 from penstock.latency.reorder import by_rank, commute, rows, variants
 from penstock.load import load_model
-from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.network import Network, Operator, Sink, Source
 from penstock.workload import Rates
 
 
@@ -102,10 +103,8 @@ def test_rows_end_where_streams_divide_meet_or_are_named() -> None:
 @given(st.integers(0, 2**32 - 1))
 def test_headroom_is_where_the_bound_begins_to_be_missed(seed: int) -> None:
     """With rates times the factor the bound holds, with a thousandth more it does not."""
-    rng = np.random.default_rng(seed)
-    network = chain(rng.uniform(1e-3, 5e-3, 3).tolist())
-    model = load_model(network, Rates.of(1.0, {"s1": rng.uniform(10, 200, 15)}))
-    placement, cluster = Placement(dict.fromkeys(network.operators, "h1")), Cluster.uniform(1)
+    model, placement = random_chain(seed, 15)
+    cluster = Cluster.uniform(1)
 
     def worst(trial: object) -> float:
         return mace(trial, placement, cluster).total.worst

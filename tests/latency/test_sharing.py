@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
 from penstock.latency.mace import mace
@@ -61,10 +62,7 @@ def test_sharing_of_two_queries() -> None:
 @given(st.integers(0, 2**32 - 1))
 def test_one_query_is_mace(seed: int) -> None:
     """One query on one host waits as long as Mace says."""
-    rng = np.random.default_rng(seed)
-    network = chain(rng.uniform(1e-3, 5e-3, 3).tolist())
-    model = load_model(network, Rates.of(1.0, {"s1": rng.uniform(10, 200, 10)}))
-    placement = Placement(dict.fromkeys(network.operators, "h1"))
+    model, placement = random_chain(seed, 10)
     found = sharing(model, placement, Cluster.uniform(1))
     assert found.total.worst == pytest.approx(mace(model, placement, Cluster.uniform(1)).total.worst, abs=1e-6)
 

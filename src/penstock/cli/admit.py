@@ -42,6 +42,7 @@ def command(
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
     from penstock.cluster import Placement
+    from penstock.control.chain import worst_simulated
     from penstock.latency.admit import TIE, admit, merged
     from penstock.latency.models import checked_bound, model_of
     from penstock.load import Statistics, read_statistics
@@ -70,8 +71,6 @@ def command(
     admitted = found.admitted
     if check:
         both = Placement({**placed, **found.placement})
-        from penstock.control.chain import worst_simulated
-
         measured = worst_simulated(whole, machines, both, given, known, model, seed)
         holds = measured <= bound + TIE
         document["checked"] = {"with": "simulation", "worst": measured, "holds": holds}

@@ -31,6 +31,9 @@ StatisticsOption = Annotated[
     str | None,
     typer.Option("--statistics", metavar="FILE", help="Statistics file, for costs that the network leaves open."),
 ]
+PlanOption = Annotated[
+    str | None, typer.Option("--plan", metavar="FILE", help="Plan table of shed: keep what the rates allow.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of everything random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

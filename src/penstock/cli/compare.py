@@ -44,6 +44,7 @@ def command(
     Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
     --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2
     """
+    from penstock.control.chain import worst_simulated
     from penstock.latency.compare import Candidate, certain, ranked
     from penstock.latency.models import model_of
     from penstock.latency.reorder import rows
@@ -73,8 +74,6 @@ def command(
                 placed = common.decide_placement(made, machines, text, "mace-climb", given, seed)
                 changed = tuple(row for row, before in zip(order, original, strict=False) if row != before)
                 found = decide(loads, placed, machines, known)
-                from penstock.control.chain import worst_simulated
-
                 measured = worst_simulated(made, machines, placed, given, known, model, seed) if check else None
                 candidates.append(
                     Candidate(

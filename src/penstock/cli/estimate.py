@@ -18,6 +18,9 @@ CheckOption = Annotated[
     str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
 ]
 
+MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
+"""What the simulator's latencies are called that stand beside those of an estimate."""
+
 
 def command(
     network: common.NetworkArgument,
@@ -42,6 +45,7 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
+    from penstock.control.chain import simulated
     from penstock.latency.headroom import headroom as largest
     from penstock.latency.models import checked_bound, model_of, second_opinion
 
@@ -58,8 +62,6 @@ def command(
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, machines, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
-        from penstock.control.chain import simulated
-
         result = simulated(graph, machines, placed, loads.rates, known, found.model, seed)
         document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
     if json:
@@ -93,13 +95,12 @@ def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
         )
     if "simulation" in document:
         check = document["simulation"]
-        words = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
         common.table(
             "checked with the simulator: latency in s",
             ["", "estimated", "simulated", "disagreement"],
             [
                 [word, document[word], check["latency"][key], _share(check["disagreement"][word])]
-                for word, key in words.items()
+                for word, key in MEASURED.items()
             ],
         )
     bar = found.error
@@ -118,12 +119,11 @@ def _share(value: float | None) -> str:
 
 def _checked(found: Estimate, latency: dict[str, float]) -> dict[str, Any]:
     """Return the simulator's latency, and how far the estimate is above it, as a share."""
-    pairs = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
     return {
         "latency": latency,
         "disagreement": {
             word: getattr(found.total, word) / latency[key] - 1 if latency["count"] and latency[key] else None
-            for word, key in pairs.items()
+            for word, key in MEASURED.items()
         },
     }
 

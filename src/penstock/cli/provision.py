@@ -43,6 +43,7 @@ def command(
     import numpy as np
 
     from penstock.cluster import Cluster, Host, Placement
+    from penstock.control.chain import worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.latency.provision import TIE, Provision, curve, provision
     from penstock.load import load_model
@@ -80,8 +81,6 @@ def command(
     found = answer(bound)
     document = {"network": graph.name, **found.document()}
     if check:
-        from penstock.control.chain import worst_simulated
-
         measured = worst_simulated(graph, found.cluster, found.placement, given, known, model, seed)
         document["checked"] = {"with": "simulation", "worst": measured, "holds": measured <= bound + TIE}
         if measured > bound + TIE:

@@ -46,9 +46,7 @@ def command(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or 'a->b=0.4'.")
     ] = None,
-    plan: Annotated[
-        str | None, typer.Option("--plan", metavar="FILE", help="Plan table of shed: keep what the rates allow.")
-    ] = None,
+    plan: common.PlanOption = None,
     control_period: Annotated[
         float, typer.Option("--control-period", metavar="S", help="How often --plan is looked up.")
     ] = 1.0,

@@ -26,6 +26,9 @@ Points = tuple[Array, Array]
 
 NOTHING: Points = (np.zeros(0), np.zeros(0))
 
+READING, COMMIT = 0.004, 0.010
+"""Seconds from a batch's start until it sees its input, and from the output's becoming visible to the batch's end."""
+
 
 @attrs.frozen(eq=False)
 class BatchEstimate:
@@ -120,8 +123,8 @@ def microbatch(
     trigger: float,
     overhead: Mapping[str, float] | None = None,
     factor: Mapping[str, float] | None = None,
-    reading: float = 0.004,
-    commit: float = 0.010,
+    reading: float = READING,
+    commit: float = COMMIT,
     progressive: bool = False,
     drain: float = 3600.0,
     keep: Mapping[str, float | Array] | None = None,

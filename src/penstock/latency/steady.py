@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from penstock.latency.fragments import Fragment
+from penstock.latency.microbatch import COMMIT, READING
 from penstock.load import LoadModel
 from penstock.network import Network
 
@@ -47,8 +48,8 @@ def steady_state(
     trigger: float,
     overhead: Mapping[str, float] | None = None,
     factor: Mapping[str, float] | None = None,
-    reading: float = 0.004,
-    commit: float = 0.010,
+    reading: float = READING,
+    commit: float = COMMIT,
 ) -> Steady | None:
     """Return the steady state at the mean rates, with outputs at the batches' ends; arguments as of `microbatch`.
 

@@ -34,9 +34,6 @@ for _module in (shipped, knobs, nexmark):
     cloudpickle.register_pickle_by_value(_module)
 
 _ENVELOPE = list(shipped.ENVELOPE)
-_BITS = 62
-"""Bits of a column that notes where rows arrived; an observation would cost as much per row as the rows' transfer."""
-
 _MARK = "CAST(NULL AS BIGINT) AS _id", "CAST(NULL AS BIGINT) AS _stimulus", "_time"
 
 
@@ -422,10 +419,10 @@ class _Compiler:
             there = f"{place[stream.writer].flag} AND {meant}"
             tests += [there, "false" if kept == "true" else f"{there} AND NOT ({kept})"]
         columns = []
-        for number, begin in enumerate(range(0, len(tests), _BITS)):
+        for number, begin in enumerate(range(0, len(tests), shipped.BITS)):
             bits = [
                 f"CASE WHEN {test} THEN {1 << bit}L ELSE 0L END"
-                for bit, test in enumerate(tests[begin : begin + _BITS])
+                for bit, test in enumerate(tests[begin : begin + shipped.BITS])
                 if test != "false"
             ]
             columns.append(f"{' + '.join(bits or ['0L'])} AS _seen{len(self.passes)}_{number}")

@@ -113,13 +113,15 @@ def make_turn(spec: dict[str, Any]) -> Callable[[Any, int, Mapping[str, int]], N
     known: dict[str, str] = {}
 
     def turn(frame: Any, batch: int, water: Mapping[str, int]) -> None:
-        path = os.path.join(place, f"{batch:012d}.json")
-        if not os.path.exists(path):
+        name = f"{batch:012d}.json"
+        path = os.path.join(place, name)
+        if os.path.exists(path):
+            decided = _latest(place, name)
+        else:
             decided = _decide(wanted, _latest(place), _announced(folder, fragment, batch, wanted["prompt"]), water)
             publish(path, lambda file: file.write(json.dumps(decided).encode()))
-            for name in sorted(os.listdir(place))[:-8]:
-                os.unlink(os.path.join(place, name))
-        decided = _latest(place, f"{batch:012d}.json")
+            for old in sorted(os.listdir(place))[:-8]:
+                os.unlink(os.path.join(place, old))
         values = {stream: str(limit) for stream, limit in decided["limits"].items()}
         for stream, entries in decided["windows"].items():
             (_, before), (since, now) = entries[-2:] if len(entries) > 1 else entries * 2

@@ -134,12 +134,9 @@ def with_knobs(
         number = network.streams.index(stream)
         names[stream.name] = f"__keep{number}"
         if windows_behind(network, stream):
-            reads += [
-                f"{drops.since(stream.name)} AS __since{number}",
-                f"{drops.limits(stream.name)} AS __limits{number}",
-            ]
-            columns_of = f"__since{number}", f"__limits{number}"
-            test = _any_window(stream, network, drops, partial(window_limit, names=columns_of))
+            since, limits = f"__since{number}", f"__limits{number}"
+            reads += [f"{drops.since(stream.name)} AS {since}", f"{drops.limits(stream.name)} AS {limits}"]
+            test = _any_window(stream, network, drops, partial(window_limit, names=(since, limits)))
         else:
             reads.append(f"{drops.limit(stream.name)} AS __limits{number}")
             test = f"{bucket(stream.name)} < __limits{number}"

@@ -27,6 +27,9 @@ ENVELOPE = ("_id", "_stimulus", "_time")
 
 PROGRESS = b"penstock.progress"
 
+BITS = 62
+"""Bits of a column that notes where rows arrived; an observation would cost as much per row as the rows' transfer."""
+
 
 def batch_file(folder: str, batch: int) -> str:
     """Return the path of a batch's file in a log."""
@@ -272,7 +275,7 @@ def make_writer(
     it are saved (`_await_turn`), so that at most the last one has to be counted again after a kill.
     """
     manifests = os.path.join(spec["folder"], "batches", spec["fragment"])
-    state: dict[str, Any] = {"next": None, "water": {}, "before": {}}
+    state: dict[str, Any] = {"next": None, "water": {}}
 
     def write(frame: Any, batch: int) -> None:
         import pyarrow as pa
@@ -338,11 +341,10 @@ def _counts(table: Any, passes: list[list[str]]) -> dict[str, list[int]]:
     import numpy as np
 
     found = {stream: [0, 0] for streams in passes for stream in streams}
-    width = 62
     for place, streams in enumerate(passes):
-        for begin in range(0, 2 * len(streams), width):
-            seen = table.column(f"_seen{place}_{begin // width}").fill_null(0).to_numpy()
-            for bit in range(begin, min(2 * len(streams), begin + width)):
+        for begin in range(0, 2 * len(streams), BITS):
+            seen = table.column(f"_seen{place}_{begin // BITS}").fill_null(0).to_numpy()
+            for bit in range(begin, min(2 * len(streams), begin + BITS)):
                 found[streams[bit // 2]][bit % 2] += int(np.count_nonzero(seen & (1 << (bit - begin))))
     return found
 
