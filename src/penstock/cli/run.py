@@ -79,7 +79,9 @@ def command(
         from penstock.shedding import read_table
         from penstock.shedding.live import Shed, Shedder
 
-        table = Shed(table=read_table(plan), period=control_period or machines.spark.trigger)
+        table = Shed(
+            table=read_table(plan), period=machines.spark.trigger if control_period is None else control_period
+        )
         shedder = Shedder.of(table, graph, machines, placed, None)
     used = sorted(set(placed.values()))
     with common.progress() as tell:
