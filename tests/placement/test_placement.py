@@ -18,7 +18,7 @@ from penstock.load import correlation, load_model
 from penstock.network.shapes import chain, chains, tree
 from penstock.placement import ALGORITHMS, OBJECTIVES, Problem, Weights, algorithm, as_arrays, faults, objective, place
 from penstock.placement.base import Arrays
-from penstock.placement.correlation import average_correlation, greedy_plainly
+from penstock.placement.correlation import average_correlation, greedy_plainly, improve_plainly
 from penstock.placement.economical import Replicated
 from penstock.placement.jit import kernel
 from penstock.placement.potential import Potential
@@ -286,6 +286,21 @@ def test_greedy_kernel_is_the_printed_algorithm(seed):
     for steps in (0, 1e12):
         where = arrays.fixed.copy()
         kernel("correlation_kernel", steps).greedy(arrays.load, arrays.mean, arrays.usable, where)
+        assert (where == plain).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_improvement_kernel_is_the_printed_algorithm(seed):
+    """The improvement with rows brought up to date when asked for divides the pairs that the plain one does."""
+    load = rng(seed).random((6 + 5 * seed, 8)) * rng(seed + 1).random((6 + 5 * seed, 1))
+    arrays = Arrays.of(load[np.argsort(-load.mean(axis=1))], np.ones(2 + seed))
+    start = np.arange(len(load)) % (2 + seed)
+    plain = improve_plainly(arrays, start, 0.8)
+    assert seed == 0 or (plain != start).any()
+    for steps in (0, 1e12):
+        where, movable = start.copy(), np.ones(len(load), bool)
+        code = kernel("correlation_kernel", steps)
+        code.improve(arrays.load, arrays.mean, arrays.usable, movable, where, 0.8)
         assert (where == plain).all()
 
 

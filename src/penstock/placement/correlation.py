@@ -188,6 +188,57 @@ def greedy_plainly(arrays: Arrays) -> Ints:
     return where
 
 
+def divide_plainly(load: Floats, mine: Ints) -> list[bool]:
+    """Return which operators of two equal hosts go to the first by two-way redistribution (section 3.3.2), plainly.
+
+    Parameters
+    ----------
+    load
+        Array (m, k).
+    mine
+        Numbers of the operators of both hosts, in order.
+    """
+    hosts, side, left = np.zeros((2, load.shape[1])), dict[int, int](), list(mine)
+    while left:
+        to = 0 if hosts[0].mean() <= hosts[1].mean() + TIE * load[mine].mean(axis=1).sum() else 1
+        scores = np.array([score(load[o], hosts, to) for o in left])
+        chosen = left.pop(int(np.flatnonzero(scores >= scores.max() - TIE)[0]))
+        side[chosen] = to
+        hosts[to] += load[chosen]
+    # What still moves from the fuller one: half their difference at most (section 3.3.1).
+    full = 0 if hosts[0].mean() >= hosts[1].mean() else 1
+    room = abs(hosts[0].mean() - hosts[1].mean()) / 2
+    while fits := [o for o in mine if side[o] == full and 0 < load[o].mean() <= room * (1 + TIE)]:
+        scores = np.array(
+            [(correlation(load[o], hosts[full] - load[o]) - correlation(load[o], hosts[1 - full])) / 2 for o in fits]
+        )
+        chosen = fits[int(np.flatnonzero(scores >= scores.max() - TIE)[0])]
+        side[chosen] = 1 - full
+        hosts[full], hosts[1 - full] = hosts[full] - load[chosen], hosts[1 - full] + load[chosen]
+        room -= load[chosen].mean()
+    return [side[o] == 0 for o in mine]
+
+
+def improve_plainly(arrays: Arrays, where: Ints, threshold: float) -> Ints:
+    """Return a placement on equal hosts improved as in the second step of section 3.4, step by step."""
+    where, closed, n = where.copy(), set[tuple[int, int]](), len(arrays.hosts)
+    for _ in range(n * (n - 1) // 2):
+        hosts = np.array([arrays.load[where == h].sum(axis=0) for h in range(n)])
+        pairs = [(a, b) for a in range(n) for b in range(a + 1, n) if (a, b) not in closed]
+        if average_correlation(hosts) > threshold or not pairs:
+            break
+        each = np.array([average_correlation(hosts[list(pair)]) for pair in pairs])
+        pair = pairs[int(np.flatnonzero(each <= each.min() + TIE)[0])]
+        mine = np.flatnonzero(np.isin(where, pair))
+        first = np.array(divide_plainly(arrays.load, mine))
+        made = np.array([arrays.load[mine[part]].sum(axis=0) for part in (first, ~first)])
+        if average_correlation(made) > each.min() + TIE:
+            where[mine] = np.where(first, *pair)
+            closed = {other for other in closed if not set(other) & set(pair)}
+        closed.add(pair)
+    return where
+
+
 def average_correlation(hosts: Floats) -> float:
     """Return the mean correlation of all pairs of hosts' load series, array (n, k); two flat ones correlate fully."""
     spread = hosts.std(axis=1) > 1e-9 * hosts.mean(axis=1)

@@ -1,6 +1,8 @@
 # mypy: disable-error-code="no-any-return"
 """The correlation family and largest-first, compiled.
 
+Functions without ``_nrt`` allocate; in the others numba counts no references, which would cost more than their work.
+
 Operators come in the order of ties (falling load, then name), so that a tie goes to the lowest number. Only one host
 changes in a greedy step, so the correlations of all operators with all hosts are kept and one row is renewed: O(m²·k)
 in all, where the paper's count (section 4.2) is O(m²·n³·k) with m operators a host.
@@ -17,6 +19,7 @@ from penstock.placement.jit import njit
 TIE = 1e-9
 FLAT = 1e-9  # A series whose deviation is this small a part of its mean has no correlation.
 BY_CORRELATION, BY_LOAD, BY_CHANCE = 0, 1, 2
+BLOCK = 16  # Loops over whole blocks need no remainder, which for short ones would take most of the time.
 
 
 @njit(cache=True)
@@ -56,7 +59,7 @@ def least_loaded(mean: Any, usable: Any, where: Any, fitted: bool) -> None:
             _sift(heap, load, 0, tie)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _sift(heap: Any, load: Any, at: int, tie: float) -> None:
     n = len(heap)
     item = heap[at]
@@ -73,7 +76,7 @@ def _sift(heap: Any, load: Any, at: int, tie: float) -> None:
     heap[at] = item
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _before(load: Any, a: int, b: int, tie: float) -> bool:
     if load[a] < load[b] - tie:
         return True
@@ -96,7 +99,7 @@ def centred(load: Any) -> Any:
     return out
 
 
-@njit(cache=True, fastmath={"contract", "reassoc"})
+@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
 def _dot(a: Any, b: Any) -> float:
     total = 0.0
     for t in range(len(a)):
@@ -104,7 +107,7 @@ def _dot(a: Any, b: Any) -> float:
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _with(series: Any, norm: float, host: Any, level: float, inside: bool) -> float:
     """Return the correlation of an operator (centred, its norm) with the rest of a host (centred, its mean load)."""
     k = len(series)
@@ -118,17 +121,17 @@ def _with(series: Any, norm: float, host: Any, level: float, inside: bool) -> fl
     return dot / (norm * np.sqrt(size))
 
 
-@njit(cache=True)
-def _pair(a: Any, b: Any, level_a: float, level_b: float) -> float:
+@njit(cache=True, _nrt=False)
+def _pair(host: Any, a: int, b: int, level: Any) -> float:
     """Return the correlation of two hosts; a flat host is as good as can be: 1."""
-    k = len(a)
-    size_a, size_b = _dot(a, a), _dot(b, b)
-    if size_a <= (FLAT * level_a) ** 2 * k or size_b <= (FLAT * level_b) ** 2 * k:
+    k = host.shape[1]
+    size_a, size_b = _dot(host[a], host[a]), _dot(host[b], host[b])
+    if size_a <= (FLAT * level[a]) ** 2 * k or size_b <= (FLAT * level[b]) ** 2 * k:
         return 1.0
-    return _dot(a, b) / np.sqrt(size_a * size_b)
+    return _dot(host[a], host[b]) / np.sqrt(size_a * size_b)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def one_way(
     items: Any, side: Any, movable: Any, series: Any, norm: Any, mean: Any, priority: Any,
     host: Any, level: Any, usable: Any, mode: int,
@@ -165,7 +168,7 @@ def one_way(
         _shift(o, a, b, series, mean, host, level)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def _shift(o: int, a: int, b: int, series: Any, mean: Any, host: Any, level: Any) -> None:
     for t in range(series.shape[1]):
         host[a, t] -= series[o, t]
@@ -174,67 +177,81 @@ def _shift(o: int, a: int, b: int, series: Any, mean: Any, host: Any, level: Any
     level[b] += mean[o]
 
 
-@njit(cache=True, fastmath={"contract", "reassoc"})
+@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
 def two_way(
     items: Any, side: Any, movable: Any, series: Any, norm: Any, mean: Any, priority: Any,
-    host: Any, level: Any, usable: Any, mode: int, rho: Any,
+    host: Any, level: Any, usable: Any, mode: int, rho: Any, across: Any,
 ) -> None:  # fmt: skip
-    """Divide the operators of two hosts anew (section 3.3.2); changes side, host, level; rho (2, c) is scratch."""
+    """Divide the operators of two hosts anew (section 3.3.2); changes side, host, level.
+
+    ``rho`` (4, c) and ``across`` (k, c), c rounded up to whole blocks, are scratch: correlations with either host,
+    what keeps those out that are given, and scores; and the operators' unit series, one column each, so that the
+    loops run over neighbours.
+    """
     k = series.shape[1]
     c = len(items)
+    wide = (c + BLOCK - 1) // BLOCK * BLOCK
     host[:] = 0.0
     level[:] = 0.0
-    left = 0
+    for i in range(c, wide):
+        for t in range(k):
+            across[t, i] = 0.0
+        rho[0, i] = rho[1, i] = 0.0
+        rho[2, i] = -np.inf
+    left, total = 0, 0.0
     for i in range(c):
-        if movable[items[i]]:
+        o = items[i]
+        total += TIE * mean[o]
+        scale = 1.0 / norm[o] if norm[o] > 0.0 else 0.0
+        for t in range(k):
+            across[t, i] = series[o, t] * scale
+        rho[0, i] = rho[1, i] = rho[2, i] = 0.0
+        if movable[o]:
             side[i] = -1
             left += 1
         else:
-            o = items[i]
+            rho[2, i] = -np.inf
             for t in range(k):
                 host[side[i], t] += series[o, t]
             level[side[i]] += mean[o]
-    total = TIE * mean[items].sum() if c else 0.0
-    fresh = -1
-    for j in range(2):
-        for i in range(c):
-            rho[j, i] = _with(series[items[i]], norm[items[i]], host[j], level[j], False) if side[i] < 0 else 0.0
+    if left < c:
+        for j in range(2):
+            _row(across, host[j], level[j], rho[j], wide)
     while left:
-        if fresh >= 0:
-            size = 0.0
-            for t in range(k):
-                size += host[fresh, t] * host[fresh, t]
-            scale = 0.0 if size <= (FLAT * level[fresh]) ** 2 * k else 1.0 / np.sqrt(size)
-            for i in range(c):
-                if side[i] < 0:
-                    o = items[i]
-                    dot = 0.0
-                    for t in range(k):
-                        dot += series[o, t] * host[fresh, t]
-                    rho[fresh, i] = dot * scale / norm[o] if norm[o] > 0.0 else 0.0
         a = 0 if level[0] / usable[0] <= level[1] / usable[1] + total else 1
-        best, most = -1, -np.inf
-        for i in range(c):
-            if side[i] < 0:
-                if mode == BY_CORRELATION:
-                    score = (rho[1 - a, i] - rho[a, i]) / 2
-                elif mode == BY_LOAD:
-                    score = -float(i)
-                else:
-                    score = priority[items[i]]
-                if score > most + TIE:
-                    best, most = i, score
-        o = items[best]
+        if mode == BY_CORRELATION:
+            for i in range(wide):
+                rho[3, i] = (rho[1 - a, i] - rho[a, i]) / 2 + rho[2, i]
+        else:
+            rho[3, c:wide] = -np.inf
+            for i in range(c):
+                rho[3, i] = (-float(i) if mode == BY_LOAD else priority[items[i]]) + rho[2, i]
+        best = _highest(rho[3], wide)
+        rho[2, best] = -np.inf
         side[best] = a
+        o = items[best]
         for t in range(k):
             host[a, t] += series[o, t]
         level[a] += mean[o]
-        fresh = a
         left -= 1
+        if left:
+            _row(across, host[a], level[a], rho[a], wide)
     one_way(items, side, movable, series, norm, mean, priority, host, level, usable, mode)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, fastmath={"nsz", "reassoc"})
+def _highest(score: Any, width: int) -> int:
+    """Return the place of the first of the largest."""
+    most = -np.inf
+    for i in range(width):
+        most = score[i] if score[i] > most else most
+    best = 0
+    while score[best] < most - TIE:
+        best += 1
+    return best
+
+
+@njit(cache=True, _nrt=False)
 def exchange(
     items: Any, side: Any, movable: Any, series: Any, norm: Any, mean: Any, priority: Any,
     host: Any, level: Any, usable: Any, mode: int, threshold: float,
@@ -333,7 +350,7 @@ def greedy(load: Any, mean: Any, usable: Any, where: Any) -> None:
             taken[:width] = False
 
 
-@njit(cache=True, fastmath={"contract", "reassoc"})
+@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
 def _row(unit: Any, host: Any, level: float, out: Any, width: int) -> None:
     k = len(host)
     size = 0.0
@@ -386,13 +403,13 @@ def pairwise(
         host[where[o]] += series[o]
         level[where[o]] += mean[o]
     order = np.argsort(-np.round(level / usable, 11), kind="mergesort")
-    rho = np.zeros((2, m))
+    rho, across = np.empty((4, m + BLOCK)), np.empty((k, m + BLOCK))
     for i in range(n // 2):
         a, b = order[i], order[n - 1 - i]
         if level[a] / usable[a] - level[b] / usable[b] > balance:
             _on_pair(
                 a, b, load, series, norm, mean, usable, movable, priority, where, host, level, mode, step, score, rho,
-                False,
+                across, False,
             )  # fmt: skip
     if improve < -1.0:
         return
@@ -403,20 +420,20 @@ def pairwise(
         b, least = -1, improve
         for j in range(n):
             if j != a:
-                value = _pair(host[a], host[j], level[a], level[j])
+                value = _pair(host, a, j, level)
                 if value < least - TIE:
                     b, least = j, value
         if b >= 0:
             _on_pair(
                 a, b, load, series, norm, mean, usable, movable, priority, where, host, level, mode, step, score, rho,
-                True,
+                across, True,
             )  # fmt: skip
 
 
 @njit(cache=True)
 def _on_pair(
     a: int, b: int, load: Any, series: Any, norm: Any, mean: Any, usable: Any, movable: Any, priority: Any,
-    where: Any, host: Any, level: Any, mode: int, step: int, score: float, rho: Any, if_better: bool,
+    where: Any, host: Any, level: Any, mode: int, step: int, score: float, rho: Any, across: Any, if_better: bool,
 ) -> bool:  # fmt: skip
     """Apply a pair step to hosts a and b; with ``if_better`` only if their correlation rises. True: applied."""
     low, high = min(a, b), max(a, b)
@@ -424,14 +441,14 @@ def _on_pair(
     side = np.array([0 if where[o] == low else 1 for o in items])
     pair = np.array([low, high])
     two, levels, limits = host[pair].copy(), level[pair].copy(), usable[pair].copy()
-    before = _pair(two[0], two[1], levels[0], levels[1])
+    before = _pair(two, 0, 1, levels)
     if step == 0:
         one_way(items, side, movable, series, norm, mean, priority, two, levels, limits, mode)
     elif step == 1:
-        two_way(items, side, movable, series, norm, mean, priority, two, levels, limits, mode, rho)
+        two_way(items, side, movable, series, norm, mean, priority, two, levels, limits, mode, rho, across)
     else:
         exchange(items, side, movable, series, norm, mean, priority, two, levels, limits, mode, score)
-    if if_better and _pair(two[0], two[1], levels[0], levels[1]) <= before + TIE:
+    if if_better and _pair(two, 0, 1, levels) <= before + TIE:
         return False
     for i in range(len(items)):
         where[items[i]] = pair[side[i]]
@@ -447,6 +464,9 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
 
     The pair of least correlation is divided anew; pairs that were tried are left alone until one of them changes.
     ``where`` changes in place. Returns how many pairs were tried.
+
+    Time is counted in tries. Row h of ``rho`` holds the correlations of host h as of ``seen[h]``, and is brought up to
+    date when it is asked for; so no column is ever written, which at hundreds of hosts is what takes the time.
     """
     m, k = load.shape
     n = len(usable)
@@ -468,62 +488,66 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
         h = where[o]
         members[h, count[h]] = o
         count[h] += 1
-    rho = np.ones((n, n))
-    total = 0.0
-    for a in range(n):
-        for b in range(a):
-            rho[a, b] = rho[b, a] = _pair(host[a], host[b], level[a], level[b])
-            total += rho[a, b]
-    # open_[a, b]: the correlation if the pair may be tried, else infinite; and each row's least, kept up to date.
-    open_ = rho.copy()
-    for a in range(n):
-        open_[a, a] = np.inf
+    unit, across = np.zeros((n, k)), np.zeros((k, n))
+    flat = np.zeros(n, np.bool_)
+    flats = 0
+    for h in range(n):
+        flat[h] = _unit(h, host, level, unit)
+        flats += flat[h]
+        across[:, h] = unit[h]
+    rho, fresh = np.empty((n, n)), np.empty(n)
+    seen, changed = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    # Each row's least correlation with a host that may be tried, or where ``stale`` a bound from below.
     least = np.empty(n)
     nearest = np.zeros(n, np.int64)
     stale = np.zeros(n, np.bool_)
     for a in range(n):
-        _nearest(open_, a, least, nearest)
-    unit = np.zeros((n, k))
-    flat = np.zeros(n, np.bool_)
-    for h in range(n):
-        flat[h] = _unit(host[h], level[h], unit[h])
-    wide = 2 * members.shape[1]
-    items = np.empty(wide, np.int64)
-    side = np.empty(wide, np.int64)
-    scratch = np.zeros((2, wide))
+        _correlations(a, unit, across, flat, flats, rho[a])
+        rho[a, a] = np.inf
+        _nearest(a, rho, least, nearest, stale)
+    wide = 2 * members.shape[1] + BLOCK
+    items, side = np.empty(wide, np.int64), np.empty(wide, np.int64)
+    scratch, columns = np.empty((4, wide)), np.empty((k, wide))
     two = np.empty((2, k))
     levels = np.empty(2)
     limits = np.empty(2)
     none = np.zeros(0)
     tried = 0
-    while tried < pairs and total / pairs <= threshold:
-        a = int(np.argmin(least))
+    total = _total(across, flat)
+    while tried < pairs and total <= threshold * pairs:
+        a = _lowest(least, 0.0)
         if stale[a]:
-            # A bound from below until it is asked for: most rows change again before that.
-            _nearest(open_, a, least, nearest)
-            stale[a] = False
+            _refresh(a, rho, unit, across, flat, flats, seen, changed, tried, fresh)
+            _nearest(a, rho, least, nearest, stale)
             continue
-        if least[a] >= 1.0 - TIE:
+        before = least[a]
+        if before >= 1.0 - TIE:
             break
         b = nearest[a]
         if a > b:
             a, b = b, a
         tried += 1
-        c = _merge(members[a], count[a], members[b], count[b], items, side)
+        c = _merge(a, b, members, count, items, side)
         if c > members.shape[1]:
             grown = np.zeros((n, 2 * c), np.int64)
             grown[:, : members.shape[1]] = members
             members = grown
             items, side = np.empty(4 * c, np.int64), np.empty(4 * c, np.int64)
-            scratch = np.zeros((2, 4 * c))
-            c = _merge(members[a], count[a], members[b], count[b], items, side)
+            scratch, columns = np.empty((4, 4 * c + BLOCK)), np.empty((k, 4 * c + BLOCK))
+            c = _merge(a, b, members, count, items, side)
         limits[0], limits[1] = usable[a], usable[b]
-        two_way(items[:c], side[:c], movable, series, norm, mean, none, two, levels, limits, BY_CORRELATION, scratch)
-        if _pair(two[0], two[1], levels[0], levels[1]) <= rho[a, b] + TIE:
-            open_[a, b] = open_[b, a] = np.inf
-            stale[a] = stale[b] = True
+        two_way(
+            items[:c], side[:c], movable, series, norm, mean, none, two, levels, limits, BY_CORRELATION, scratch,
+            columns,
+        )  # fmt: skip
+        if _pair(two, 0, 1, levels) <= before + TIE:
+            for h in (a, b):
+                _refresh(h, rho, unit, across, flat, flats, seen, changed, tried, fresh)
+                rho[h, a] = rho[h, b] = np.inf
+                _nearest(h, rho, least, nearest, stale)
             continue
-        host[a], host[b] = two[0], two[1]
+        for t in range(k):
+            host[a, t], host[b, t] = two[0, t], two[1, t]
         level[a], level[b] = levels[0], levels[1]
         count[a] = count[b] = 0
         for i in range(c):
@@ -532,49 +556,112 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
             count[h] += 1
             where[items[i]] = h
         for h in (a, b):
-            flat[h] = _unit(host[h], level[h], unit[h])
-            for j in range(n):
-                if j != h:
-                    value = 1.0 if flat[h] or flat[j] else _dot(unit[h], unit[j])
-                    total += value - rho[h, j]
-                    rho[h, j] = rho[j, h] = open_[h, j] = open_[j, h] = value
-                    if value < least[j] - TIE:
-                        least[j], nearest[j], stale[j] = value, h, False
-                    elif nearest[j] == h:
-                        stale[j] = True
-            least[h] = -2.0
-        # What was just divided so is divided the same again: it counts as tried until one of the two changes.
-        open_[a, b] = open_[b, a] = np.inf
+            flats -= flat[h]
+            flat[h] = _unit(h, host, level, unit)
+            flats += flat[h]
+            for t in range(k):
+                across[t, h] = unit[h, t]
+            changed[h] = tried
+        total = _total(across, flat)
         for h in (a, b):
-            _nearest(open_, h, least, nearest)
-            stale[h] = False
+            _correlations(h, unit, across, flat, flats, rho[h])
+            # Never itself. And what was just divided so is divided the same again: not before one of the two changes.
+            rho[h, a] = rho[h, b] = np.inf
+            seen[h] = tried
+            for j in range(n):
+                lower = rho[h, j] < least[j] - TIE
+                stale[j] = (stale[j] or nearest[j] == h) and not lower
+                least[j] = rho[h, j] if lower else least[j]
+                nearest[j] = h if lower else nearest[j]
+        for h in (a, b):
+            _nearest(h, rho, least, nearest, stale)
     return tried
 
 
-@njit(cache=True)
-def _unit(host: Any, level: float, out: Any) -> bool:
-    """Fill ``out`` with a host's series of length 1; True where the series is flat."""
-    size = _dot(host, host)
-    if size <= (FLAT * level) ** 2 * len(host):
-        return True
-    scale = 1.0 / np.sqrt(size)
-    for t in range(len(host)):
-        out[t] = host[t] * scale
-    return False
+@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
+def _total(across: Any, flat: Any) -> float:
+    """Return the sum of the correlations of all pairs: from the length of the units' sum, and 1 with flat ones."""
+    k, n = across.shape
+    some = n
+    for h in range(n):
+        some -= flat[h]
+    total = 0.0
+    for t in range(k):
+        along = 0.0
+        for h in range(n):
+            along += across[t, h]
+        total += along * along
+    return (total - some) / 2 + (n * (n - 1) - some * (some - 1)) / 2
 
 
-@njit(cache=True)
-def _nearest(open_: Any, a: int, least: Any, nearest: Any) -> None:
-    best, at = np.inf, 0
-    for j in range(len(open_)):
-        if open_[a, j] < best - TIE:
-            best, at = open_[a, j], j
-    least[a], nearest[a] = best, at
+@njit(cache=True, _nrt=False)
+def _unit(h: int, host: Any, level: Any, unit: Any) -> bool:
+    """Make a host's series one of length 1; True where it is flat, which becomes 0."""
+    k = host.shape[1]
+    size = _dot(host[h], host[h])
+    flat: bool = size <= (FLAT * level[h]) ** 2 * k
+    scale = 0.0 if flat else 1.0 / np.sqrt(size)
+    for t in range(k):
+        unit[h, t] = host[h, t] * scale
+    return flat
 
 
-@njit(cache=True)
-def _merge(first: Any, m: int, second: Any, n: int, items: Any, side: Any) -> int:
-    """Merge two sorted lists of operators into ``items``, with the list each came from in ``side``."""
+@njit(cache=True, _nrt=False)
+def _correlations(a: int, unit: Any, across: Any, flat: Any, flats: int, out: Any) -> None:
+    """Fill ``out`` with a host's correlations with all hosts; 1 where one of the two is flat."""
+    _row(across, unit[a], 0.0, out, len(flat))
+    if flats:
+        for j in range(len(flat)):
+            if flat[j] or flat[a]:
+                out[j] = 1.0
+
+
+@njit(cache=True, _nrt=False)
+def _refresh(
+    a: int, rho: Any, unit: Any, across: Any, flat: Any, flats: int, seen: Any, changed: Any, now: int, fresh: Any
+) -> None:  # fmt: skip
+    """Bring a row up to date with the hosts that have changed: all at once, or one by one where these are few."""
+    n = len(flat)
+    late, since = 0, seen[a]
+    for j in range(n):
+        late += changed[j] > since
+    many = 8 * late > n
+    if many:
+        _correlations(a, unit, across, flat, flats, fresh)
+    if late:
+        for j in range(n):
+            if changed[j] > since:
+                rho[a, j] = fresh[j] if many else 1.0 if flat[a] or flat[j] else _dot(unit[a], unit[j])
+    seen[a] = now
+
+
+@njit(cache=True, _nrt=False)
+def _nearest(a: int, rho: Any, least: Any, nearest: Any, stale: Any) -> None:
+    """Find the host of least correlation with a host, from its row."""
+    at = _lowest(rho[a], TIE)
+    least[a], nearest[a], stale[a] = rho[a, at], at, False
+
+
+@njit(cache=True, _nrt=False, fastmath={"nnan", "nsz", "reassoc"})
+def _lowest(values: Any, tie: float) -> int:
+    """Return the place of the first of the smallest."""
+    smallest = np.inf
+    # In blocks, which the compiler makes loops over vectors of.
+    for start in range(0, len(values), BLOCK):
+        here = np.inf
+        for at in range(start, min(start + BLOCK, len(values))):
+            here = values[at] if values[at] < here else here
+        smallest = min(smallest, here)
+    at = 0
+    while values[at] > smallest + tie:
+        at += 1
+    return at
+
+
+@njit(cache=True, _nrt=False)
+def _merge(a: int, b: int, members: Any, count: Any, items: Any, side: Any) -> int:
+    """Merge the operators of two hosts, in order, into ``items``, with which of the two has each in ``side``."""
+    first, second, m, n = members[a], members[b], count[a], count[b]
     i = j = c = 0
     if m + n > len(items):
         return m + n
