@@ -79,8 +79,8 @@ _A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.ui
 _27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
 _ONE, _63, _LOW = np.uint64(1), np.uint64(63), np.uint64(0xFFFFFFFF)
 _HUGE = 4_000_000_000_000_000_000
-NODE_SIZE, INPUT_SIZE, UNIT_SIZE, OUTPUT_SIZE, HOST_SIZE, LINK_SIZE = (
-    TABLES[name].itemsize for name in ("nodes", "inputs", "units", "outputs", "hosts", "links")
+NODE_SIZE, INPUT_SIZE, UNIT_SIZE, OUTPUT_SIZE, HOST_SIZE, LINK_SIZE, CORE_SIZE = (
+    TABLES[name].itemsize for name in ("nodes", "inputs", "units", "outputs", "hosts", "links", "cores")
 )
 
 
@@ -836,6 +836,10 @@ def advance(address: int) -> Any:
         if g.wide > 0 and g.heaped > 6:
             for place in range(1, 7):
                 _fetch(g, place)
+            if g.heaped > 14:
+                # A level ahead of these, what names what they touch.
+                for place in range(7, 15):
+                    prefetch(g.cores + heap_at(g.heap, place).index * CORE_SIZE)
         if g.control <= now and g.control <= g.end:
             return CONTROL
         if now > g.end:
