@@ -3,7 +3,9 @@
 Writes ``benchmarks/results/placement.json`` and ``placement.md``. Peers, run side by side: the correlation paper's
 straightforward algorithm in numpy (its greedy step only, so the comparison favours the peer), and for the exact
 answer the mixed integer program of Mace's objective in HiGHS (scipy) and, where installed, CP-SAT (OR-tools).
-``--oracle`` compares every heuristic with the exact answer on 1,000 random networks.
+``--oracle`` compares every heuristic with the exact answer on 1,000 random networks. ``--growth`` measures nothing of
+this, but how long each algorithm takes as hosts and operators grow, and draws ``docs/background/placement-growth.svg``.
+Rows that were not measured again stay as they were.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from penstock.workload.shapes import fluctuating
 
 SEED = 0
 OUT = Path(__file__).parent / "results"
+PLOT = Path(__file__).parent.parent / "docs" / "background" / "placement-growth.svg"
+PATIENCE = 2.0
+"""Seconds for one answer, after which an algorithm is given nothing larger."""
 
 
 def chains(hosts: int, operators: int, periods: int = 10) -> Arrays:
@@ -201,8 +206,59 @@ def timed(solve: object, arrays: Arrays, repeat: int = 3) -> tuple[float, Ints]:
     return best, where
 
 
+def growth() -> None:
+    """Measure how long answers take as hosts and operators grow, and draw it."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "penstock"
+    solvers = {
+        "largest-first": algorithm("largest-first"),
+        "correlation": algorithm("correlation"),
+        "correlation-two-way": algorithm("correlation-two-way"),
+        "mace-climb": algorithm("mace-climb", restarts=1, gap=0.1),
+        "resilient": algorithm("resilient"),
+        "potential-greedy": algorithm("potential-greedy"),
+    }
+    hosts = [10, 30, 100, 300, 1000, 3000, 10_000]
+    operators = [300, 1000, 3000, 10_000, 30_000, 100_000]
+    panels = {
+        "hosts, 10 operators each": [(n, (n, 10 * n)) for n in hosts],
+        "operators on 100 hosts": [(m, (100, m)) for m in operators],
+    }
+    found: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    figure, all_axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    with compiling():
+        for solve in solvers.values():
+            solve(chains(2, 20), np.random.default_rng(0))
+        for axes, (title, sizes) in zip(all_axes, panels.items(), strict=True):
+            for name, solve in {**solvers, "correlation in domains of 50 hosts": None}.items():
+                series = found.setdefault(title, {}).setdefault(name, [])
+                for at, (n, m) in sizes:
+                    if solve is None and n < 100:
+                        continue
+                    given = solve or Domains(inner=algorithm("correlation"), count=max(1, n // 50))
+                    seconds, _ = timed(given, chains(n, m), 1)
+                    series.append((at, seconds))
+                    print(title, name, n, m, f"{seconds:.4g}", flush=True)
+                    if seconds > PATIENCE:
+                        break
+                axes.plot(*zip(*series, strict=True), marker="o", markersize=3, label=name)
+            axes.set(xscale="log", yscale="log", xlabel=title)
+            axes.grid(alpha=0.3)
+    all_axes[0].set_ylabel("seconds, one core")
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(PLOT, metadata={"Date": None})
+    (OUT / "placement_growth.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main() -> None:
     """Measure, print, write."""
+    if "--growth" in sys.argv:
+        growth()
+        return
     rows: list[dict[str, object]] = []
 
     def note(name: str, arrays: Arrays, seconds: float, **more: float) -> None:
@@ -261,13 +317,17 @@ def main() -> None:
     import resource
 
     revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    held = json.loads((OUT / "placement.json").read_text()) if (OUT / "placement.json").exists() else {"rows": []}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     head = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "revision": revision.stdout.strip(),
         "seed": SEED,
-        "peak_memory_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "peak_memory_gb": max(peak, held.get("peak_memory_gb", 0.0)),
     }
     OUT.mkdir(exist_ok=True)
+    fresh = {(row["name"], row["hosts"], row["operators"]) for row in rows}
+    rows += [row for row in held["rows"] if (row["name"], row["hosts"], row["operators"]) not in fresh]
     (OUT / "placement.json").write_text(json.dumps({**head, "rows": rows}, indent=2) + "\n")
     lines = ["# Placement", "", *(f"- {key}: {value}" for key, value in head.items()), ""]
     lines += ["| algorithm | hosts | operators | seconds | target | further |", "|---|---|---|---|---|---|"]
