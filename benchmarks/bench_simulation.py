@@ -1,6 +1,7 @@
 """Speed of the simulator, beside SimPy and Ciw on the same networks, each written as its documentation does.
 
-Run: ``uv run --with simpy --with ciw benchmarks/bench_simulation.py`` (about a minute); writes ``results/simulation.json`` and ``.md``.
+Run: ``uv run --with simpy --with ciw benchmarks/bench_simulation.py`` (about a minute); writes
+``results/simulation.json`` and ``.md``.
 """
 
 from __future__ import annotations
