@@ -25,7 +25,9 @@ from penstock.errors import HostError, InputError
 from penstock.spark.hosts import PREFIX, EmbeddedHost, RemoteHost, share_cpus, start_hosts, sweep
 
 PENSTOCK = """
-import json, os, sys, threading, time
+import json, os, signal, sys, threading, time
+# Whoever runs the tests in the background may ignore interrupts, which is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from penstock.spark.hosts import EmbeddedHost
 host = EmbeddedHost("h1", folder=sys.argv[1]).start()
 session = host.session()
