@@ -25,7 +25,7 @@ from penstock.placement import algorithm, objective
 from penstock.placement.base import Arrays, Ints
 from penstock.placement.correlation import average_correlation
 from penstock.placement.domains import Domains
-from penstock.placement.jit import compiling
+from penstock.placement.jit import compiling, kernel
 from penstock.workload.shapes import fluctuating
 
 SEED = 0
@@ -278,6 +278,12 @@ def main() -> None:
                 "correlation", arrays, seconds, target=0.005 if hosts == 50 else 0.5, plain_greedy=peer,
                 average_correlation=average_correlation(arrays.host_load(where)),
             )  # fmt: skip
+        code = kernel("correlation_kernel", np.inf)
+        even = np.arange(len(arrays.names)) % len(arrays.hosts)
+        movable = np.ones(len(even), bool)
+        start = time.perf_counter()
+        pairs = code.improve(arrays.load, arrays.mean, arrays.usable, movable, even, 1.0)
+        note("two-way step of one pair", arrays, (time.perf_counter() - start) / pairs, target=1e-5, pairs=pairs)
         for hosts, operators in ((100, 1000), (400, 4000)):
             arrays = bursts(hosts, operators)
             bound = objective.latency_bound(arrays)
