@@ -315,15 +315,11 @@ def greedy(load: Any, mean: Any, usable: Any, where: Any) -> None:
             share = level[j] / usable[j]
             if share < least - tie:
                 h, least = j, share
-        most = -np.inf
         row = rho[h]
         for i in range(width):
             score = total[i] / n - row[i]
             fresh[i] = score if not taken[i] else -np.inf
-            most = max(most, fresh[i])
-        best = 0
-        while fresh[best] < most - TIE:
-            best += 1
+        best = _highest(fresh, width)
         o = alive[best]
         where[o] = h
         taken[best] = True
@@ -513,7 +509,7 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
     limits = np.empty(2)
     none = np.zeros(0)
     tried = 0
-    total = _total(across, flat)
+    total = _total(across, flats)
     while tried < pairs and total <= threshold * pairs:
         a = _lowest(least, 0.0)
         if stale[a]:
@@ -562,7 +558,7 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
             for t in range(k):
                 across[t, h] = unit[h, t]
             changed[h] = tried
-        total = _total(across, flat)
+        total = _total(across, flats)
         for h in (a, b):
             _correlations(h, unit, across, flat, flats, rho[h])
             # Never itself. And what was just divided so is divided the same again: not before one of the two changes.
@@ -579,12 +575,10 @@ def improve(load: Any, mean: Any, usable: Any, movable: Any, where: Any, thresho
 
 
 @njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
-def _total(across: Any, flat: Any) -> float:
+def _total(across: Any, flats: int) -> float:
     """Return the sum of the correlations of all pairs: from the length of the units' sum, and 1 with flat ones."""
     k, n = across.shape
-    some = n
-    for h in range(n):
-        some -= flat[h]
+    some = n - flats
     total = 0.0
     for t in range(k):
         along = 0.0

@@ -43,7 +43,7 @@ def advance() -> Callable[[Records], int]:
         code = _translate(llvm) or _compile()
         _write(known, code)
     symbol, _, machine = code.partition(b"\0")
-    # MCJIT loads what numba's own linker has made; nothing in it refers to Python or numba.
+    # MCJIT loads what it or numba's linker has made; nothing in it refers to Python or numba.
     target = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(machine))
@@ -98,7 +98,7 @@ def _write(path: Path, code: bytes) -> None:
         with atomic(path, "wb") as file:
             file.write(code + hashlib.blake2b(code, digest_size=_SIZE).digest())
     except InputError:
-        return  # without a file the next run compiles again
+        return  # without a file the next run makes it again
 
 
 def _translate(llvm: Any) -> bytes | None:
