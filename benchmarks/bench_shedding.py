@@ -1,6 +1,6 @@
 """Speed and size of the shedding planners, beside scipy's linprog and the figures of Tatbul et al.
 
-Run on one quiet core: ``python benchmarks/bench_shedding.py``; writes benchmarks/results/shedding.json.
+Run on one quiet core: ``python benchmarks/bench_shedding.py``; writes benchmarks/results/shedding.{json,md}.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ from penstock.shedding.exact import dual_table  # noqa: E402
 from penstock.shedding.optimum import Solver  # noqa: E402
 
 SEED = 0
+PAPER = {
+    "c-fit, (64, 32) x 1, error 0.1": "46 entries",
+    "c-fit, (16, 8) x 4, error 0.1": "about 1 h, 42,472 entries",
+}
+"""What Tatbul et al. say of a case."""
+TIMES = ("build_s", "plan_compiled_s", "plan_from_python_s", "highs_warm_s", "scipy_linprog_s")
 
 
 def best(work: Callable[[], Any], times: int = 5) -> float:
@@ -71,6 +77,38 @@ def compiled_look_up(table: Any, points: Any) -> float:
         )
     one()
     return best(one) / len(points)
+
+
+def shown(seconds: float | None) -> str:
+    """Return a time as people read it."""
+    if seconds is None:
+        return ""
+    scale, unit = next(((k, u) for k, u in ((1, "s"), (1e3, "ms")) if seconds * k >= 1), (1e6, "µs"))
+    return f"{seconds * scale:.{2 if seconds < 1e-5 else 3}g} {unit}"
+
+
+def page(document: dict[str, Any]) -> str:
+    """Return the results for people."""
+    lines = [
+        "# Shedding: speed",
+        "",
+        f"`python benchmarks/bench_shedding.py`, revision {document['revision']}, seed {document['seed']}, "
+        f"Python {document['python']}, {document['machine']}. One core of a machine that",
+        "others use too: figures vary by up to a factor of two between runs.",
+        "",
+        "| case | rows | build | look-up, compiled | look-up, Python | HiGHS warm | scipy linprog | paper |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in document["rows"]:
+        cells = [row["case"], f"{row['rows']:,}", *(shown(row.get(name)) for name in TIMES), PAPER.get(row["case"], "")]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "The compiled look-up of `exact` includes the kept rates of all streams, the others find the row or cell.",
+        "HiGHS warm includes the calls from Python. Compilation (once per machine, cached) is left out.",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -143,8 +181,8 @@ def main() -> None:
     out = ROOT / "benchmarks" / "results" / "shedding.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(document, indent=2) + "\n")
-    for row in rows:
-        print({name: value if isinstance(value, str) else f"{value:.3g}" for name, value in row.items()})
+    out.with_suffix(".md").write_text(page(document))
+    print(page(document))
 
 
 if __name__ == "__main__":
