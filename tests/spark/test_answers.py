@@ -49,7 +49,7 @@ QUERIES: dict[str, Any] = {
     },
 }  # fmt: skip
 
-RATES = Rates.of(1.0, {"events": [150.0] * 20})
+RATES = Rates.of(1.0, {"events": [50.0] * 60})
 EXPECTED = {
     "q1": "SELECT auction, bidder, price * 908 AS price FROM events WHERE kind = 'bid'",
     "q2": "SELECT * FROM events WHERE kind = 'bid' AND auction % 7 = 0",

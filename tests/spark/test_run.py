@@ -77,6 +77,24 @@ format = "json"
 options = { path = "out" }
 """
 
+AUCTION = """
+name = "bids"
+[sources.events]
+format = "nexmark"
+[operators.bids]
+kind = "filter"
+input = "events"
+where = "kind = 'bid'"
+cost = 2e-6
+selectivity = 0.92
+[operators.slow]
+kind = "delay"
+input = "bids"
+cost = 3e-4
+[sinks.out]
+input = "slow"
+"""
+
 KEYS = {"placement", "latency", "predicted", "model", "streams", "hosts", "balanced", "sinks"}
 
 
@@ -507,6 +525,38 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
         assert len(refused.err.strip().splitlines()) == 1, refused.err
         assert "sample" in refused.err
     assert not (here / ".penstock").exists()
+
+
+def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
+    """--learn writes the statistics with what the run's batches showed, and estimate takes them."""
+    (here / "network.toml").write_text(AUCTION)
+    (here / "rates.csv").write_text("time,events\n" + "".join(f"{t},{900 if t % 6 == 5 else 60}\n" for t in range(24)))
+    words = [
+        "run",
+        "network.toml",
+        "--cluster",
+        "cluster.toml",
+        "--rates",
+        "rates.csv",
+        "--placement",
+        "bids=h1,slow=h1",
+    ]
+    for more in (["--once"], ["--keep", "slow->out=0.5"]):
+        refused = penstock(*words, "--learn", "learned.json", *more)
+        assert refused.code == 2
+        assert "--learn" in refused.err
+    done = penstock(*words, "--learn", "learned.json", "--json")
+    assert done.code == 0, done.err
+    conserved(done.document)
+    learned = json.loads((here / "learned.json").read_text())
+    # A delay costs what it says, so that in place it costs about once as much.
+    assert 0.3 < learned["hosts"]["h1"]["factor"] < 3
+    assert 0.005 < learned["hosts"]["h1"]["overhead"] < 2
+    assert learned["operators"]["bids"]["selectivity"] == pytest.approx(0.92, abs=0.01)
+    words[0] = "estimate"
+    done = penstock(*words, "--model", "microbatch", "--statistics", "learned.json", "--json")
+    assert done.code == 0, done.err
+    assert done.document["worst"] > 0
 
 
 def test_on_this_machine_with_nothing_prepared(tmp_path: Path) -> None:

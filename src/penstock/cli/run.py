@@ -42,6 +42,10 @@ def command(
     seconds: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False,
     directory: DirectoryOption = None,
+    learn: Annotated[
+        str | None,
+        typer.Option("--learn", metavar="OUT.json", help="Write statistics: the given ones, as this run showed them."),
+    ] = None,
     report: Annotated[str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report.")] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
@@ -57,6 +61,11 @@ def command(
     if seconds is not None and not 0 < seconds < 1e9:
         raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
     graph, known = common.get_network(network, statistics)
+    costs = all(o.cost is not None for o in known.complete(graph, override=True).operators.values())
+    if learn is not None and (once or plan is not None or keep is not None):
+        raise InputError("does not go with --once, --keep and --plan", at="--learn")
+    if learn is not None and not costs:
+        raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
     machines = common.get_cluster(cluster, hosts if hosts is not None or cluster is not None else 1, graph)
     fractions = common.get_keep(keep, graph)
     expected = common.get_rates(graph, rates, duration, period) if rates is not None else None
@@ -94,7 +103,6 @@ def command(
             )
             outcome = engine.run(deployment, seconds=seconds, once=once, shedder=shedder, report=tell)
     expected = expected or chain.measured_rates(graph, outcome)
-    costs = all(o.cost is not None for o in known.complete(graph, override=True).operators.values())
     predicted = None
     if costs and expected is not None and not once:
         shares = fractions if shedder is None else chain.kept(shedder, graph, expected)
@@ -103,6 +111,8 @@ def command(
     document["directory"] = folder
     if report is not None:
         common.write_document(report, document)
+    if learn is not None:
+        chain.learned(graph, placed, outcome, expected, known).write(learn)
     if json:
         common.answer(document)
         return

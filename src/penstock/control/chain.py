@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
+from penstock.errors import EngineError
 from penstock.latency.fragments import fragments
 from penstock.latency.microbatch import MicrobatchResult, microbatch, weighted_quantile
 from penstock.load import LoadModel, Statistics, load_model
@@ -317,6 +318,26 @@ def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
         low, high = float(np.median(row)), float(row.max())
         values[name] = low + (max(high, 2 * low) - low) * shape
     return Rates.of(1.0, values)
+
+
+def learned(
+    network: Network, placement: Mapping[str, str], outcome: Any, rates: Rates | None, statistics: Statistics
+) -> Statistics:
+    """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
+
+    The first 18 s, or a third of a shorter run, are left out: code that is young runs slowly.
+
+    Raises
+    ------
+    EngineError
+        If a host had too few batches, or all of one size.
+    """
+    from penstock.spark.calibrate import calibrate_in_place
+
+    if rates is None:
+        raise EngineError("nothing to learn from: no tuple came")
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    return calibrate_in_place(statistics, network, outcome, host_of, rates, skip=min(18.0, outcome.seconds / 3))
 
 
 def measured_rates(network: Network, outcome: Any) -> Rates | None:

@@ -271,11 +271,16 @@ class _Compiler:
         self.barriers = 0
         self.watermarks: set[str] = set()
         self.reads: dict[str, DataFrame] = {}
+        self.knobs = self._knobs()
+        own = [name for name in fragment.operators if self.start[name] == name]
+        self.origins = [*self.outside, *own]
+        # Only logs and drops of whole windows ask the writer how far event time has come.
+        self.timed = any(map(self._logs, self.origins)) or bool(self.knobs and self.knobs["windows"])
 
     def query(self) -> Query:
         """Return the compiled query."""
         parts: list[DataFrame] = []
-        for origin in [*self.outside, *(name for name in self.fragment.operators if self.start[name] == name)]:
+        for origin in self.origins:
             parts += self._leave(origin)
         whole = parts[0]
         for part in parts[1:]:
@@ -294,7 +299,8 @@ class _Compiler:
             "passes": self.passes,
             "observed": bool(self.counts),
             "watermarks": sorted(self.outside.index(f"@{name}") for name in self.watermarks),
-            "knobs": self._knobs(),
+            "knobs": self.knobs,
+            "timed": self.timed,
         }
         logs = tuple(origin[1:] for origin in self.outside if origin[1:] in self.network.operators)
         return Query(self.fragment, whole, spec, self.counts, logs)
@@ -378,36 +384,41 @@ class _Compiler:
         number = "CAST(NULL AS INT)" if inner else str(self.outside.index(origin))
         sinks = [stream for stream in self._readers(origin) if stream.reader in self.network.sinks]
         logs = self._logs(origin)
-        if self._alone(origin) and (inner or not self._needed(origin)):
+        if self._alone(origin) and (inner or not self.timed or not self._needed(origin)):
             return []
         if self._alone(origin) or (inner and not sinks and not logs and not self._readers(origin)):
             return [self._marks(origin, number)]
         frame, place, knobs = self._pass(self._frame(origin), origin, self._members(origin), counted=[])
-        seen = self._seen(self._readers(origin), place, knobs)
-        shown: list[str] = []
-        for stream in sinks:
-            meant, kept = operators.passes(stream, self.network, self.deployment.drops, knobs)
-            shown.append(self._exit(f"{place[stream.writer].flag} AND {meant} AND {kept}", origin, stream=stream))
-        shown += [self._exit(place[member].flag, origin, log=member) for member in logs]
-        live = " OR ".join(column.rsplit(" AS ", 1)[1] for column in shown) or "false"
-        # Exits share columns: a filter's rows have those of its input.
+        readers = self._readers(origin)
+        seen = self._seen(readers, place, knobs)
+        leaves = [self._exit(origin, stream.writer, **self._sink(stream, readers.index(stream))) for stream in sinks]
+        begin = len(self.exits)
+        leaves += [
+            self._exit(origin, member, log=self.deployment.log(member), column=f"_e{begin + number}")
+            for number, member in enumerate(logs)
+        ]
+        shown = [f"{place[leave['writer']].flag} AS {leave['column']}" for leave in leaves if "column" in leave]
+        live = " OR ".join(place[leave["writer"]].flag for leave in leaves) or "false"
+        # Exits share columns: a filter's rows have those of its input. What does not leave need not travel.
         columns: dict[str, str] = {}
-        for leave in self.exits[len(self.exits) - len(shown) :]:
+        for leave in leaves:
             step = place[leave["writer"]]
             leave["columns"] = [
                 [columns.setdefault(column, f"c{len(self.passes)}_{len(columns)}"), name]
                 for name, column in step.columns.items()
             ]
-        shown += [f"{column} AS {name}" for column, name in columns.items()]
-        # Identities are for logs; a sink's rows only have to be told from marks.
-        identity = "_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id"
-        wide = frame.selectExpr(identity, *_ENVELOPE[1:], f"{number} AS _origin", *seen, *shown)
+        shown += [f"CASE WHEN {live} THEN {column} END AS {name}" for column, name in columns.items()]
+        clock: list[str] = []
+        if self.timed:
+            # Identities are for logs; a sink's rows only have to be told from marks.
+            clock = ["_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id", "_time", f"{number} AS _origin"]
+        wide = frame.selectExpr("_stimulus", *clock, *seen, *shown)
         if seen:
             # Every row counts. (A filter would be pushed down, and all that it tests be computed twice.)
             return [wide]
         if inner:
             return [wide.filter(live)]
-        if self._marked(origin) or not self._needed(origin):
+        if self.timed and (self._marked(origin) or not self._needed(origin)):
             return [wide.filter(f"_id IS NULL OR {live}")]
         return [wide]
 
@@ -420,12 +431,15 @@ class _Compiler:
             tests += [there, "false" if kept == "true" else f"{there} AND NOT ({kept})"]
         columns = []
         for number, begin in enumerate(range(0, len(tests), shipped.BITS)):
+            part = tests[begin : begin + shipped.BITS]
+            width = "L" if len(part) > 31 else ""
             bits = [
-                f"CASE WHEN {test} THEN {1 << bit}L ELSE 0L END"
-                for bit, test in enumerate(tests[begin : begin + shipped.BITS])
+                f"CASE WHEN {test} THEN {1 << bit}{width} ELSE 0{width} END"
+                for bit, test in enumerate(part)
                 if test != "false"
             ]
-            columns.append(f"{' + '.join(bits or ['0L'])} AS _seen{len(self.passes)}_{number}")
+            # Sums would be checked for overflow.
+            columns.append(f"{' | '.join(bits or ['0'])} AS _seen{len(self.passes)}_{number}")
         self.passes.append([stream.name for stream in counted])
         return columns
 
@@ -448,33 +462,26 @@ class _Compiler:
             frame = frame.filter("_id IS NULL")
         return frame.selectExpr(*_MARK, f"{number} AS _origin")
 
-    def _exit(self, test: str, origin: str, *, log: str | None = None, stream: Stream | None = None) -> str:
-        """Note an exit, and return the column that says which rows leave there."""
-        column = f"_e{len(self.exits)}"
-        writer = log or (stream.writer if stream else "")
+    def _exit(self, origin: str, writer: str, **where: Any) -> dict[str, Any]:
+        """Note and return an exit of an operator's rows."""
         numbers, behind = self._derives(origin)
-        leave: dict[str, Any] = {
-            "column": column,
-            "writer": writer,
-            "origins": numbers,
-            "behind": behind,
-            "lateness": round(self.deployment.lateness(writer) * 1e6),
+        lateness = round(self.deployment.lateness(writer) * 1e6)
+        self.exits.append({"writer": writer, "origins": numbers, "behind": behind, "lateness": lateness, **where})
+        return self.exits[-1]
+
+    def _sink(self, stream: Stream, number: int) -> dict[str, Any]:
+        """Return where a stream's rows go; ``number`` is its place among those that the last pass counts."""
+        sink = self.network.sinks[stream.reader]
+        options = dict(sink.options)
+        if sink.format in FILES:
+            options["path"] = os.path.abspath(options["path"])
+        return {
+            "seen": [len(self.passes) - 1, number],
+            "sink": os.path.join(self.deployment.folder, "sinks", sink.name),
+            "latency": os.path.join(self.deployment.folder, "latency", sink.name),
+            "format": sink.format,
+            "options": options,
         }
-        if stream is None:
-            leave["log"] = self.deployment.log(writer)
-        else:
-            sink = self.network.sinks[stream.reader]
-            options = dict(sink.options)
-            if sink.format in FILES:
-                options["path"] = os.path.abspath(options["path"])
-            leave |= {
-                "sink": os.path.join(self.deployment.folder, "sinks", sink.name),
-                "latency": os.path.join(self.deployment.folder, "latency", sink.name),
-                "format": sink.format,
-                "options": options,
-            }
-        self.exits.append(leave)
-        return f"{test} AS {column}"
 
     def _derives(self, origin: str) -> tuple[list[int], bool]:
         """Return the outside origins that an origin derives from, and whether a stateful operator lies between."""

@@ -388,6 +388,9 @@ class EmbeddedHost:
             "-XX:ReservedCodeCacheSize=256m",
             # Classes that streams generate would cause a full collection whenever they reach another threshold.
             "-XX:MetaspaceSize=320m",
+            # Arrow would test every single value that is handed to Python for its place in the buffer.
+            "-Darrow.enable_unsafe_memory_access=true",
+            "-Darrow.enable_null_check_for_get=false",
             "-Xss16m",
             f"-Xmx{heap}",
             # A host without memory would neither answer nor end.
@@ -601,7 +604,7 @@ def start_hosts(
     folder: str | os.PathLike[str] | None = None,
     *,
     names: Sequence[str] | None = None,
-    pin: bool = True,
+    pin: bool | Mapping[str, Sequence[int]] = True,
     java: str | os.PathLike[str] | None = None,
 ) -> Iterator[dict[str, EmbeddedHost | RemoteHost]]:
     """Start or reach the hosts of a cluster, all at once, and let them go at the end.
@@ -615,7 +618,7 @@ def start_hosts(
     names
         The hosts wanted (default: all).
     pin
-        Give each embedded host CPUs of its own, if there are enough.
+        Give each embedded host CPUs of its own, if there are enough; or the CPUs by host.
     java
         The ``java`` of the embedded hosts (default: `penstock.spark.java.find`).
 
@@ -633,11 +636,14 @@ def start_hosts(
     embedded = [host for host in wanted if host.spark is None]
     if embedded and java is None:
         java = java_runtime.find()
-    cpus = share_cpus([host.cores for host in embedded], available_cpus()) if pin else None
-    hosts: dict[str, EmbeddedHost | RemoteHost] = {}
-    for host in wanted:
-        own = cpus[embedded.index(host)] if cpus and host.spark is None else None
-        hosts[host.name] = _host(host, cluster, folder, java, own)
+    if isinstance(pin, Mapping):
+        cpus = pin
+    else:
+        shares = share_cpus([host.cores for host in embedded], available_cpus()) if pin else None
+        cpus = {host.name: share for host, share in zip(embedded, shares or (), strict=False)}
+    hosts: dict[str, EmbeddedHost | RemoteHost] = {
+        host.name: _host(host, cluster, folder, java, cpus.get(host.name)) for host in wanted
+    }
     pool = ThreadPoolExecutor(max(1, len(hosts)))
     try:
         # Wait for all before the first error, so that none is still starting when they are stopped.

@@ -259,11 +259,12 @@ def make_writer(
     ----------
     spec
         ``folder`` of the run, ``fragment``, ``origins`` (per number: lateness in µs, and whether marks come with
-        it), ``watermarks`` (numbers of the origins that Spark's watermark follows), ``passes`` (per number the
-        streams whose bits, arrived and dropped, rows of the pass carry), ``observed`` (whether Spark counts further
-        streams), and ``exits``: per column of
-        the batch a ``log`` or ``sink`` with a folder, the ``origins`` that it derives from, whether it is ``behind``
-        a stateful operator, its ``lateness``, and for sinks ``format`` and ``options``.
+        it), ``timed`` (whether rows tell event times), ``watermarks`` (numbers of the origins that Spark's watermark
+        follows), ``passes`` (per number the streams whose bits, arrived and dropped, rows of the pass carry),
+        ``observed`` (whether Spark counts further streams), and ``exits``: each a ``log`` with the ``column`` that
+        says which rows leave, or a ``sink`` whose stream is the given one of a pass (``seen``), with a folder, the
+        ``origins`` that it derives from, whether it is ``behind`` a stateful operator, its ``lateness``, and for
+        sinks ``format`` and ``options``.
     turn
         Called before a batch is computed, with the event times that earlier ones had reached.
 
@@ -279,7 +280,6 @@ def make_writer(
 
     def write(frame: Any, batch: int) -> None:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         path = os.path.join(manifests, f"{batch:012d}.json")
         if os.path.exists(path):
@@ -298,26 +298,17 @@ def make_writer(
         if turn is not None:
             turn(frame, batch, before)
         table = frame.toArrow()
-        water = dict(before)
-        origin = table.column("_origin")
-        clock = pc.cast(table.column("_time"), pa.int64())
-        for number, start in spec["origins"].items():
-            mask = pc.equal(origin, int(number))
-            if start["marked"]:
-                mask = pc.and_(mask, pc.is_null(table.column("_id")))
-            latest = pc.max(pc.filter(clock, mask)).as_py()
-            if latest is not None:
-                water[number] = max(latest, water.get(number, latest))
+        water = _risen(before, table, spec["origins"]) if spec["timed"] else before
         _await_turn(spec, batch)
         written = {}
         for leave in spec["exits"]:
-            there = table.column(leave["column"])
+            there = _leaving(table, leave)
             rows = pa.Table.from_arrays(
                 [table.column(column).filter(there) for column, _ in leave["columns"]],
                 names=[name for _, name in leave["columns"]],
             )
-            kept = table.select(list(ENVELOPE)).filter(there)
             if "log" in leave:
+                kept = table.select(list(ENVELOPE)).filter(there)
                 # Behind a stateful operator Spark's watermark rules: the slowest of the query, a batch late.
                 numbers = spec["watermarks"] if leave["behind"] else leave["origins"]
                 promise = _progress(numbers, before if leave["behind"] else water, spec["origins"], leave["lateness"])
@@ -326,8 +317,8 @@ def make_writer(
                     whole = whole.append_column(name, kept.column(name))
                 publish(batch_file(leave["log"], batch), write_batch(whole, promise))
             elif rows.num_rows:
-                _deliver(leave, rows, kept.column("_stimulus"), frame, batch, spec["fragment"])
-            written[leave["column"]] = rows.num_rows
+                _deliver(leave, rows, table.column("_stimulus").filter(there), frame, batch, spec["fragment"])
+            written[leave["column"] if "log" in leave else os.path.basename(leave["sink"])] = rows.num_rows
         counts = _counts(table, spec["passes"])
         manifest = {"batch": batch, "water": water, "rows": written, "counts": counts, "visible": time.time()}
         publish(path, lambda file: file.write(json.dumps(manifest).encode()))
@@ -336,16 +327,47 @@ def make_writer(
     return write
 
 
+def _leaving(table: Any, leave: dict[str, Any]) -> Any:
+    """Return which rows leave at an exit: at a sink those that arrived on its stream and were not dropped."""
+    import pyarrow.compute as pc
+
+    if "log" in leave:
+        return table.column(leave["column"])
+    place, number = leave["seen"]
+    column, bit = divmod(2 * number, BITS)
+    both = pc.bit_wise_and(table.column(f"_seen{place}_{column}"), 3 << bit)
+    return pc.equal(both, 1 << bit)
+
+
+def _risen(water: dict[str, int], table: Any, origins: dict[str, Any]) -> dict[str, int]:
+    """Return the event time (µs) that each origin has reached with a batch."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    risen = dict(water)
+    origin = table.column("_origin")
+    clock = pc.cast(table.column("_time"), pa.int64())
+    for number, start in origins.items():
+        mask = pc.equal(origin, int(number))
+        if start["marked"]:
+            mask = pc.and_(mask, pc.is_null(table.column("_id")))
+        latest = pc.max(pc.filter(clock, mask)).as_py()
+        if latest is not None:
+            risen[number] = max(latest, water.get(number, latest))
+    return risen
+
+
 def _counts(table: Any, passes: list[list[str]]) -> dict[str, list[int]]:
     """Return arrived and dropped rows of the streams that the rows' bits tell of."""
-    import numpy as np
+    import pyarrow.compute as pc
 
     found = {stream: [0, 0] for streams in passes for stream in streams}
     for place, streams in enumerate(passes):
         for begin in range(0, 2 * len(streams), BITS):
-            seen = table.column(f"_seen{place}_{begin // BITS}").fill_null(0).to_numpy()
-            for bit in range(begin, min(2 * len(streams), begin + BITS)):
-                found[streams[bit // 2]][bit % 2] += int(np.count_nonzero(seen & (1 << (bit - begin))))
+            for kind in pc.value_counts(table.column(f"_seen{place}_{begin // BITS}")).to_pylist():
+                for bit in range(begin, min(2 * len(streams), begin + BITS)):
+                    if (kind["values"] or 0) & (1 << (bit - begin)):
+                        found[streams[bit // 2]][bit % 2] += kind["counts"]
     return found
 
 
