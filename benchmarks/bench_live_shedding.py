@@ -70,7 +70,8 @@ def measure(folder: Path) -> dict[str, Any]:
         calibration = chain.calibration_rates(demo.burst(), 75.0)
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration, live=True)
         home = {fragment.name: fragment.host for fragment in deployment.fragments}
-        statistics = calibrate.calibrate_in_place(alone, network, engine.run(deployment), home, calibration, skip=20.0)
+        outcome, warm = engine.run(deployment), chain.WARM * calibration.duration
+        statistics = calibrate.calibrate_in_place(alone, network, outcome, home, calibration, skip=warm)
         known = statistics.complete(network, override=True)
         quotas = {name: MARGIN * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}
         limited = attrs.evolve(cluster, hosts={n: attrs.evolve(h, quota=quotas[n]) for n, h in cluster.hosts.items()})

@@ -115,7 +115,8 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
         host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
         outcome = engine.run(deployment)
-        statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration, skip=25.0)
+        warm = chain.WARM * calibration.duration
+        statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration, skip=warm)
         first = {host: speed(engine, host) for host in cluster.hosts}
         prediction = chain.predict(network, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
@@ -180,44 +181,55 @@ def table(document: Mapping[str, Any]) -> str:
     lines = [
         "# Predicted and measured latency on Spark",
         "",
-        f"{document['machine']}, revision {document['revision']}, seed 0. Embedded hosts, directory hop. Two hosts",
-        "have a core each; of three, the saturated one has one of its own. Costs were calibrated in place before the",
-        "runs; every run is shown. “From the run before”: the same prediction with overhead and factor as the previous",
-        "run showed them, a minute old. “In hindsight”: with those of the run itself, so that what is left is the",
-        "model's error, and the rest is drift of the costs.",
-        *([document["note"]] if "note" in document else []),
+        f"{document['machine']}, seed 0. Embedded hosts, directory hop. Two hosts have a core each; of three,",
+        "the saturated one has one of its own (not at f52bafe). Costs were calibrated in place before the runs; every",
+        "run is shown. “From the run before”: the same prediction with overhead and factor as the previous run showed",
+        "them, a minute old. “In hindsight”: with those of the run itself, so that what is left is the model's error,",
+        "and the rest is drift of the costs.",
         "",
-        "| case | | measured worst / p99 / p50 / mean (s) | error of the prediction | from the run before "
+        "| case | revision | | measured worst / p99 / p50 / mean (s) | error of the prediction | from the run before "
         "| in hindsight | ρ | e·ρ/(ρ−1) |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for case in document["cases"]:
         for number, row in enumerate(case["runs"]):
             measured = " / ".join(f"{row['measured'][key]:.3f}" for key in KEYS)
             errors = " | ".join(
-                " / ".join(f"{100 * row[key][k]:+.1f}" for k in KEYS) + " %" if row[key] else ""
+                " / ".join(f"{100 * row[key][k]:+.1f}" for k in KEYS) + " %" if row.get(key) else ""
                 for key in ("error", "error_with_costs_of_the_run_before", "error_with_costs_in_hindsight")
             )
             bar = case["error_bar"]
-            shown = f"| {bar['load']:.2f} | {100 * bar['latency_error']:.1f} % |"
-            lines.append(f"| {case['case']} | {number + 1} | {measured} | {errors} {shown}")
+            shown = "| |" if bar is None else f"| {bar['load']:.2f} | {100 * bar['latency_error']:.1f} % |"
+            lines.append(f"| {case['case']} | {case['revision']} | {number + 1} | {measured} | {errors} {shown}")
+    lines += [
+        "",
+        "How far apart the runs of a case are, which no prediction knows: largest less smallest over their mean.",
+        "",
+        "| case | revision | worst | p99 | p50 | mean |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in document["cases"]:
+        spreads = [np.array([row["measured"][key] for row in case["runs"]]) for key in KEYS]
+        shown = " | ".join(f"{100 * np.ptp(values) / values.mean():.1f} %" for values in spreads)
+        lines.append(f"| {case['case']} | {case['revision']} | {shown} |")
     lines += [
         "",
         "Calibrated and in hindsight: overhead (s a batch), factor, and how fast the host did one and the same loop",
-        "right afterwards (the calibration's is 1.00): what the machine itself gave.",
+        "right afterwards, in million steps per second: what the machine itself gave.",
         "",
-        "| case | host | calibrated | runs |",
-        "|---|---|---|---|",
+        "| case | revision | host | calibrated | runs |",
+        "|---|---|---|---|---|",
     ]
     for case in document["cases"]:
         for host, known in case["hosts"].items():
-            found = ", ".join(
-                f"{row['hosts'][host]['overhead']:.3f} {row['hosts'][host]['factor']:.3f} "
-                f"{row['speed'][host] / case['speed'][host]:.2f}"
-                for row in case["runs"]
-            )
-            lines.append(f"| {case['case']} | {host} | {known['overhead']:.3f} {known['factor']:.3f} | {found} |")
+            first = _cost(known, case.get("speed", {}).get(host))
+            runs = ", ".join(_cost(row["hosts"][host], row.get("speed", {}).get(host)) for row in case["runs"])
+            lines.append(f"| {case['case']} | {case['revision']} | {host} | {first} | {runs} |")
     return "\n".join(lines) + "\n"
+
+
+def _cost(known: Mapping[str, float], speed: float | None) -> str:
+    return f"{known['overhead']:.3f} {known['factor']:.3f}" + ("" if speed is None else f" {speed / 1e6:.1f}")
 
 
 def main() -> None:
@@ -229,20 +241,20 @@ def main() -> None:
     given = options.parse_args()
     raw = None if given.raw is None else Path(given.raw)
     head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    document: dict[str, Any] = {
-        "machine": f"{platform.machine()}, {platform.system()}, 2 cores",
-        "revision": subprocess.run(head, capture_output=True, text=True).stdout.strip(),
-        "when": time.strftime("%Y-%m-%d"),
-        "cases": [],
-    }
+    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    machine = f"{platform.machine()}, {platform.system()}, 2 cores"
+    document: dict[str, Any] = {"machine": machine, "when": time.strftime("%Y-%m-%d"), "cases": []}
     out = Path(given.out)
     before = out / "prediction.json"
     if before.exists():
-        document["cases"] = [case for case in json.loads(before.read_text())["cases"] if given.only not in case["case"]]
+        # What other revisions showed stays on the page.
+        document["cases"] = json.loads(before.read_text())["cases"]
     for name in CASES:
         if given.only in name:
+            document["cases"] = [c for c in document["cases"] if (c["case"], c["revision"]) != (name, revision)]
             with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
-                document["cases"].append(measure(name, given.repeats, Path(folder), raw))
+                found = measure(name, given.repeats, Path(folder), raw)
+            document["cases"].append({"revision": revision, **found})
             document["cases"].sort(key=lambda case: list(CASES).index(case["case"]))
             out.mkdir(parents=True, exist_ok=True)
             (out / "prediction.json").write_text(json.dumps(plain(document), indent=1) + "\n")

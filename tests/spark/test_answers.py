@@ -236,3 +236,27 @@ def test_a_fan_out_reads_once(engine: Engine, tmp_path: Path) -> None:
     assert events == 3000
     # Each batch of events is followed by one row that carries the event time.
     assert events <= sum(batch.rows for batch in outcome.batches) <= events + len(outcome.batches)
+
+
+def test_many_streams_of_one_query_are_counted(engine: Engine, tmp_path: Path) -> None:
+    """Forty outputs of one query, more than one number's bits hold, have every row, and each stream its counts."""
+    many = 40
+    network = parse_network(
+        {
+            "name": "many",
+            "sources": {"events": {"format": "nexmark"}},
+            "operators": {
+                f"part{k}": {"kind": "filter", "input": "events", "where": f"kind = 'bid' AND auction % {many} = {k}"}
+                for k in range(many)
+            },
+            "sinks": {f"out{k}": {"input": f"part{k}"} for k in range(many)},
+        }
+    )
+    outcome = run(engine, network, dict.fromkeys(network.operators, "h1"), tmp_path, keep={"part7->out7": 0.5})
+    streams = outcome.streams(network, {})
+    assert outcome.balanced(network)
+    for k in range(many):
+        assert streams[f"events->part{k}"]["arrived"] == 3000
+        assert streams[f"part{k}->out{k}"]["delivered"] == len(rows(tmp_path / "sinks" / f"out{k}"))
+    assert streams["part7->out7"]["dropped"] > 0
+    assert sum(streams[f"part{k}->out{k}"]["arrived"] for k in range(many)) == 2760

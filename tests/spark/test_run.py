@@ -85,8 +85,6 @@ format = "nexmark"
 kind = "filter"
 input = "events"
 where = "kind = 'bid'"
-cost = 2e-6
-selectivity = 0.92
 [operators.slow]
 kind = "delay"
 input = "bids"
@@ -531,16 +529,14 @@ def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     """--learn writes the statistics with what the run's batches showed, and estimate takes them."""
     (here / "network.toml").write_text(AUCTION)
     (here / "rates.csv").write_text("time,events\n" + "".join(f"{t},{900 if t % 6 == 5 else 60}\n" for t in range(24)))
-    words = [
-        "run",
-        "network.toml",
-        "--cluster",
-        "cluster.toml",
-        "--rates",
-        "rates.csv",
-        "--placement",
-        "bids=h1,slow=h1",
-    ]
+    words = ["run", "network.toml", "--cluster", "cluster.toml", "--rates", "rates.csv"]
+    words += ["--placement", "bids=h1,slow=h1"]
+    refused = penstock(*words, "--learn", "learned.json")
+    assert refused.code == 2
+    assert "--statistics" in refused.err
+    alone = {"bids": {"cost": 2e-6, "selectivity": 0.5}, "slow": {"cost": 3e-4, "selectivity": 1.0}}
+    (here / "alone.json").write_text(json.dumps({"operators": alone}))
+    words += ["--statistics", "alone.json"]
     for more in (["--once"], ["--keep", "slow->out=0.5"]):
         refused = penstock(*words, "--learn", "learned.json", *more)
         assert refused.code == 2
@@ -553,8 +549,8 @@ def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     assert 0.3 < learned["hosts"]["h1"]["factor"] < 3
     assert 0.005 < learned["hosts"]["h1"]["overhead"] < 2
     assert learned["operators"]["bids"]["selectivity"] == pytest.approx(0.92, abs=0.01)
-    words[0] = "estimate"
-    done = penstock(*words, "--model", "microbatch", "--statistics", "learned.json", "--json")
+    words = ["estimate", *words[1:-1], "learned.json"]
+    done = penstock(*words, "--model", "microbatch", "--json")
     assert done.code == 0, done.err
     assert done.document["worst"] > 0
 

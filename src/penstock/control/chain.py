@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
     from penstock.simulation import SimulationResult
 
+WARM = 0.42
+"""Share of a calibration in place that goes by before its batches count: costs fall for half a minute."""
+
 Array = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
@@ -289,7 +292,8 @@ def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
     rates
         Of the run to come.
     seconds
-        Length of the trace. Its first third warms the code up; one burst after it lasts as long as the real ones.
+        Length of the trace. Its beginning, a share of `WARM`, warms the code up and does not count; a burst after it
+        lasts as long as the real ones.
 
     Returns
     -------
@@ -304,12 +308,14 @@ def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
     long = float(np.clip(above, 2.0, seconds / 6))
     for begin, length, level in (
         (0.05, 2, 1.0),
-        (0.16, 2, 0.7),
-        (0.30, 1, 0.5),
-        (0.36, long, 1.0),
-        (0.36 + 2 * long / seconds, 1, 0.8),
-        (0.80, 2, 0.7),
-        (0.90, 1, 1.0),
+        (0.14, 2, 1.0),
+        (0.23, 2, 0.7),
+        (0.32, 2, 1.0),
+        (WARM + 0.02, 1, 0.5),
+        (WARM + 0.08, long, 1.0),
+        (WARM + 0.08 + 2 * long / seconds, 1, 0.8),
+        (0.86, 2, 0.7),
+        (0.93, 1, 1.0),
     ):
         start = int(begin * seconds)
         shape[start : start + round(length)] = np.maximum(shape[start : start + round(length)], level)

@@ -257,7 +257,7 @@ def calibrate_in_place(
     fragments: Mapping[str, str],
     rates: Rates,
     *,
-    skip: float = 18.0,
+    skip: float,
 ) -> Statistics:
     """Return the statistics with each host's overhead and factor and the selectivities, from the batches of a run.
 
