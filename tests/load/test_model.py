@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
 from penstock.load import correlation, correlation_matrix, expand_replicas, load_model
-from penstock.network import Network, chain, hybrid
+from penstock.network import Network, Operator, Sink, Source, chain, hybrid
 from penstock.network.file import parse_network
 from penstock.workload import Rates
 
@@ -147,3 +147,22 @@ def test_correlation_matrix_is_numpys(seed: int, rows: int, periods: int) -> Non
 def test_replicas_are_named() -> None:
     """Copies of an operator are o, o#2, o#3 and so on."""
     assert expand_replicas(chain([0.1]), 3) == ("o1.1", "o1.1#2", "o1.1#3")
+
+
+@pytest.mark.parametrize(
+    ("rate", "cost", "selectivity", "at"),
+    [
+        (1e80, 0.1, 1.0, r"rates\.s"),
+        (10.0, 1e308, 1.0, r"operators\.o\.cost"),
+        (10.0, 0.1, 1e308, r"operators\.o\.selectivity"),
+    ],
+)
+def test_numbers_beyond_all_bounds_are_refused(rate: float, cost: float, selectivity: float, at: str) -> None:
+    """What would overflow is refused with the name of the number that leads there."""
+    operators = [
+        Operator(name="o", kind="map", inputs=("s",), cost=(cost,), selectivity=(selectivity,)),
+        Operator(name="p", kind="map", inputs=("o",), cost=(0.1,)),
+    ]
+    network = Network.of("n", [Source(name="s")], operators, [Sink(name="t", input="p")])
+    with pytest.raises(InputError, match=f"{at}: too large"):
+        load_model(network, Rates.constant({"s": rate}, 2.0))

@@ -20,6 +20,9 @@ from penstock.workload import Rates
 
 Matrix = NDArray[np.float64]
 
+HUGE = 1e60
+"""Larger rates and loads are refused: their squares and sums would leave the range of numbers."""
+
 
 @attrs.frozen(eq=False)
 class LoadModel:
@@ -134,7 +137,7 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
     Raises
     ------
     InputError
-        If a cost is missing or the rates do not fit the network.
+        If a cost is missing, the rates do not fit the network, or a number leads beyond all bounds.
     """
     rates.check(network.sources)
     for operator in network.operators.values():
@@ -155,15 +158,28 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
         for stream in network.outputs(source):
             arrivals[index[stream.name]] = rates.values[position]
             slopes[index[stream.name], position] = 1.0
-    for row, operator in enumerate(network.operators.values()):
-        inputs = [index[stream.name] for stream in network.inputs(operator.name)]
-        cost = np.asarray(operator.cost)
-        load[row] = cost @ arrivals[inputs]
-        coefficients[row] = cost @ slopes[inputs]
-        rate, slope = _output(operator, arrivals[inputs], slopes[inputs])
-        for stream in network.outputs(operator.name):
-            arrivals[index[stream.name]] = stream.share * rate
-            slopes[index[stream.name]] = stream.share * slope
+    with np.errstate(over="ignore", invalid="ignore"):
+        for row, operator in enumerate(network.operators.values()):
+            inputs = [index[stream.name] for stream in network.inputs(operator.name)]
+            cost = np.asarray(operator.cost)
+            load[row] = cost @ arrivals[inputs]
+            coefficients[row] = cost @ slopes[inputs]
+            rate, slope = _output(operator, arrivals[inputs], slopes[inputs])
+            for stream in network.outputs(operator.name):
+                arrivals[index[stream.name]] = stream.share * rate
+                slopes[index[stream.name]] = stream.share * slope
+    writers, operators = [stream.writer for stream in network.streams], list(network.operators)
+    for matrix, names, key in (
+        (arrivals, writers, "selectivity"),
+        (slopes, writers, "selectivity"),
+        (load, operators, "cost"),
+        (coefficients, operators, "cost"),
+    ):
+        if not matrix.max(initial=0.0) < HUGE:
+            beyond = {names[row] for row in np.flatnonzero(~(matrix < HUGE).all(axis=1))}
+            name = next(name for name in (*network.sources, *network.operators) if name in beyond)
+            at = f"operators.{name}.{key}" if name in network.operators else f"rates.{name}"
+            raise InputError(f"too large: it leads to rates or loads above {HUGE:g}", file=network.file, at=at)
     for matrix in (arrivals, load, coefficients, slopes):
         matrix.setflags(write=False)
     return LoadModel(network, rates, arrivals, load, coefficients, slopes)
