@@ -69,9 +69,8 @@ def measure(folder: Path) -> dict[str, Any]:
         placed = {name: "h1" if name in CHECKING else "h2" for name in network.operators}
         calibration = chain.calibration_rates(demo.burst(), 75.0)
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration, live=True)
-        home = {fragment.name: fragment.host for fragment in deployment.fragments}
         outcome, warm = engine.run(deployment), chain.WARM * calibration.duration
-        statistics = calibrate.calibrate_in_place(alone, network, outcome, home, calibration, skip=warm)
+        statistics = calibrate.calibrate_in_place(alone, network, placed, outcome, calibration, skip=warm)
         known = statistics.complete(network, override=True)
         quotas = {name: MARGIN * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}
         limited = attrs.evolve(cluster, hosts={n: attrs.evolve(h, quota=quotas[n]) for n, h in cluster.hosts.items()})

@@ -113,10 +113,9 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
         calibration = chain.calibration_rates(rates, 75.0)
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
-        host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
         outcome = engine.run(deployment)
         warm = chain.WARM * calibration.duration
-        statistics = calibrate.calibrate_in_place(alone, network, outcome, host_of, calibration, skip=warm)
+        statistics = calibrate.calibrate_in_place(alone, network, placed, outcome, calibration, skip=warm)
         first = {host: speed(engine, host) for host in cluster.hosts}
         prediction = chain.predict(network, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
@@ -124,7 +123,7 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
             measured = chain.summary(outcome.latency())
-            after = calibrate.calibrate_in_place(alone, network, outcome, host_of, rates, skip=4.0)
+            after = calibrate.calibrate_in_place(alone, network, placed, outcome, rates, skip=4.0)
             speeds = {host: speed(engine, host) for host in cluster.hosts}
             hindsight = quantiles(chain.predict(network, cluster, placed, rates, after))
             rows.append(
@@ -182,10 +181,11 @@ def table(document: Mapping[str, Any]) -> str:
         "# Predicted and measured latency on Spark",
         "",
         f"{document['machine']}, seed 0. Embedded hosts, directory hop. Two hosts have a core each; of three,",
-        "the saturated one has one of its own (not at f52bafe). Costs were calibrated in place before the runs; every",
+        "the saturated one has one of its own. Costs were calibrated in place before the runs; every",
         "run is shown. “From the run before”: the same prediction with overhead and factor as the previous run showed",
         "them, a minute old. “In hindsight”: with those of the run itself, so that what is left is the model's error,",
         "and the rest is drift of the costs.",
+        *document["notes"],
         "",
         "| case | revision | | measured worst / p99 / p50 / mean (s) | error of the prediction | from the run before "
         "| in hindsight | ρ | e·ρ/(ρ−1) |",
@@ -243,12 +243,13 @@ def main() -> None:
     head = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
     machine = f"{platform.machine()}, {platform.system()}, 2 cores"
-    document: dict[str, Any] = {"machine": machine, "when": time.strftime("%Y-%m-%d"), "cases": []}
+    document: dict[str, Any] = {"notes": [], "cases": []}
     out = Path(given.out)
     before = out / "prediction.json"
     if before.exists():
         # What other revisions showed stays on the page.
-        document["cases"] = json.loads(before.read_text())["cases"]
+        document |= json.loads(before.read_text())
+    document |= {"machine": machine, "when": time.strftime("%Y-%m-%d")}
     for name in CASES:
         if given.only in name:
             document["cases"] = [c for c in document["cases"] if (c["case"], c["revision"]) != (name, revision)]

@@ -342,8 +342,7 @@ def learned(
 
     if rates is None:
         raise EngineError("nothing to learn from: no tuple came")
-    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
-    return calibrate_in_place(statistics, network, outcome, host_of, rates, skip=min(18.0, outcome.seconds / 3))
+    return calibrate_in_place(statistics, network, placement, outcome, rates, skip=min(18.0, outcome.seconds / 3))
 
 
 def measured_rates(network: Network, outcome: Any) -> Rates | None:

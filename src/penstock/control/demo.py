@@ -77,10 +77,8 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             outcome = engine.run(
                 deployment, report=lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share)
             )
-            host_of = {fragment.name: fragment.host for fragment in deployment.fragments}
-            statistics = calibrate.calibrate_in_place(
-                alone, graph, outcome, host_of, trace, skip=chain.WARM * trace.duration
-            )
+            warm = chain.WARM * trace.duration
+            statistics = calibrate.calibrate_in_place(alone, graph, placed, outcome, trace, skip=warm)
             prediction = chain.predict(graph, cluster, placed, rates, statistics)
             comparison = compare_plans(graph, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()

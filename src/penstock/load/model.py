@@ -168,21 +168,21 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
             for stream in network.outputs(operator.name):
                 arrivals[index[stream.name]] = stream.share * rate
                 slopes[index[stream.name]] = stream.share * slope
-    writers, operators = [stream.writer for stream in network.streams], list(network.operators)
-    for matrix, names, key in (
-        (arrivals, writers, "selectivity"),
-        (slopes, writers, "selectivity"),
-        (load, operators, "cost"),
-        (coefficients, operators, "cost"),
-    ):
+    for matrix in (arrivals, slopes, load, coefficients):
         if not matrix.max(initial=0.0) < HUGE:
-            beyond = {names[row] for row in np.flatnonzero(~(matrix < HUGE).all(axis=1))}
-            name = next(name for name in (*network.sources, *network.operators) if name in beyond)
-            at = f"operators.{name}.{key}" if name in network.operators else f"rates.{name}"
-            raise InputError(f"too large: it leads to rates or loads above {HUGE:g}", file=network.file, at=at)
-    for matrix in (arrivals, load, coefficients, slopes):
+            raise _too_large(network, matrix, streams=matrix is arrivals or matrix is slopes)
         matrix.setflags(write=False)
     return LoadModel(network, rates, arrivals, load, coefficients, slopes)
+
+
+def _too_large(network: Network, matrix: Matrix, streams: bool) -> InputError:
+    """Return the refusal of a matrix of streams or operators, at the first one that is beyond `HUGE`."""
+    names = [stream.writer for stream in network.streams] if streams else list(network.operators)
+    beyond = {names[row] for row in np.flatnonzero(~(matrix < HUGE).all(axis=1))}
+    name = next(name for name in (*network.sources, *network.operators) if name in beyond)
+    key = "selectivity" if streams else "cost"
+    at = f"operators.{name}.{key}" if name in network.operators else f"rates.{name}"
+    return InputError(f"too large: it leads to rates or loads above {HUGE:g}", file=network.file, at=at)
 
 
 def _output(operator: Operator, rates: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:

@@ -19,6 +19,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import EngineError, InputError
+from penstock.latency.fragments import fragments
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
@@ -253,8 +254,8 @@ def _slope(
 def calibrate_in_place(
     statistics: Statistics,
     network: Network,
+    placement: Mapping[str, str],
     outcome: Outcome,
-    fragments: Mapping[str, str],
     rates: Rates,
     *,
     skip: float,
@@ -265,10 +266,10 @@ def calibrate_in_place(
     ----------
     statistics
         Of the first pass.
+    placement
+        Of the run.
     outcome
         Of a run whose batches had many sizes.
-    fragments
-        Host by query.
     rates
         Of the sources during the run.
     skip
@@ -281,9 +282,10 @@ def calibrate_in_place(
     """
     costs = statistics.complete(network, override=True)
     found = {}
-    for host in sorted(set(fragments.values())):
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    for host in sorted(set(host_of.values())):
         batches = [
-            b for b in outcome.batches if fragments[b.query] == host and b.start - outcome.epoch > skip and b.rows > 0
+            b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip and b.rows > 0
         ]
         load = np.array([work(costs, b) for b in batches])
         took = np.array([b.duration for b in batches])

@@ -398,7 +398,7 @@ class _Compiler:
             for number, member in enumerate(logs)
         ]
         shown = [f"{place[leave['writer']].flag} AS {leave['column']}" for leave in leaves if "column" in leave]
-        live = " OR ".join(place[leave["writer"]].flag for leave in leaves) or "false"
+        live = " OR ".join(place[leave["writer"]].flag for leave in leaves)
         # Exits share columns: a filter's rows have those of its input. What does not leave need not travel.
         columns: dict[str, str] = {}
         for leave in leaves:
@@ -413,14 +413,9 @@ class _Compiler:
             # Identities are for logs; a sink's rows only have to be told from marks.
             clock = ["_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id", "_time", f"{number} AS _origin"]
         wide = frame.selectExpr("_stimulus", *clock, *seen, *shown)
-        if seen:
-            # Every row counts. (A filter would be pushed down, and all that it tests be computed twice.)
-            return [wide]
-        if inner:
-            return [wide.filter(live)]
-        if self.timed and (self._marked(origin) or not self._needed(origin)):
-            return [wide.filter(f"_id IS NULL OR {live}")]
-        return [wide]
+        # Every row counts where somebody here reads it. (A filter would be pushed down, and all that it tests be
+        # computed twice.)
+        return [wide if seen else wide.filter(live)]
 
     def _seen(self, counted: list[Stream], place: Mapping[str, Step], knobs: Mapping[str, str]) -> list[str]:
         """Return the columns that say to the writer where a row of this pass arrived and was dropped."""

@@ -9,7 +9,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     logs/OPERATOR       rows between queries, a file per batch
     sinks/SINK          rows of sinks without a format
     latency/SINK        when rows became visible, and the stimulus time of each
-    batches/QUERY       a manifest per batch: event time, rows, counts
+    batches/QUERY       a manifest per batch: event time, rows of logs, counts
     keep.json           keep fractions that a plan asks for now
     knobs/QUERY         those that the last batches had
     progress/QUERY      Spark's report per batch: duration, and the counts of streams inside its plan

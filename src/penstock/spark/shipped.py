@@ -316,9 +316,9 @@ def make_writer(
                 for name in ENVELOPE:
                     whole = whole.append_column(name, kept.column(name))
                 publish(batch_file(leave["log"], batch), write_batch(whole, promise))
+                written[leave["column"]] = rows.num_rows
             elif rows.num_rows:
                 _deliver(leave, rows, table.column("_stimulus").filter(there), frame, batch, spec["fragment"])
-            written[leave["column"] if "log" in leave else os.path.basename(leave["sink"])] = rows.num_rows
         counts = _counts(table, spec["passes"])
         manifest = {"batch": batch, "water": water, "rows": written, "counts": counts, "visible": time.time()}
         publish(path, lambda file: file.write(json.dumps(manifest).encode()))
