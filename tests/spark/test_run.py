@@ -231,6 +231,22 @@ def test_a_filter_protects_what_comes_behind(here: Path, penstock: Any) -> None:
     assert len(read_json(here / "out")) == 49
 
 
+def test_a_delay_that_sleeps_takes_its_time(here: Path, penstock: Any) -> None:
+    """Rows wait for a delay that sleeps also where no other delay asks for the host's speed."""
+    delay = 'kind = "delay"\nburn = "sleep"\ncost = 0.05\ninput = "views"'
+    (here / "network.toml").write_text(
+        CLICKS.replace('kind = "map"\ninput = "views"\nselect = ["user", "price * 0.92 as euros"]', delay)
+    )
+    want = write_clicks(here / "clicks/a.json", 0, 150)
+    done = penstock("run", "network.toml", "--cluster", "cluster.toml", "--placement", "views=h1,euros=h1",
+                    "--once", "--json")  # fmt: skip
+    assert done.code == 0, done.err
+    conserved(done.document)
+    assert done.document["latency"]["count"] == len(want) == 100
+    batches = [json.loads(path.read_text()) for path in (here / ".penstock/clicks/progress/h1").iterdir()]
+    assert sum(batch["duration"] for batch in batches) >= 100 * 0.05
+
+
 FILES = """
 name = "files"
 [sources.lines]

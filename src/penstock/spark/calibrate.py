@@ -136,7 +136,7 @@ def calibrate_alone(
         if counts[name] == 0:
             raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
     span = {name: _span(frames[name]) for name in samples}
-    speed = engine.speed(host) if any(o.kind == "delay" for o in network.operators.values()) else 0.0
+    speed = engine.speed(host) if any(map(operators.computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
     base: dict[str, _Slope] = {}
     for number, (name, operator) in enumerate(network.operators.items()):

@@ -264,7 +264,8 @@ class _Compiler:
         streams = [stream for name in fragment.operators for stream in self.network.inputs(name)]
         # Numbered, since only these tell how far event time has come.
         self.outside = sorted({self._origin(stream) for stream in streams} - set(fragment.operators))
-        self.speed = deployment.speeds.get(fragment.host, 0.0)
+        # Without any, no delay here depends on it: they sleep.
+        self.speed = deployment.speeds.get(fragment.host, 1.0)
         self.counts: dict[str, tuple[Stream, ...]] = {}
         self.exits: list[dict[str, Any]] = []
         self.passes: list[list[str]] = []

@@ -172,6 +172,11 @@ def drop_windows(frame: DataFrame, stream: str, window: tuple[float, float], dro
     return frame.filter(f"{_chance(stream, start, window, drops)} < {limit}")
 
 
+def computes(operator: Operator) -> bool:
+    """Whether an operator burns processor time, for which the host's speed must be known."""
+    return operator.kind == "delay" and operator.burn == "cpu"
+
+
 def burn(operator: Operator, steps_per_second: float) -> str:
     """Return SQL that is always true and takes the operator's cost."""
     cost = (operator.cost or (0.0,))[0]

@@ -55,6 +55,7 @@ from penstock.spark.compile import (
 )
 from penstock.spark.follow import Follower
 from penstock.spark.knobs import make_turn
+from penstock.spark.operators import computes
 from penstock.workload import Rates, read_rates
 
 # Refusals are told once, as one message.
@@ -209,8 +210,7 @@ class Engine:
                 mine = rates if rates is not None else scheduled_rates(source.options, name)
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 schedules[name] = nexmark_options(source, series, where)
-        delays = [o.name for o in network.operators.values() if o.kind == "delay" and o.burn == "cpu"]
-        busy = sorted({placement[name] for name in delays})
+        busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
         with ThreadPoolExecutor(max(1, len(busy))) as pool:
             speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
         return Deployment(
