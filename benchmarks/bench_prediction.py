@@ -64,11 +64,17 @@ def auction(costly: str) -> tuple[Network, dict[str, str]]:
     return network, {name: costly if name in CHECKING else other for name in network.operators}
 
 
-def spread() -> tuple[Network, dict[str, str]]:
+def spread(network: Network) -> tuple[Network, dict[str, str]]:
     """Return the demo's network on three hosts: checks and join, conversion, windows."""
-    network = demo.network()
     where = dict.fromkeys(CHECKING, "h1") | {"euros": "h2", "appraised": "h2", "activity": "h3", "hottest": "h3"}
     return network, where
+
+
+def waiting() -> Network:
+    """Return the demo's network with a check that waits for 1 ms per bid, as for a remote service."""
+    network = demo.network()
+    checked = attrs.evolve(network.operators["checked"], burn="sleep", cost=(0.001,))
+    return attrs.evolve(network, operators={**network.operators, "checked": checked})
 
 
 def trace(base: float, peak: float, burst: int) -> Rates:
@@ -86,8 +92,10 @@ CASES: dict[str, tuple[tuple[Network, dict[str, str]], Rates, float]] = {
     "auction, h1 saturated": (auction("h1"), trace(400, 4000, 7), 2.0),
     "auction, h2 saturated": (auction("h2"), trace(400, 4000, 7), 2.0),
     "auction, none": (auction("h1"), trace(300, 600, 7), 2.0),
-    "auction on 3 hosts, h1 saturated": (spread(), trace(400, 4000, 7), 2.0),
-    "auction on 3 hosts, h1 saturated, longer trigger": (spread(), trace(400, 4000, 7), 4.0),
+    "auction on 3 hosts, h1 saturated": (spread(demo.network()), trace(400, 4000, 7), 2.0),
+    "auction on 3 hosts, h1 saturated, longer trigger": (spread(demo.network()), trace(400, 4000, 7), 4.0),
+    "waiting on 3 hosts, h1 saturated": (spread(waiting()), trace(300, 2000, 8), 2.0),
+    "waiting on 3 hosts, h1 saturated, longer trigger": (spread(waiting()), trace(300, 2000, 8), 4.0),
 }
 
 
