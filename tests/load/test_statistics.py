@@ -73,6 +73,8 @@ def test_written_statistics_read_back(tmp_path: Path) -> None:
         ({"operators": {"a": {"cost": []}}}, "a.cost"),
         ({"operators": {"a": {"tuples": 1.5}}}, "a.tuples"),
         ({"operators": {}, "hosts": {"h1": {"overhead": -1}}}, "hosts"),
+        ({"operators": {}, "hosts": {"h1": {"idle": -1}}}, "hosts"),
+        ({"operators": {}, "hosts": {"h1": {"factor": 0}}}, "> 0"),
         ('{"operators": {"a": {}, "a": {}}}', "given twice"),
     ],
 )

@@ -64,6 +64,7 @@ def predict(
         trigger=cluster.spark.trigger,
         overhead={name: host.overhead for name, host in statistics.hosts.items()},
         factor={name: host.factor for name, host in statistics.hosts.items()},
+        idle={name: host.idle for name, host in statistics.hosts.items() if host.idle is not None},
         keep=keep,
     )
     return Prediction(model, result, statistics)

@@ -38,6 +38,7 @@ def microbatch_estimate(
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     known = statistics or Statistics()
     overhead = {name: known.hosts[name].overhead for name in cluster.hosts if name in known.hosts}
+    idle = {name: row.idle for name, row in known.hosts.items() if row.idle is not None}
     # The recursion counts seconds of one benchmark core; a faster host needs less of them.
     factor = {
         name: (known.hosts[name].factor if name in known.hosts else 1.0) / host.capacity
@@ -56,6 +57,7 @@ def microbatch_estimate(
         trigger=cluster.spark.trigger,
         overhead=overhead,
         factor=factor,
+        idle=idle,
         progressive=progressive,
     )
     stimulus, latency, weight = result.whole()

@@ -2,9 +2,9 @@
 
 A batch of a query starts at the later of the end of the previous one and the next multiple of the trigger after its
 start; without new input it waits for a later multiple. It takes what is visible at its start, lasts
-``overhead + factor · Σ tuples · cost``, and its output becomes visible at its end (less the commit), at sinks and in
-the logs that other queries read. Left out: how batches of one size differ from each other, garbage collection, and
-what several queries of a host take from each other's caches.
+``overhead + factor · Σ tuples · cost`` (without input, to end windows, ``idle``), and its output becomes visible at its
+end (less the commit), at sinks and in the logs that other queries read. Left out: how batches of one size differ from
+each other, garbage collection, and what several queries of a host take from each other's caches.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ def microbatch(
     trigger: float,
     overhead: Mapping[str, float] | None = None,
     factor: Mapping[str, float] | None = None,
+    idle: Mapping[str, float] | None = None,
     reading: float = READING,
     commit: float = COMMIT,
     progressive: bool = False,
@@ -141,6 +142,8 @@ def microbatch(
         Interval of the micro-batches (s); multiples count from the beginning of the rates.
     overhead, factor
         By host: seconds per batch, and what in-place costs are of the model's costs.
+    idle
+        By host: seconds per batch without input, where they differ from the overhead.
     reading
         Seconds after its start at which a batch sees its input.
     commit
@@ -152,7 +155,7 @@ def microbatch(
     keep
         Keep fractions by stream: fixed, or one per period of the rates for what enters in it.
     """
-    overhead, factor = overhead or {}, factor or {}
+    overhead, factor, idle = overhead or {}, factor or {}, idle or {}
     passes = _Shares(model, keep or {})
     network = model.network
     queries = []
@@ -178,8 +181,9 @@ def microbatch(
             break
         query, start = queries[place], starts[place]
         host = query.fragment.host
-        outputs, load = _process(model, query, start + reading, lateness, passes)
-        duration = overhead.get(host, 0.0) + factor.get(host, 1.0) * load
+        outputs, load, fed = _process(model, query, start + reading, lateness, passes)
+        fixed = overhead.get(host, 0.0)
+        duration = fixed + factor.get(host, 1.0) * load if fed else idle.get(host, fixed)
         end = start + duration
         query.start, query.end, free[host] = start, end, end
         batches.append(BatchEstimate(query.fragment.name, start, duration, load))
@@ -262,10 +266,11 @@ def _next_start(query: _Query, trigger: float, free: float, reading: float) -> f
 
 def _process(
     model: LoadModel, query: _Query, until: float, lateness: Mapping[str, float], passes: _Shares
-) -> tuple[dict[Stream, Points], float]:
-    """Take the input of one batch through the query's operators; return its outputs and its load."""
+) -> tuple[dict[Stream, Points], float, bool]:
+    """Take the input of one batch through the query's operators; return its outputs, its load, if it had input."""
     network = model.network
     feeds = {stream.name: query.take(stream.name, until) for stream in query.feeds}
+    fed = any(stimulus.size for stimulus, _ in feeds.values())
     query.before = dict(query.water)
     for stream in query.feeds:
         stimulus = feeds[stream.name][0]
@@ -273,6 +278,7 @@ def _process(
             query.water[stream.writer] = max(query.water.get(stream.writer, 0.0), float(stimulus[-1]))
     for writer, marks in query.marks.items():
         while marks and marks[0][0] <= until:
+            fed = True
             query.water[writer] = max(query.water.get(writer, 0.0), marks.pop(0)[1])
     made: dict[str, Points] = {}
     outputs: dict[Stream, Points] = {}
@@ -291,7 +297,7 @@ def _process(
                 outputs[stream] = passes(made[name], stream)
     passed = _watermark(query.watermarks, query.water, lateness)
     query.due = any(bool(windows) and min(windows) <= passed for windows in query.windows.values())
-    return outputs, load
+    return outputs, load, fed
 
 
 def _watermark(writers: Collection[str], water: Mapping[str, float], lateness: Mapping[str, float]) -> float:

@@ -39,9 +39,18 @@ class OperatorStatistics:
 
 @attrs.frozen(kw_only=True)
 class HostStatistics:
-    """What a host adds: seconds per batch (``overhead``), and what in-place costs are of single ones (``factor``)."""
+    """What a host adds.
+
+    Attributes
+    ----------
+    overhead, idle
+        Seconds per batch, and per batch without input, which only ends windows; None: the same.
+    factor, error
+        What in-place costs are of single ones, and the relative standard error of that.
+    """
 
     overhead: float = 0.0
+    idle: float | None = None
     factor: float = 1.0
     error: float = 0.0
 
@@ -92,7 +101,10 @@ class Statistics:
 
         return {
             "operators": {name: row(known) for name, known in sorted(self.operators.items())},
-            "hosts": {name: attrs.asdict(known) for name, known in sorted(self.hosts.items())},
+            "hosts": {
+                name: attrs.asdict(known, filter=lambda _, value: value is not None)
+                for name, known in sorted(self.hosts.items())
+            },
             "measured": dict(self.measured),
         }
 
@@ -114,7 +126,8 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One host of a statistics file."""
 
     overhead: Annotated[Positive, msgspec.Meta(description="seconds per batch")] = 0.0
-    factor: Annotated[Positive, msgspec.Meta(description="in-place cost over the cost measured alone")] = 1.0
+    idle: Annotated[Positive, msgspec.Meta(description="seconds per batch without input; unknown: the overhead")] | None = None
+    factor: Annotated[float, msgspec.Meta(gt=0, description="in-place cost over the cost measured alone")] = 1.0
     error: Positive = 0.0
 
 
@@ -164,12 +177,10 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
         rest = convert({**document, "operators": {}}, StatisticsFile, "")
         for name, host in rest.hosts.items():
             for key in HostRow.__struct_fields__:
-                _finite(getattr(host, key), f"hosts.{name}.{key}")
+                _finite(getattr(host, key) or 0.0, f"hosts.{name}.{key}")
     except InputError as error:
         raise error.located(text.name) from None
-    hosts = {
-        name: HostStatistics(overhead=h.overhead, factor=h.factor, error=h.error) for name, h in rest.hosts.items()
-    }
+    hosts = {name: HostStatistics(**msgspec.structs.asdict(host)) for name, host in rest.hosts.items()}
     return Statistics(operators=operators, hosts=hosts, measured=rest.measured)
 
 

@@ -32,6 +32,9 @@ ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
 SPREAD = 5
 """Sizes of a slope are at least this many times apart."""
 
+LEAST = 0.1
+"""Smallest factor of a host: in place nothing costs less than a tenth of what it costs alone."""
+
 
 def read_samples(
     session: SparkSession, network: Network, path: str | os.PathLike[str] | None, events: int = 20_000
@@ -284,9 +287,8 @@ def calibrate_in_place(
     found = {}
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     for host in sorted(set(host_of.values())):
-        batches = [
-            b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip and b.rows > 0
-        ]
+        warm = [b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip]
+        batches, empty = [b for b in warm if b.rows > 0], [b.duration for b in warm if b.rows == 0]
         load = np.array([work(costs, b) for b in batches])
         took = np.array([b.duration for b in batches])
         if len(batches) < 8 or load.max() < 2 * max(load.min(), 1e-12):
@@ -294,7 +296,7 @@ def calibrate_in_place(
                 f"host {host!r} had {len(batches)} batches, too few or too alike to tell overhead from cost; "
                 "calibrate for longer, with bursts"
             )
-        found[host] = fit(load, took)
+        found[host] = attrs.evolve(fit(load, took), idle=float(np.median(empty)) if empty else None)
     measured = {**statistics.measured, "pass": "alone, then in place"}
     return attrs.evolve(measured_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
 
@@ -334,7 +336,8 @@ def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistic
     """Fit ``took = overhead + factor · load`` by a regression that a few disturbed batches do not sway.
 
     Disturbances only lengthen batches, so that plain least squares would take them for cost: residuals beyond a
-    scale, the median of the absolute ones, count by their size only (Huber's loss).
+    scale, the median of the absolute ones, count by their size only (Huber's loss). Where the overhead hides the
+    cost, noise alone would give it any sign: the overhead is not negative, and the factor is `LEAST` at least.
     """
     from scipy.optimize import least_squares
 
@@ -343,19 +346,24 @@ def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistic
     def misfit(guess: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.asarray(table @ guess - took)
 
+    least = (0.0, LEAST)
     (overhead, factor), *_ = np.linalg.lstsq(table, took, rcond=None)
-    for _ in range(3):
+    overhead, factor = max(overhead, 0.0), max(factor, LEAST)
+    scale = math.inf
+    for _ in range(50):
         rest = took - overhead - factor * load
-        scale = max(1.4826 * float(np.median(np.abs(rest))), 1e-6)
-        found = least_squares(misfit, (overhead, factor), loss="huber", f_scale=scale, x_scale=(0.1, 1.0))
+        before, scale = scale, max(1.4826 * float(np.median(np.abs(rest))), 1e-6)
+        found = least_squares(
+            misfit, (overhead, factor), bounds=(least, np.inf), loss="huber", f_scale=scale, x_scale=(0.1, 1.0)
+        )
         overhead, factor = (float(value) for value in found.x)
+        if abs(scale - before) <= 0.01 * scale:
+            break
     weight = np.minimum(1.0, scale / np.maximum(np.abs(misfit(found.x)), 1e-12))
     sigma = float(np.sqrt((weight * misfit(found.x) ** 2).sum() / max(weight.sum() - 2, 1.0)))
     centre = float((weight * load).sum() / weight.sum())
     spread = float(np.sqrt((weight * (load - centre) ** 2).sum()))
-    return HostStatistics(
-        overhead=max(0.0, overhead), factor=factor, error=sigma / spread / factor if spread > 0 else 1.0
-    )
+    return HostStatistics(overhead=overhead, factor=factor, error=sigma / spread / factor if spread > 0 else 1.0)
 
 
 def measure_overhead(engine: Engine, host: str, statistics: Statistics, seconds: float = 8.0) -> Statistics:

@@ -1,0 +1,36 @@
+"""The recursion over micro-batches, beside what the comparison with the simulator shows of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.latency.fragments import fragments
+from penstock.latency.microbatch import COMMIT, microbatch
+from penstock.load import load_model
+from penstock.network.file import parse_network
+from penstock.workload import Rates
+
+
+def test_a_batch_without_input_has_a_length_of_its_own() -> None:
+    """The batch that only ends windows lasts its host's idle time, the others last the overhead and the work."""
+    network = parse_network(
+        {
+            "name": "windows",
+            "sources": {"s": {}},
+            "operators": {
+                "w": {"kind": "aggregate", "input": "s", "window": 1.0, "cost": 0.001, "selectivity": 0.1},
+            },
+            "sinks": {"out": {"input": "w"}},
+        }
+    )
+    model = load_model(network, Rates.of(1.0, {"s": [10, 10, 10]}))
+    queries = fragments(network, {"w": "h1"})
+    for idle, last in (({"h1": 0.1}, 0.1), (None, 0.3)):
+        found = microbatch(model, queries, trigger=1.5, overhead={"h1": 0.3}, idle=idle)
+        assert [batch.start for batch in found.batches] == [0, 1.5, 3, 4.5]
+        assert [batch.duration for batch in found.batches] == pytest.approx([0.301, 0.315, 0.314, last])
+        stimulus, latency, weight = found.whole()
+        assert weight == pytest.approx([1, 1])
+        # The batch at 3 s sees that the window which ended at 2 s is over; the next one puts it out.
+        assert stimulus == pytest.approx([1, 2])
+        assert latency == pytest.approx([3.314 - COMMIT - 1, 4.5 + last - COMMIT - 2])
