@@ -27,6 +27,7 @@ import numpy as np
 from penstock.cluster import Cluster, SparkSettings
 from penstock.control import chain, demo
 from penstock.files import plain
+from penstock.load import Statistics
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark import calibrate, hosts, run
@@ -35,6 +36,8 @@ from penstock.workload import Rates
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 KEYS = ("max", "p99", "p50", "mean")
+E = 0.02
+"""By how much batches are made longer and shorter, to see what hangs on it."""
 
 
 def two_steps(first: float, second: float) -> tuple[Network, dict[str, str]]:
@@ -77,6 +80,18 @@ def waiting() -> Network:
     return attrs.evolve(network, operators={**network.operators, "checked": checked})
 
 
+def last_waits() -> tuple[Network, dict[str, str]]:
+    """Return that network with the waiting check behind the others, on the third host: no hop follows it."""
+    network = waiting()
+    operators = dict(network.operators)
+    last = [operators.pop("checked"), operators.pop("watched")]
+    last[0] = attrs.evolve(last[0], inputs=("appraised",))
+    q1 = attrs.evolve(network.sinks["q1"], input="checked")
+    network = attrs.evolve(network, operators=operators | {o.name: o for o in last}, sinks={**network.sinks, "q1": q1})
+    where = dict.fromkeys(network.operators, "h1") | dict.fromkeys(("activity", "hottest", "newcomers"), "h2")
+    return network, where | {"checked": "h3", "watched": "h3"}
+
+
 def trace(base: float, peak: float, burst: int) -> Rates:
     """Return a quiet stretch, a burst, a quiet stretch: 50 s."""
     rate = np.full(50, base)
@@ -106,6 +121,8 @@ CASES = {
     "auction on 3 hosts, h1 saturated, longer trigger": Case(spread(demo.network()), trace(400, 4000, 7), 4.0),
     "waiting on 3 hosts, h1 saturated": Case(spread(waiting()), trace(300, 1600, 8), 2.0, own="h2"),
     "waiting on 3 hosts, h1 saturated, longer trigger": Case(spread(waiting()), trace(300, 1600, 8), 4.0, own="h2"),
+    "waiting on 3 hosts, h3 saturated": Case(last_waits(), trace(200, 1400, 8), 2.0),
+    "waiting on 3 hosts, h3 saturated, longer trigger": Case(last_waits(), trace(200, 1400, 8), 4.0),
 }
 
 
@@ -137,6 +154,7 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         first = {host: speed(engine, host) for host in cluster.hosts}
         prediction = chain.predict(network, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
+        beside = [quantiles(chain.predict(network, cluster, placed, rates, dearer(statistics, e))) for e in (-E, E)]
         rows, before = [], None
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
@@ -160,9 +178,18 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
                 write_raw(raw / f"{name.replace(', ', '-').replace(' ', '-')}-{number}.json", outcome, prediction)
             show(name, number, rows[-1], guess)
     return {
-        "case": name, "trigger": trigger, "predicted": guess, "error_bar": bar, "speed": first,
+        "case": name, "trigger": trigger, "predicted": guess, "error_bar": bar, "beside": beside, "speed": first,
         "hosts": {host: attrs.asdict(row) for host, row in statistics.hosts.items()}, "runs": rows,
     }  # fmt: skip
+
+
+def dearer(statistics: Statistics, share: float) -> Statistics:
+    """Return the statistics with every batch longer by a share."""
+    hosts = {
+        name: attrs.evolve(row, overhead=row.overhead * (1 + share), factor=row.factor * (1 + share))
+        for name, row in statistics.hosts.items()
+    }
+    return attrs.evolve(statistics, hosts=hosts)
 
 
 def speed(engine: run.Engine, host: str) -> float:
@@ -199,16 +226,17 @@ def table(document: Mapping[str, Any]) -> str:
         "# Predicted and measured latency on Spark",
         "",
         f"{document['machine']}, seed 0. Embedded hosts, directory hop. Two hosts have a core each; of three,",
-        "the saturated one has one of its own, or the second where the first mostly waits (for a service that takes 1 ms",
-        "a row whatever the processor does). Costs were calibrated in place before the runs; every run is shown.",
+        "the saturated one has one of its own, or the second where the first mostly waits (for a service that takes",
+        "1 ms a row whatever the processor does). Costs were calibrated in place before the runs; every run is shown.",
         "“From the run before”: the same prediction with overhead and factor as the previous run showed them, a minute",
         "old. “In hindsight”: with those of the run itself, so that what is left is the model's error, and the rest is",
-        "drift of the costs.",
+        "drift of the costs. “±2 %”: how far apart the predictions for batches shorter and longer by that are (worst /",
+        "p99): whether a batch ends just before a trigger of the next host or just after it makes a whole one.",
         *document["notes"],
         "",
         "| case | revision | | measured worst / p99 / p50 / mean (s) | error of the prediction | from the run before "
-        "| in hindsight | ρ | e·ρ/(ρ−1) |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| in hindsight | ρ | e·ρ/(ρ−1) | ±2 % |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for case in document["cases"]:
         for number, row in enumerate(case["runs"]):
@@ -218,7 +246,8 @@ def table(document: Mapping[str, Any]) -> str:
                 for key in ("error", "error_with_costs_of_the_run_before", "error_with_costs_in_hindsight")
             )
             bar = case["error_bar"]
-            shown = "| |" if bar is None else f"| {bar['load']:.2f} | {100 * bar['latency_error']:.1f} % |"
+            shown = "| |" if bar is None else f"| {bar['load']:.2f} | {100 * bar['latency_error']:.1f} %"
+            shown += f" | {moved(case)} |"
             lines.append(f"| {case['case']} | {case['revision']} | {number + 1} | {measured} | {errors} {shown}")
     lines += [
         "",
@@ -245,6 +274,14 @@ def table(document: Mapping[str, Any]) -> str:
             runs = ", ".join(_cost(row["hosts"][host], row.get("speed", {}).get(host)) for row in case["runs"])
             lines.append(f"| {case['case']} | {case['revision']} | {host} | {first} | {runs} |")
     return "\n".join(lines) + "\n"
+
+
+def moved(case: Mapping[str, Any]) -> str:
+    """Return how far apart the predictions are of batches a little shorter and longer: worst and p99."""
+    found = [*case.get("beside", ()), case["predicted"]]
+    spans = [max(row[key] for row in found) - min(row[key] for row in found) for key in ("max", "p99")]
+    both = (f"{100 * span / case['predicted'][key]:.0f}" for span, key in zip(spans, ("max", "p99"), strict=True))
+    return " / ".join(both) + " %" if len(found) > 1 else ""
 
 
 def _cost(known: Mapping[str, float], speed: float | None) -> str:
