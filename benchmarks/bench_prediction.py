@@ -122,7 +122,11 @@ CASES = {
     "waiting on 3 hosts, h1 saturated": Case(spread(waiting()), trace(300, 1600, 8), 2.0, own="h2"),
     "waiting on 3 hosts, h1 saturated, longer trigger": Case(spread(waiting()), trace(300, 1600, 8), 4.0, own="h2"),
     "waiting on 3 hosts, h3 saturated": Case(last_waits(), trace(200, 1400, 8), 2.0),
-    "waiting on 3 hosts, h3 saturated, longer trigger": Case(last_waits(), trace(200, 1400, 8), 4.0),
+    # Here no batch ends near a trigger that would decide about the worst latency.
+    "waiting on 3 hosts, h1 saturated, higher burst": Case(spread(waiting()), trace(300, 2000, 6), 2.0, own="h2"),
+    "waiting on 3 hosts, h1 saturated, higher burst, trigger 3 s": Case(
+        spread(waiting()), trace(300, 2000, 6), 3.0, own="h2"
+    ),
 }
 
 
