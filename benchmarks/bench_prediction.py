@@ -1,9 +1,9 @@
 """Latency on real Spark, predicted before the run and measured.
 
-Two embedded hosts with a core each, or three. Of each case (a network, a placement, a trace) the costs are calibrated in place,
-then the latency is predicted, then the trace is run several times. Beside the prediction stands the one that costs in
-hindsight would have given (fitted on the run itself): what is left of its error is the model's. Between the two
-stands what the run before taught, as ``penstock run --learn`` writes it.
+Two embedded hosts with a core each, or three. Of each case (a network, a placement, a trace) the costs are calibrated
+in place, then the latency is predicted, then the trace is run several times. Beside the prediction stands the one that
+costs in hindsight would have given (fitted on the run itself): what is left of its error is the model's. Between the
+two stands what the run before taught, as ``penstock run --learn`` writes it.
 
 Run on a quiet machine: ``python benchmarks/bench_prediction.py``; writes benchmarks/results/prediction.{json,md}.
 """
