@@ -126,7 +126,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One host of a statistics file."""
 
     overhead: Annotated[Positive, msgspec.Meta(description="seconds per batch")] = 0.0
-    idle: Annotated[Positive, msgspec.Meta(description="seconds per batch without input; unknown: the overhead")] | None = None
+    idle: Annotated[Positive, msgspec.Meta(description="seconds per batch without input, if not as any")] | None = None
     factor: Annotated[float, msgspec.Meta(gt=0, description="in-place cost over the cost measured alone")] = 1.0
     error: Positive = 0.0
 
