@@ -187,7 +187,9 @@ def test_live_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path) -> No
     assert np.mean(steady) == pytest.approx(600, rel=0.05)
     # A stream that drops everything for a while, and what is kept for good before and after.
     watched = outcome.stimulus["q2"] - outcome.epoch
-    assert not ((watched > 11) & (watched < 14)).any()
+    # Penstock's own process may stall too: what counts is when it asked.
+    asked = min(at for at, _ in shedder.asked if at >= 10)
+    assert not ((watched > asked + 1) & (watched < 14)).any()
     assert ((watched < 5) | (watched > 21)).any()
 
 

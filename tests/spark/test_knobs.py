@@ -65,7 +65,7 @@ def test_a_replay_drops_the_same(tmp_path: Path) -> None:
 
 def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
     """A new fraction holds for windows after all rows seen, once no row comes to windows before the last change."""
-    frame, turn = Frame(), make_turn(spec(tmp_path, windows={"a->b": [2, 10_000_000, 5]}))
+    frame, turn = Frame(), make_turn(spec(tmp_path, windows={"a->b": [2, 10_000_000, 5, [0]]}))
     name = knob(str(tmp_path), "a->b")
 
     def shown() -> tuple[int, int, int, str]:
@@ -86,10 +86,28 @@ def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
     assert shown() == (BUCKETS, half, DAY + 1, f"8:{half},{DAY + 1}:{BUCKETS}")
 
 
+def test_windows_change_after_the_slowest_input(tmp_path: Path) -> None:
+    """A change waits for rows that one input still owes to windows before the last change, however far others are."""
+    turn = make_turn(spec(tmp_path, windows={"a->b": [2, 4_000_000, 0, [0, 1]]}))
+    decided = tmp_path / "knobs" / "h1"
+
+    def entries(keep: float, water: dict[str, int], batch: int) -> Any:
+        announce(tmp_path, {"a->b": keep})
+        turn(Frame(), batch, water)
+        return json.loads((decided / f"{batch:012d}.json").read_text())["windows"]["a->b"]
+
+    first = entries(0.5, {"0": 1_000_000, "1": 700_000}, 0)
+    assert [since for since, _ in first] == [EVER, 1_000_001]
+    assert entries(1.0, {"0": 9_000_000, "1": 4_900_000, "2": 9_000_000}, 1) == first
+    assert entries(1.0, {"0": 9_000_000, "2": 9_000_000}, 2) == first
+    last = entries(1.0, {"0": 9_000_000, "1": 5_000_000, "2": 9_500_000}, 3)
+    assert [since for since, _ in last][-2:] == [1_000_001, 9_500_001]
+
+
 def test_others_decide_for_windows_here(tmp_path: Path) -> None:
     """The windows of a stream that drops on another host are those that it has decided of last."""
     announce(tmp_path, {"a->b": 0.5})
-    theirs = {**spec(tmp_path, windows={"a->b": [1, 10, 0]}), "fragment": "h2"}
+    theirs = {**spec(tmp_path, windows={"a->b": [1, 10, 0, [0]]}), "fragment": "h2"}
     make_turn(theirs)(Frame(), 0, {"0": 41})
     frame = Frame()
     make_turn(spec(tmp_path, others={"h2": ["a->b"]}))(frame, 0, {})

@@ -320,6 +320,7 @@ class _Compiler:
                         operators.overlapping(length, slide),
                         round(length * 1e6),
                         round(self.deployment.lateness(stream.writer) * 1e6),
+                        self._derives(self._origin(stream))[0],
                     ]
                 if not behind:
                     limits.append(stream.name)

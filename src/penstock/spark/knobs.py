@@ -105,8 +105,9 @@ def make_turn(spec: dict[str, Any]) -> Callable[[Any, int, Mapping[str, int]], N
     ----------
     spec
         Of the writer, with ``knobs``: ``limits`` (streams that drop rows), ``windows`` (by stream: number of windows
-        that a row is in, their length and their lateness in µs), ``others`` (by fragment, streams that it decides of
-        and that drop windows of aggregates here), ``prompt`` (whether penstock measures rates when a batch begins).
+        that a row is in, their length and lateness in µs, numbers of the origins behind), ``others`` (by fragment,
+        streams that it decides of and that drop windows of aggregates here), ``prompt`` (whether penstock measures
+        rates when a batch begins).
     """
     wanted, folder, fragment = spec["knobs"], spec["folder"], spec["fragment"]
     place = os.path.join(folder, KNOBS, fragment)
@@ -191,14 +192,16 @@ def _decide(wanted: Any, before: Any, keep: Mapping[str, float], water: Mapping[
     """Return the limits of a batch."""
     limits = {stream: round(keep.get(stream, 1.0) * BUCKETS) for stream in wanted["limits"]}
     windows = {}
-    for stream, (count, length, lateness) in wanted["windows"].items():
+    for stream, (count, length, lateness, origins) in wanted["windows"].items():
         entries = before["windows"].get(stream, [[_EVER, BUCKETS]])
         limit = round(share_of_windows(keep.get(stream, 1.0), count) * BUCKETS)
         since = max(water.values()) + 1 if water else _EVER
-        # Rows look at two limits only: the next change waits until none comes to windows before the last one.
-        if limit != entries[-1][1] and entries[-1][0] <= max(_EVER, since - length - lateness):
+        # Rows look at two limits only: the next change waits until none comes to windows before the last one, also
+        # from the slowest of the inputs that the stream derives from (a log is behind a source).
+        coming = min(water.get(str(number), _EVER) for number in origins) + 1
+        if limit != entries[-1][1] and entries[-1][0] <= max(_EVER, coming - length - lateness):
             entries = [entry for entry in entries if entry[0] < since] + [[since, limit]]
-            old = since - length - REMEMBERED
+            old = coming - length - REMEMBERED
             while len(entries) > 1 and entries[1][0] <= old:
                 entries = entries[1:]
         windows[stream] = entries
