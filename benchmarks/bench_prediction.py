@@ -189,10 +189,11 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
 
 def dearer(statistics: Statistics, share: float) -> Statistics:
     """Return the statistics with every batch longer by a share."""
-    hosts = {
-        name: attrs.evolve(row, overhead=row.overhead * (1 + share), factor=row.factor * (1 + share))
-        for name, row in statistics.hosts.items()
-    }
+    hosts = {}
+    for name, row in statistics.hosts.items():
+        figures = {"overhead": row.overhead, "idle": row.idle, "factor": row.factor}
+        longer = {key: value * (1 + share) for key, value in figures.items() if value is not None}
+        hosts[name] = attrs.evolve(row, **longer)
     return attrs.evolve(statistics, hosts=hosts)
 
 
