@@ -1,0 +1,76 @@
+"""Random networks over files give exactly the rows of plain Spark batch queries, wherever and however they run.
+
+A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
+``PENSTOCK_SEED`` is the first seed, ``PENSTOCK_NETWORKS`` how many networks the long test runs, and
+``PENSTOCK_SHRINK`` for how many seconds a network that differs is made smaller.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from case import Case, dump, load
+from networks import LARGE, SMALL, case
+from runner import differences, oracle_session
+from shrink import shrink, summary
+
+from penstock.spark.run import Engine
+
+SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
+NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "500"))
+SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
+KEPT = [kept for path in sorted((Path(__file__).parent / "kept").glob("*.json")) for kept in load(path)]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300 + SHRINK)]
+
+Compare = Callable[[Case], list[str]]
+
+
+@pytest.fixture(scope="module")
+def session(engine: Engine) -> Any:
+    """A session for the oracle's queries."""
+    return oracle_session(engine)
+
+
+@pytest.fixture
+def compare(engine: Engine, session: Any, tmp_path: Path) -> Compare:
+    """Run a case; say how it differs."""
+    number = itertools.count()
+    return lambda tried: differences(engine, session, tried, tmp_path / str(next(number)))
+
+
+def must_agree(tried: Case, compare: Compare, place: Path) -> None:
+    """Fail with a small case if a case differs."""
+    said = compare(tried)
+    if not said:
+        return
+    small = shrink(tried, compare, SHRINK)
+    text = dump(small)
+    kept = place / f"{tried.name}.json"
+    kept.write_text(text, encoding="utf-8")
+    lines = [f"{tried.name} differs:", *said, f"Smaller {dict(summary(small))}, in {kept}:", *compare(small), text]
+    pytest.fail("\n".join(lines), pytrace=False)
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[kept.name for kept in KEPT])
+def test_kept_cases_agree(kept: Case, compare: Compare) -> None:
+    """Networks that once differed have the rows of plain Spark."""
+    assert not compare(kept)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 25))
+def test_small_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> None:
+    """Every sink of a small random network has exactly the rows of plain Spark."""
+    must_agree(case(seed, SMALL), compare, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEED + 25, SEED + 25 + NETWORKS))
+def test_large_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> None:
+    """Every sink of a larger random network has exactly the rows of plain Spark."""
+    must_agree(case(seed, LARGE), compare, tmp_path)
