@@ -49,7 +49,7 @@ class Size:
     seconds: float
 
 
-SMALL = Size(files=6, rows=60, batches=5, operators=7, seconds=2.0)
+SMALL = Size(files=5, rows=60, batches=4, operators=7, seconds=1.5)
 LARGE = Size(files=15, rows=200, batches=15, operators=10, seconds=6.0)
 
 
@@ -453,7 +453,7 @@ class _Maker:
         """Return runs over more and more files; the last has all and ends by itself."""
         whole = {source: len(files) for source, files in self.files.items()}
         steps = []
-        for _ in range(self._choose([0, 1, 2], [0.5, 0.35, 0.15])):
+        for _ in range(self._choose([0, 1, 2], [0.6, 0.32, 0.08])):
             seconds = float(self.size.seconds * self.rng.uniform(0.3, 1.0)) if self._chance(0.35) else None
             least = steps[-1].files if steps else dict.fromkeys(whole, 0)
             files = {source: int(self.rng.integers(least[source], count + 1)) for source, count in whole.items()}

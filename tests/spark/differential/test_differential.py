@@ -2,7 +2,8 @@
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
 ``PENSTOCK_SEED`` is the first seed, ``PENSTOCK_NETWORKS`` how many networks the long test runs, and
-``PENSTOCK_SHRINK`` for how many seconds a network that differs is made smaller.
+``PENSTOCK_SHRINK`` for how many seconds a network that differs is made smaller, and ``PENSTOCK_DIFFERENTIAL_KILLS`` how
+many networks are run with kills.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from case import Case, dump, load
+from killing import differences_after_kills
 from networks import LARGE, SMALL, case
 from runner import differences, oracle_session
 from shrink import shrink, summary
@@ -24,6 +27,7 @@ from penstock.spark.run import Engine
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
 NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "500"))
 SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
+KILLS = int(os.environ.get("PENSTOCK_DIFFERENTIAL_KILLS", "10"))
 KEPT = [kept for path in sorted((Path(__file__).parent / "kept").glob("*.json")) for kept in load(path)]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300 + SHRINK)]
@@ -74,3 +78,12 @@ def test_small_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> No
 def test_large_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> None:
     """Every sink of a larger random network has exactly the rows of plain Spark."""
     must_agree(case(seed, LARGE), compare, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(SEED, SEED + KILLS))
+def test_networks_agree_after_kills(seed: int, session: Any, tmp_path: Path) -> None:
+    """Every sink has exactly the rows of plain Spark after penstock or a host was killed twice at random moments."""
+    rng = np.random.default_rng(seed)
+    assert not differences_after_kills(session, case(seed, LARGE), tmp_path / "case", rng, kills=2)
