@@ -306,17 +306,16 @@ def _windows_differ(answer: Answer, rows: Counter[tuple[Any, ...]]) -> list[str]
 
 
 def _between(value: Any, low: Any, high: Any) -> bool:
-    """Whether a value lies between two (null is no bound)."""
+    """Whether a value lies between two; below, null is no bound."""
     if value in (low, high):
         return True
-    ends = [_number(end) for end in (low, high) if end is not None]
     if value is None or high is None:
         return False
-    return len(ends) < 2 or min(ends) <= _number(value) <= max(ends)
-
-
-def _number(value: Any) -> Any:
-    return decimal.Decimal(value) if isinstance(value, str) and re.fullmatch(r"-?[\d.]+", value) else value
+    # A minimum falls where rows are added.
+    parts = [value, high] if low is None else [value, low, high]
+    if all(isinstance(part, str) and re.fullmatch(r"-?[\d.]+", part) for part in parts):
+        parts = [decimal.Decimal(part) for part in parts]
+    return low is None or min(parts[1:]) <= parts[0] <= max(parts[1:])
 
 
 def _some(rows: Counter[tuple[Any, ...]]) -> list[tuple[tuple[Any, ...], int]]:
