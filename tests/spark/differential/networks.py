@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 from case import ARROW, Case, File, Step
-from rows import BEGIN, NESTED, TYPES, Clock, random_files
+from rows import NESTED, TYPES, Clock, random_files
+from vocabulary import conditions, new_columns, sums
 
 LIMIT = 3000
 """Rows that an operator may have, roughly."""
@@ -190,26 +191,8 @@ class _Maker:
 
     def _filtered(self, node: Node) -> Node:
         made = attrs.evolve(node, name=self._new("f"))
-        self._add("filter", {"input": node.name, "where": self._condition(node.columns)}, made)
+        self._add("filter", {"input": node.name, "where": self._one(conditions(node.columns))}, made)
         return made
-
-    def _condition(self, columns: Mapping[str, str]) -> str:
-        found = []
-        for name, kind in columns.items():
-            column = f"`{name}`"
-            found += {
-                "bigint": [f"{column} % 2 = 0", f"{column} > 1", f"NOT ({column} = 1)", f"coalesce({column}, 1) <= 40"],
-                "int": [f"{column} < 2"],
-                "string": [f"{column} LIKE 'a%' OR {column} > 'b'", f"{column} <> '数'", f"{column} IS NOT NULL"],
-                "double": [f"{column} < 20.5"],
-                "boolean": [column, f"{column} IS NULL OR {column}"],
-                "date": [f"{column} >= DATE '2026-02-09'"],
-                "timestamp": [f"second({column}) % 4 <> 0"],
-                "array<bigint>": [f"size({column}) > 1", f"array_contains({column}, 3)"],
-                "map<string,bigint>": [f"try_element_at({column}, 'a') IS NULL"],
-                "struct<a:bigint,b:string>": [f"{column}.a > 10"],
-            }.get(kind, [f"{column} > 12.5"])  # decimals
-        return str(self._one(found))
 
     def _map(self) -> None:
         node = self._input()
@@ -222,7 +205,7 @@ class _Maker:
         shown, shape = [f"`{name}`" for name in kept], {name: node.columns[name] for name in kept}
         if self._chance(0.25):
             shown, shape = ["*"], dict(node.columns)
-        for text, kind in self._some(self._made(node.columns), 0, 3):
+        for text, kind in self._some(new_columns(node.columns), 0, 3):
             name = self._new("größe" if self._chance(0.2) else "c")
             shown.append(f"{text} AS `{name}`")
             shape[name] = kind
@@ -234,29 +217,6 @@ class _Maker:
     def _like(self, node: Node, letter: str, shape: Mapping[str, str], rows: int | None = None) -> Node:
         rows = node.rows if rows is None else rows
         return attrs.evolve(node, name=self._new(letter), columns=shape, rows=rows)
-
-    def _made(self, columns: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return SQL for new columns, with their types."""
-        found = [("'ü, (1'", "string"), ("7L", "bigint")]
-        for name, kind in columns.items():
-            column = f"`{name}`"
-            found += {
-                "bigint": [
-                    (f"{column} * 3 + 1", "bigint"),
-                    (f"CASE WHEN {column} > 2 THEN 100 div {column} ELSE 0 END", "bigint"),
-                    (f"map('a', {column}, 'ß', 2L)", "map<string,bigint>"),
-                    (f"array({column}, 5L)", "array<bigint>"),
-                    (f"struct({column} AS a, 'b' AS b)", "struct<a:bigint,b:string>"),
-                ],
-                "string": [(f"concat({column}, '-ü')", "string"), (f"CAST(length({column}) AS bigint)", "bigint")],
-                "date": [(f"date_add({column}, 1)", "date")],
-                "timestamp": [(f"{column} + INTERVAL 1 second", "timestamp"), (f"CAST({column} AS date)", "date")],
-                "decimal(12,2)": [(f"CAST({column} * 2 AS decimal(12,2))", "decimal(12,2)")],
-                "array<bigint>": [(f"get({column}, 0)", "bigint")],
-                "map<string,bigint>": [(f"try_element_at({column}, 'a')", "bigint")],
-                "struct<a:bigint,b:string>": [(f"{column}.b", "string")],
-            }.get(kind, [(f"coalesce({column}, NULL)", kind)])
-        return found
 
     def _explode(self) -> None:
         node = self._input()
@@ -328,7 +288,7 @@ class _Maker:
         by = self._some(usual or [n for n, kind in node.columns.items() if kind in simple and n not in clash], 0, 2)
         shape = {**{name: node.columns[name] for name in by}, **dict.fromkeys(clash, "timestamp")}
         shown = []
-        for text, kind in self._some(self._sums(node.columns), 1, 3):
+        for text, kind in self._some(sums(node.columns, late=self.late), 1, 3):
             name = self._new("n")
             shown.append(f"{text} AS {name}")
             shape[name] = kind
@@ -347,19 +307,6 @@ class _Maker:
             rows *= parts
         made = attrs.evolve(self._like(node, "w", shape, min(rows, LIMIT)), windowed=True)
         self._add("aggregate", table, made)
-
-    def _sums(self, columns: Mapping[str, str]) -> list[tuple[str, str]]:
-        found = [("count(*)", "bigint")] * 2
-        for name, kind in columns.items():
-            column = f"`{name}`"
-            if kind in ("bigint", "int"):
-                found += [(f"sum({column})", "bigint"), (f"max({column})", kind), (f"min({column})", kind)]
-                found += [] if self.late else [(f"avg({column})", "double")]
-            elif kind == "decimal(12,2)":
-                found += [(f"CAST(sum({column}) AS decimal(12,2))", kind), (f"max({column})", kind)]
-            elif kind in ("date", "string", "timestamp", "double"):
-                found += [(f"max({column})", kind), (f"count({column})", "bigint")]
-        return found
 
     def _join(self) -> None:
         one, two = self._input(timed=True), self._input(timed=True)
@@ -459,6 +406,3 @@ class _Maker:
             files = {source: int(self.rng.integers(least[source], count + 1)) for source, count in whole.items()}
             steps.append(Step(None if seconds is None else round(seconds, 1), files))
         return (*steps, Step(None, whole))
-
-
-__all__ = ["BEGIN", "LARGE", "SMALL", "Case", "Size", "case"]
