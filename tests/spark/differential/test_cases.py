@@ -64,6 +64,16 @@ def test_a_case_is_kept_as_a_file(tmp_path: Path) -> None:
         assert dump(load(path)[0]) == dump(made)
 
 
+def test_kept_cases_are_networks(tmp_path: Path) -> None:
+    """Every kept case can be read, and its placement fits."""
+    kept = [made for path in (Path(__file__).parent / "kept").glob("*.json") for made in load(path)]
+    assert len(kept) > 10
+    for made in kept:
+        network = parse_network(placed(made, tmp_path))
+        Placement(made.placement).check(network.operators, Cluster.uniform(3).hosts)
+        assert made.steps[-1].files == {source: len(parts) for source, parts in made.files.items()}
+
+
 def test_columns_are_read_from_a_schema() -> None:
     """Names with blanks and types with commas are taken apart rightly."""
     ddl = "`a b` decimal(12,2), k bigint, `größe` map<string,bigint>, p struct<a:bigint,b:string>, at timestamp"
