@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import attrs
 import pytest
@@ -10,6 +12,9 @@ import pytest
 from penstock.cluster import Cluster, SparkSettings
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
+
+# Tests of this room share hosts_kit.py.
+sys.path.insert(0, str(Path(__file__).parent))
 
 CLUSTER = attrs.evolve(Cluster.uniform(3), spark=SparkSettings(trigger=0.3))
 

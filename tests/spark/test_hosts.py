@@ -2,93 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from hosts_kit import READY, script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.errors import HostError, InputError
-from penstock.spark.hosts import PREFIX, EmbeddedHost, RemoteHost, share_cpus, start_hosts, sweep
-
-PENSTOCK = """
-import json, os, signal, sys, threading, time
-# Whoever runs the tests in the background may ignore interrupts, which is inherited.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from penstock.spark.hosts import EmbeddedHost
-host = EmbeddedHost("h1", folder=sys.argv[1]).start()
-session = host.session()
-def work():
-    import pyspark
-    def keep(batches):
-        import time
-        for batch in batches:
-            time.sleep(600)
-            yield batch
-    session.range(1).mapInArrow(keep, "id long").collect()
-threading.Thread(target=work, daemon=True).start()
-import psutil
-while len(psutil.Process(host.pid).children(recursive=True)) < 2:
-    time.sleep(0.05)
-supervisor = psutil.Process(host.pid).ppid()
-said = {"jvm": host.pid, "port": host.endpoint.rpartition(":")[2], "supervisor": supervisor}
-print(json.dumps(said), flush=True)
-time.sleep(600)
-"""
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Wait for a condition, at most so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def gone(processes: list[psutil.Process]) -> bool:
-    """Tell whether none of the processes runs; a zombie that nobody collects does not."""
-    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
-
-
-def listening(port: int) -> bool:
-    """Tell whether somebody accepts connections on a port of this machine."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def script(folder: Path, body: str) -> Path:
-    """Make a fake ``java``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "java"
-    path.write_text(f"#!{sys.executable}\nimport os, signal, subprocess, sys, time\n{body}\n")
-    path.chmod(0o755)
-    return path
+from penstock.spark.hosts import EmbeddedHost, RemoteHost, start_hosts
+from penstock.spark.hosts.cores import share_cpus
+from penstock.spark.hosts.folders import host_folders
 
 
 def secret(token: str | None) -> dict[str, Any]:
     """Name a variable that holds a token, or that is not set."""
     return {"token_env": "T", "environ": {"T": token} if token else {}}
-
-
-READY = 'print("INFO SparkConnectServer: Spark Connect server started at: 127.0.0.1:1", flush=True); time.sleep(600)'
 
 
 @pytest.fixture(scope="module")
@@ -355,72 +294,6 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         subprocess.run(["umount", small], check=True)
 
 
-def test_all_descendants_go_with_the_host(tmp_path: Path) -> None:
-    """A stop ends children of the JVM also where they left its session and its parent."""
-    grandchild = "os.setsid(); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-    body = f"""
-note = {str(tmp_path / "pid")!r}
-child = "import os, sys, time\\nif os.fork(): os._exit(0)\\n" + {grandchild!r}
-subprocess.run([sys.executable, "-c", child, note])
-while not (os.path.exists(note) and open(note).read()): time.sleep(0.01)
-{READY}"""
-    with EmbeddedHost("h1", java=script(tmp_path, body), folder=tmp_path / "work"):
-        stray = psutil.Process(int((tmp_path / "pid").read_text()))
-        assert stray.is_running()
-    assert gone([stray])
-
-
-def test_a_killed_supervisor_takes_the_jvm_with_it(tmp_path: Path) -> None:
-    """Should the supervisor be killed, the JVM dies, the stop still cleans, and the next start sweeps the rest."""
-    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work").start()
-    jvm = psutil.Process(host.pid)
-    os.kill(jvm.ppid(), signal.SIGKILL)
-    assert within(5, lambda: gone([jvm]))
-    assert not host.alive()
-    assert host.folder.exists()
-    host.stop()
-    assert [*(tmp_path / "work").iterdir()] == []
-
-
-def test_a_fork_neither_ends_nor_keeps_the_host(tmp_path: Path) -> None:
-    """A child that penstock forked cannot stop the host, nor keep it alive once penstock is killed."""
-    program = (
-        "import os, sys, time\n"
-        "from penstock.spark.hosts import EmbeddedHost\n"
-        "host = EmbeddedHost('h1', java=sys.argv[1], folder=sys.argv[2]).start()\n"
-        "jvm, child = host.pid, os.fork()\n"
-        "if not child:\n"
-        "    host.stop()\n"
-        "    print(jvm, os.getpid(), flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", program, script(tmp_path, READY), tmp_path / "work"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    jvm, child = map(psutil.Process, map(int, running.stdout.readline().split()))
-    assert not within(0.7, lambda: gone([jvm]))
-    running.kill()
-    running.wait()
-    assert within(5, lambda: gone([jvm]))
-    assert within(2, lambda: not [*(tmp_path / "work").iterdir()])
-    child.kill()
-    running.stdout.close()
-
-
-def test_leftovers_are_swept(tmp_path: Path) -> None:
-    """A folder whose owner is gone is removed at the next start; one in use, or just being made, is not."""
-    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work").start()
-    dead, young, other = (tmp_path / "work" / name for name in (f"{PREFIX}dead", f"{PREFIX}young", "notes"))
-    for folder in (dead, young, other):
-        folder.mkdir()
-        (folder / "lock").write_text("")
-    for folder in (dead, host.folder, other):
-        os.utime(folder / "lock", (1, 1))
-    sweep(tmp_path / "work")
-    assert sorted((tmp_path / "work").iterdir()) == sorted([host.folder, young, other])
-    host.stop()
-
-
 def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
     """A host can be stopped twice, before its start, and started again after its stop."""
     host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work")
@@ -449,7 +322,7 @@ def test_hosts_start_together_and_one_failure_stops_all(tmp_path: Path) -> None:
 
 
 def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
-    """An embedded host has the cluster's settings, jars and packages, and the slots that its cores and mode ask for."""
+    """An embedded host has the cluster's settings, jars and packages, and as many tasks as cores."""
     conf = {"spark.driver.memory": "700m", "spark.x": "y"}
     spark = SparkSettings(conf=conf, jars=("a.jar",), packages=("g:a:1",))
     cluster = Cluster.of([Host(name="h1", cores=2)], spark=spark)
@@ -458,11 +331,24 @@ def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
         assert isinstance(host, EmbeddedHost)
         written = (host.folder / "spark.conf").read_text().splitlines()
         command = psutil.Process(host.pid).cmdline()
-    real_time = Cluster.of([Host(name="h1")], spark=SparkSettings(mode="real-time"))
-    with start_hosts(real_time, tmp_path / "w", java=script(tmp_path, READY)) as hosts:
-        assert "spark.master=local[8]" in (hosts["h1"].folder / "spark.conf").read_text()  # type: ignore[union-attr]
     assert "-Xmx700m" in command
     assert {"spark.x=y", "spark.jars=a.jar", "spark.jars.packages=g\\:a\\:1", "spark.master=local[2]"} <= set(written)
+
+
+def test_host_folders_are_private(tmp_path: Path) -> None:
+    """Only the user can enter a host's folders, whatever the user mask says, also the one for sockets."""
+    deep = tmp_path / ("d" * 100)
+    before = os.umask(0)
+    try:
+        with host_folders(deep) as (folders, locks):
+            assert [folder.parent for folder in folders] == [deep, Path("/tmp")]
+            assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700, 0o700]
+            assert [os.fstat(lock).st_mode & 0o777 for lock in locks] == [0o600, 0o600]
+            raise KeyError
+    except KeyError:
+        assert not any(folder.exists() for folder in folders)
+    finally:
+        os.umask(before)
 
 
 @settings(deadline=None, max_examples=100)
@@ -478,116 +364,6 @@ def test_cpus_are_shared_without_overlap(cores: list[int], cpus: list[int]) -> N
         assert [len(share) for share in shares] == cores
         assert len(set(given_out)) == len(given_out)
         assert set(given_out) <= set(cpus)
-
-
-@pytest.fixture
-def penstock(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any], list[psutil.Process]]]:
-    """A penstock of its own with a host whose Python worker is busy: its process, what it says, and all processes."""
-    running = subprocess.Popen(
-        [sys.executable, "-c", PENSTOCK, str(tmp_path / "w")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    assert running.stdout is not None
-    lines = iter(running.stdout.readline, "")
-    said = next((json.loads(line) for line in lines if line.startswith("{")), None)
-    assert said is not None
-    supervisor = psutil.Process(said["supervisor"])
-    family = [supervisor, *supervisor.children(recursive=True)]
-    assert len(family) >= 4, "supervisor, JVM, Python daemon, Python worker"
-    yield running, said, family
-    running.kill()
-    running.wait()
-    running.stdout.close()
-    for process in family:
-        if process.is_running():
-            process.kill()
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("victims", ["penstock", "jvm and penstock"])
-def test_nothing_outlives_a_killed_penstock(penstock: Any, tmp_path: Path, victims: str) -> None:
-    """After kill -9 of penstock, alone or with its JVM, no process, port or folder is left."""
-    running, said, family = penstock
-    for victim in victims.split(" and "):
-        os.kill(running.pid if victim == "penstock" else said["jvm"], signal.SIGKILL)
-    running.wait()
-    assert within(5, lambda: gone(family))
-    assert within(2, lambda: not [*(tmp_path / "w").iterdir()])
-    assert not listening(int(said["port"]))
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_nothing_outlives_penstock_and_its_supervisor(penstock: Any, tmp_path: Path) -> None:
-    """After kill -9 of penstock and its supervisor at once every process dies; the next start clears the folder."""
-    running, said, family = penstock
-    for victim in (said["supervisor"], running.pid):
-        os.kill(victim, signal.SIGKILL)
-    assert within(5, lambda: gone(family))
-    assert not listening(int(said["port"]))
-    for lock in (tmp_path / "w").glob("*/lock"):
-        os.utime(lock, (1, 1))
-    sweep(tmp_path / "w")
-    assert [*(tmp_path / "w").iterdir()] == []
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_ctrl_c_does_not_reach_the_jvm(penstock: Any, tmp_path: Path) -> None:
-    """An interrupt of penstock's process group ends penstock, which then ends the host in its own time."""
-    running, _, family = penstock
-    own = psutil.Process(running.pid)
-    for process in family:
-        assert os.getpgid(process.pid) != os.getpgid(own.pid)
-        assert os.getsid(process.pid) != os.getsid(own.pid)
-    os.killpg(running.pid, signal.SIGINT)
-    assert within(15, lambda: gone([own, *family]))
-    assert [*(tmp_path / "w").iterdir()] == []
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_killed_jvm_is_noticed_and_replaced(tmp_path: Path) -> None:
-    """After kill -9 of the JVM its workers die, the host says what happened, and a new start meets nothing of it."""
-    host = EmbeddedHost("h1", folder=tmp_path / "w").start()
-    session = host.session()
-
-    def keep(batches: Any) -> Any:
-        import time
-
-        for batch in batches:
-            time.sleep(600)
-            yield batch
-
-    errors = []
-
-    def work() -> None:
-        try:
-            session.range(1).mapInArrow(keep, "id long").collect()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    jvm = psutil.Process(host.pid)
-    assert within(40, lambda: len(jvm.children(recursive=True)) >= 2), errors
-    family = [jvm, *jvm.children(recursive=True)]
-    jvm.kill()
-    assert within(5, lambda: gone(family))
-    assert not host.alive()
-    with pytest.raises(HostError, match="host h1 does not run: it was killed by SIGKILL"):
-        host.session()
-    thread.join(timeout=30)
-    assert not thread.is_alive()
-    assert errors
-    host.stop()
-    assert [*(tmp_path / "w").iterdir()] == []
-    with host:
-        assert host.session().range(3).count() == 3
 
 
 @pytest.mark.spark

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import HostError
-from penstock.spark import java
+from penstock.spark.hosts import java
 
 
 def installed(home: Path, release: str | None, answer: str = "") -> Path:

@@ -1,0 +1,19 @@
+"""Spark hosts: Spark Connect endpoints that penstock starts or that somebody else runs.
+
+A host is one Spark application with its own driver and cores. `EmbeddedHost` starts one from the pip package, on the
+loopback interface, behind a random token, in a folder of its own, and ends it with penstock. `RemoteHost` names a
+running one. Both hand out sessions. `start_hosts` starts or reaches all hosts of a cluster.
+
+    penstock ── supervisor ── JVM ── Python workers
+
+Each process ends with the one to its left, however that one ended: the supervisor looks after penstock and cleans up,
+and the kernel kills the JVM with the supervisor.
+"""
+
+from penstock.spark.hosts.base import SparkHost
+from penstock.spark.hosts.cores import available_cpus
+from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.hosts.remote import RemoteHost
+from penstock.spark.hosts.start import start_hosts
+
+__all__ = ["EmbeddedHost", "RemoteHost", "SparkHost", "available_cpus", "start_hosts"]

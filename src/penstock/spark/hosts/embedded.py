@@ -1,0 +1,247 @@
+"""Hosts that penstock starts and ends."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from secrets import token_urlsafe as new_token
+from typing import Any, Self
+
+import psutil
+
+from penstock.errors import HostError
+from penstock.spark.hosts import failures, settings
+from penstock.spark.hosts import java as java_runtime
+from penstock.spark.hosts.folders import host_folders
+from penstock.spark.hosts.processes import Meter, resident, running
+from penstock.spark.hosts.sessions import Sessions
+from penstock.spark.hosts.supervised import Supervised
+from penstock.spark.hosts.supervisor import Plan
+
+READY = re.compile(r"Spark Connect server started at: .*:(\d+)$", re.MULTILINE)
+
+
+class EmbeddedHost:
+    """A Spark Connect server of the pip package, started and ended by penstock.
+
+    It listens on 127.0.0.1 only, on a port that the kernel chooses, and asks for a random token that travels in the
+    environment. Its files are in a folder of its own. It ends with penstock, also by ``kill -9``.
+
+    Parameters
+    ----------
+    name
+        The host's name.
+    cores
+        Tasks at a time, each with one thread in native libraries.
+    cpus
+        CPU ids that the JVM and its Python workers may use, None for all.
+    conf
+        Spark settings on top of `settings.DEFAULTS`. ``spark.driver.memory`` is the heap.
+    jars, packages
+        Jar files, and Maven coordinates that Spark fetches.
+    folder
+        Where to make the work folder (default: the system's temporary folder).
+    java
+        The ``java`` to run (default: `penstock.spark.hosts.java.find`).
+    port
+        A fixed port instead of a free one.
+    timeout
+        Seconds until a server that is not ready counts as failed (default: 60, with packages 300).
+
+    Examples
+    --------
+    >>> with EmbeddedHost("h1") as host:  # doctest: +SKIP
+    ...     host.session().range(3).count()
+    3
+    """
+
+    def __init__(
+        self,
+        name: str = "h1",
+        *,
+        cores: int = 1,
+        cpus: Sequence[int] | None = None,
+        conf: Mapping[str, str] | None = None,
+        jars: Sequence[str] = (),
+        packages: Sequence[str] = (),
+        folder: str | os.PathLike[str] | None = None,
+        java: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.name = name
+        self.cores = cores
+        self.cpus = sorted(set(cpus)) if cpus is not None else None
+        self.conf = settings.with_lists(settings.checked(conf or {}), jars, packages)
+        self.java = Path(java) if java is not None else None
+        self.timeout = timeout if timeout is not None else (300.0 if packages else 60.0)
+        self._base = Path(folder if folder is not None else tempfile.gettempdir()).absolute()
+        self._wanted_port = port
+        self._port: int | None = None
+        self._token = new_token(32)
+        self._folders: list[Path] = []
+        self._supervised: Supervised | None = None
+        self._sessions = Sessions(name, local=True)
+        self._meter = Meter()
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"EmbeddedHost({self.name!r}, {self.endpoint})"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        """The address, without a token."""
+        return f"sc://127.0.0.1:{self._port or self._wanted_port or 0}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the JVM, None before the start and after the stop."""
+        jvm = self._jvm
+        return jvm.pid if jvm is not None else None
+
+    @property
+    def _jvm(self) -> psutil.Process | None:
+        supervised = self._supervised
+        return supervised.jvm if supervised is not None else None
+
+    @property
+    def folder(self) -> Path:
+        """The host's own folder; it is removed with the host."""
+        if not self._folders:
+            raise HostError(f"host {self.name} has no folder: it is not started")
+        return self._folders[0]
+
+    @property
+    def log(self) -> Path:
+        """What the JVM and its Python workers print."""
+        return self.folder / "server.log"
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers.
+
+        Raises
+        ------
+        HostError
+            If there is no Java, no space, the port is in use, or the server ends or is not ready in time.
+        """
+        with self._lock:
+            if self._supervised is not None:
+                return self
+            java = self.java or java_runtime.find()
+            atexit.register(self.stop)
+            try:
+                self._launch(java)
+                self._await_ready()
+            except BaseException as error:
+                self.stop()
+                if isinstance(error, OSError):
+                    raise failures.refused(error, self.name, self._base) from error
+                raise
+        return self
+
+    def session(self, session_id: str | None = None) -> Any:
+        """Return a new session (``pyspark.sql.connect``), or the one of that id again.
+
+        Raises
+        ------
+        HostError
+            If the host does not run or does not answer.
+        """
+        if not self.alive():
+            raise HostError(f"host {self.name} does not run: {self._why_ended()}")
+        # With a token and without TLS, gRPC asks for the literal name.
+        url = f"sc://localhost:{self._port}/;token={urllib.parse.quote(self._token)}"
+        return self._sessions.connect(self.endpoint, url, session_id)
+
+    def alive(self) -> bool:
+        """Return whether the JVM runs."""
+        return running(self._jvm)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the JVM and what it started have used so far, in s."""
+        return self._meter.cpu(self._jvm)
+
+    def rss(self) -> int:
+        """Return the resident memory of the JVM and what it started, in bytes; shared pages count in each process."""
+        return resident(self._jvm)
+
+    def stop(self) -> None:
+        """End the JVM and its Python workers and remove the folder; more than once does no harm."""
+        if os.getpid() != self._owner:
+            # A fork of penstock that ends: the host is not its own.
+            return
+        with self._lock:
+            atexit.unregister(self.stop)
+            # The sessions go with the server: nothing to release there.
+            self._sessions.close(release=False)
+            supervised, self._supervised = self._supervised, None
+            if supervised is not None:
+                supervised.end()
+            for folder in self._folders:
+                shutil.rmtree(folder, ignore_errors=True)
+            self._folders.clear()
+
+    def _launch(self, java: Path) -> None:
+        """Make the folder, start the supervisor, and let it start the JVM."""
+        kept = settings.inherited()
+        with host_folders(self._base) as (folders, locks):
+            # First of all the one that cleans up.
+            self._supervised = Supervised(folders, locks, kept)
+        self._folders = folders
+        main = folders[0]
+        conf = settings.spark_settings(self.name, self.cores, self._wanted_port, self.conf, folders)
+        plan = Plan(
+            argv=settings.command(java, conf, main),
+            env=settings.environment(kept, java, main, self._token),
+            cpus=self.cpus,
+            log=str(self.log),
+            exit=str(self._exit_note),
+        )
+        self._supervised.launch(self.name, plan)
+
+    def _await_ready(self) -> None:
+        """Wait for the line with which the server says its port."""
+        deadline = time.monotonic() + self.timeout
+        # The client takes a second or two to import: meanwhile.
+        importlib.import_module("pyspark.sql.connect.session")
+        while True:
+            # Look at the process first: what it said before its end is then in the log.
+            alive = self.alive()
+            if found := READY.search(failures.tail(self.log)):
+                self._port = int(found[1])
+                return
+            if not alive:
+                known = failures.known_reason(self.log, self._base, self._wanted_port)
+                raise HostError(f"host {self.name} {known or f'ended while it started: {self._why_ended()}'}")
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"host {self.name} was not ready after {self.timeout:g} s: "
+                    f"free some CPU or memory, or give it more time; its log ends: {failures.last_lines(self.log)}"
+                )
+            time.sleep(0.02)
+
+    @property
+    def _exit_note(self) -> Path:
+        return self.folder / "exit"
+
+    def _why_ended(self) -> str:
+        """Say in one line how the JVM ended and what it said last."""
+        if self._supervised is None:
+            return "it is not started, or stopped"
+        return failures.why_ended(self.log, self._exit_note)

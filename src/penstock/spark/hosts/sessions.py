@@ -1,0 +1,111 @@
+"""The sessions that a host hands out, and what is said where none can be had."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+import weakref
+from typing import Any
+
+from penstock.errors import HostError
+
+# gRPC reads these when it is imported: no notes about forks on standard error.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+class Sessions:
+    """The open sessions of one host.
+
+    Parameters
+    ----------
+    name
+        The host's name.
+    local
+        Whether the host is on this machine, so that no proxy lies between.
+    timeout
+        Seconds until an endpoint that does not speak Spark Connect counts as such.
+    """
+
+    def __init__(self, name: str, *, local: bool = False, timeout: float = 10.0) -> None:
+        self._name, self._local, self._timeout = name, local, timeout
+        self._channels: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def connect(self, endpoint: str, url: str, session_id: str | None) -> Any:
+        """Return a session that has been seen to answer: a new one, or the one of that id.
+
+        ``endpoint`` is what messages show, ``url`` may hold a token.
+
+        Raises
+        ------
+        HostError
+            If the endpoint speaks no Spark Connect, or refuses the token.
+        """
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
+
+        # What the client says about a server that has gone is said by penstock.
+        warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
+        # With it, pyspark.sql.functions builds columns without a JVM.
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+        where = f"host {self._name} at {endpoint}"
+        if session_id is not None:
+            url += ("" if "/;" in url else "/") + f";session_id={session_id}"
+        builder = DefaultChannelBuilder(url)
+        channel = self._open(builder, where)
+        builder.toChannel = lambda: channel  # type: ignore[method-assign]  # the one that answered
+        session = SparkSession.builder.channelBuilder(builder).create()
+        # A host that has gone is noticed within about 5 s, not after minutes.
+        session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=2000)])
+        _ask(session, where)
+        self._channels[session] = channel
+        return session
+
+    def _open(self, builder: Any, where: str) -> Any:
+        """Return a channel that is ready."""
+        import grpc  # type: ignore[import-untyped]
+
+        if self._local:
+            builder.setChannelOption("grpc.enable_http_proxy", 0)
+        channel = builder.toChannel()
+        try:
+            grpc.channel_ready_future(channel).result(timeout=self._timeout)
+        except grpc.FutureTimeoutError:
+            channel.close()
+            hint = "a token is sent over TLS" if builder.token else "set use_ssl=true or not"
+            raise HostError(
+                f"{where} does not speak Spark Connect ({self._timeout:g} s without an answer): "
+                f"check the port, and whether it speaks TLS ({hint})"
+            ) from None
+        return channel
+
+    def close(self, *, release: bool) -> None:
+        """Close the sessions that are still in use; ``release`` them at the server, which ends their queries."""
+        for session, channel in [*self._channels.items()]:
+            session.release_session_on_close = release
+            if not release:
+                # Calls that wait for a server that has gone end now.
+                channel.close()
+            session.stop()
+        self._channels.clear()
+
+
+def _ask(session: Any, where: str) -> None:
+    """Make a first call, which shows whether the token is right."""
+    import grpc
+    from pyspark.errors.exceptions.connect import SparkConnectException
+
+    try:
+        session.version  # noqa: B018 - a call
+    except (SparkConnectException, grpc.RpcError) as error:
+        session.release_session_on_close = False
+        session.stop()
+        text = str(error)
+        if "UNAUTHENTICATED" in text or "PERMISSION_DENIED" in text or "uthentication token" in text:
+            raise HostError(f"{where} refuses the token: check token_env") from None
+        # A gRPC error shown whole begins with a line that says nothing.
+        details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
+        said = details[1] if details else (text.splitlines() or [type(error).__name__])[0]
+        raise HostError(f"{where} does not answer as Spark Connect does: {said}; check the address") from None

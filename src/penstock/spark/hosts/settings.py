@@ -1,0 +1,200 @@
+"""What an embedded host's JVM is started with: Spark's settings, the command line and the environment."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from penstock.errors import InputError
+from penstock.spark.hosts.java import MODULE_OPTIONS
+
+SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+DEFAULTS: Mapping[str, str] = {
+    # Spark's own ports on the loopback interface ask for a secret too; it makes one itself.
+    "spark.authenticate": "true",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.shuffle.partitions": "1",
+    # The default manager forks 21 processes per micro-batch on a local disk, this one 4.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "2000",
+    # Takes a delayed-acknowledgement stall of 40 ms off every task with a Python worker.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # A session that times out stops its streaming queries.
+    "spark.connect.session.manager.defaultSessionTimeout": "3650d",
+}
+"""Settings of an embedded host that ``[spark] conf`` may change."""
+
+RESERVED = frozenset(
+    {
+        "spark.master",
+        "spark.connect.authenticate.token",
+        "spark.connect.grpc.binding.address",
+        "spark.connect.grpc.binding.port",
+        "spark.driver.bindAddress",
+        "spark.driver.host",
+        "spark.local.dir",
+    }
+)
+"""Settings that penstock makes itself."""
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+JVM_OPTIONS = (
+    *MODULE_OPTIONS,
+    # Ready in two thirds of the time, and the cost of a tuple does not drift as the JVM ages.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    # What runs once a batch would be compiled after 200 batches only, and batches get shorter until then.
+    "-XX:Tier3InvocationThreshold=20",
+    "-XX:Tier3MinInvocationThreshold=10",
+    "-XX:Tier3CompileThreshold=200",
+    "-XX:Tier3BackEdgeThreshold=6000",
+    # That level alone gets 48 MB for its code: when Spark's has filled them, after some two minutes, all is
+    # thrown out and batches take twice as long for half a minute.
+    "-XX:ReservedCodeCacheSize=256m",
+    # Classes that streams generate would cause a full collection whenever they reach another threshold.
+    "-XX:MetaspaceSize=320m",
+    # Arrow would test every single value that is handed to Python for its place in the buffer.
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+    "-Xss16m",
+    # A host without memory would neither answer nor end.
+    "-XX:+ExitOnOutOfMemoryError",
+    # Files that the JVM would leave behind elsewhere.
+    "-XX:-UsePerfData",
+)
+
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_OUT
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+logger.server.name = org.apache.spark.sql.connect.service.SparkConnectServer
+logger.server.level = info
+"""
+
+
+def checked(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return a user's settings.
+
+    Raises
+    ------
+    InputError
+        If one is none of Spark's, or one that penstock makes itself.
+    """
+    for key in sorted(conf):
+        if not key.startswith("spark."):
+            raise InputError(f"expected a setting that begins with 'spark.', got {key!r}", at="spark.conf")
+        if key in RESERVED:
+            raise InputError(f"{key} is set by penstock itself", at="spark.conf", hint="leave it out")
+    return dict(conf)
+
+
+def with_lists(conf: Mapping[str, str], jars: Sequence[str], packages: Sequence[str]) -> dict[str, str]:
+    """Return settings with jar files and Maven coordinates added to those that they name already."""
+    more = {"spark.jars": jars, "spark.jars.packages": packages}
+    lists = {key: ",".join([*filter(None, [conf.get(key)]), *values]) for key, values in more.items()}
+    return {**conf, **{key: value for key, value in lists.items() if value}}
+
+
+def spark_settings(
+    name: str, cores: int, port: int | None, conf: Mapping[str, str], folders: Sequence[Path]
+) -> dict[str, str]:
+    """Return all settings of a host: the defaults, ``conf`` in their place, and what penstock makes itself.
+
+    ``port`` None: the kernel chooses one. The first of the ``folders`` is for files, the last for sockets.
+    """
+    return {
+        **DEFAULTS,
+        "spark.app.name": f"penstock {name}",
+        "spark.sql.warehouse.dir": str(folders[0] / "warehouse"),
+        "spark.python.unix.domain.socket.dir": str(folders[-1]),
+        **conf,
+        "spark.master": f"local[{cores}]",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port or 0),
+        "spark.port.maxRetries": "0" if port else "16",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folders[0]),
+    }
+
+
+def command(java: Path, settings: Mapping[str, str], folder: Path) -> list[str]:
+    """Write the settings into the folder and return the command line, which holds no secret."""
+    conf = dict(settings)
+    heap = conf.pop("spark.driver.memory")
+    options = shlex.split(conf.pop("spark.driver.extraJavaOptions", ""))
+    classes = [str(_spark_home() / "jars" / "*"), *filter(None, [conf.pop("spark.driver.extraClassPath", "")])]
+    (folder / "log4j2.properties").write_text(LOGGING)
+    (folder / "spark.conf").write_text("".join(f"{_escape(k)}={_escape(conf[k])}\n" for k in sorted(conf)))
+    return [
+        str(java),
+        *JVM_OPTIONS,
+        f"-Xmx{heap}",
+        f"-XX:ErrorFile={folder}/crash.log",
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dderby.system.home={folder}",
+        f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
+        *options,
+        "-cp",
+        os.pathsep.join(classes),
+        "org.apache.spark.deploy.SparkSubmit",
+        "--class",
+        SERVER,
+        "--properties-file",
+        str(folder / "spark.conf"),
+        "spark-internal",
+    ]
+
+
+def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return penstock's environment without another Spark's settings."""
+    foreign = ("SPARK_", "PYSPARK_")
+    return {key: value for key, value in environ.items() if not key.startswith(foreign)}
+
+
+def environment(kept: Mapping[str, str], java: Path, folder: Path, token: str) -> dict[str, str]:
+    """Return the JVM's environment, which its Python workers inherit: what is kept of penstock's, and the host's own.
+
+    The token is that of this host: its workers need it where they call their host, in ``foreachBatch``.
+    """
+    return {
+        **kept,
+        # Each core has a Python worker of its own.
+        **dict.fromkeys(THREADS, "1"),
+        "JAVA_HOME": str(java.parent.parent),
+        "SPARK_HOME": str(_spark_home()),
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(folder),
+    }
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _escape(text: str) -> str:
+    """Write a key or value the way Java's property files want it."""
+    named = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return "".join(named.get(letter, f"\\{letter}" if letter in "=:#! " else letter) for letter in text)

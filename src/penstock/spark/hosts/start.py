@@ -1,0 +1,95 @@
+"""All hosts of a cluster, started or reached at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from penstock.cluster import Cluster, Host
+from penstock.spark.hosts import java as java_runtime
+from penstock.spark.hosts.base import SparkHost
+from penstock.spark.hosts.cores import available_cpus, share_cpus
+from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.hosts.remote import RemoteHost
+
+
+@contextlib.contextmanager
+def start_hosts(
+    cluster: Cluster,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    pin: bool | Mapping[str, Sequence[int]] = True,
+    java: str | os.PathLike[str] | None = None,
+) -> Iterator[dict[str, SparkHost]]:
+    """Start or reach the hosts of a cluster, all at once, and let them go at the end.
+
+    Parameters
+    ----------
+    cluster
+        The hosts; one without an endpoint is embedded.
+    folder
+        Where embedded hosts make their work folders (default: the system's temporary folder).
+    names
+        The hosts wanted (default: all).
+    pin
+        Give each embedded host CPUs of its own, if there are enough; or the CPUs by host.
+    java
+        The ``java`` of the embedded hosts (default: `penstock.spark.hosts.java.find`).
+
+    Yields
+    ------
+    dict
+        The hosts by name, ready.
+
+    Raises
+    ------
+    HostError
+        If one cannot be started or reached; the others are stopped.
+    """
+    wanted = [cluster.hosts[name] for name in sorted(names)] if names is not None else [*cluster.hosts.values()]
+    embedded = [host for host in wanted if host.spark is None]
+    if embedded and java is None:
+        java = java_runtime.find()
+    if isinstance(pin, Mapping):
+        cpus = pin
+    else:
+        shares = share_cpus([host.cores for host in embedded], available_cpus()) if pin else None
+        cpus = {host.name: share for host, share in zip(embedded, shares or (), strict=False)}
+    hosts = {host.name: _host(host, cluster, folder, java, cpus.get(host.name)) for host in wanted}
+    pool = ThreadPoolExecutor(max(1, len(hosts)))
+    try:
+        # Wait for all before the first error, so that none is still starting when they are stopped.
+        started = [pool.submit(host.start) for host in hosts.values()]
+        errors = [error for future in started if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        yield hosts
+    finally:
+        for stopped in [pool.submit(host.stop) for host in hosts.values()]:
+            stopped.result()
+        pool.shutdown()
+
+
+def _host(
+    host: Host,
+    cluster: Cluster,
+    folder: str | os.PathLike[str] | None,
+    java: str | os.PathLike[str] | None,
+    cpus: Sequence[int] | None,
+) -> SparkHost:
+    if host.spark is not None:
+        return RemoteHost(host.name, host.spark, token_env=host.token_env)
+    spark = cluster.spark
+    return EmbeddedHost(
+        host.name,
+        cores=host.cores,
+        cpus=cpus,
+        conf=spark.conf,
+        jars=spark.jars,
+        packages=spark.packages,
+        folder=folder,
+        java=java,
+    )
