@@ -335,6 +335,23 @@ def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
     assert {"spark.x=y", "spark.jars=a.jar", "spark.jars.packages=g\\:a\\:1", "spark.master=local[2]"} <= set(written)
 
 
+def test_tokens_of_other_hosts_stay_with_penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process of an embedded host gets a variable that a host's token_env names; it gets all others."""
+    for name in ("TOKEN_A", "TOKEN_B", "HARMLESS"):
+        monkeypatch.setenv(name, "hush")
+    # A name that Spark gives to the host's own token.
+    monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", "hush")
+    remote = {"A": "TOKEN_A", "B": "TOKEN_B", "C": "SPARK_CONNECT_AUTHENTICATE_TOKEN"}
+    hosts = [Host(name=name, spark="sc://node:1", token_env=token) for name, token in remote.items()]
+    cluster = Cluster.of([Host(name="h1"), *hosts])
+    with start_hosts(cluster, tmp_path / "w", names=["h1"], java=script(tmp_path, READY)) as running:
+        jvm = psutil.Process(running["h1"].pid)
+        for process in (jvm, jvm.parent()):
+            environ = process.environ()
+            assert [name for name, value in environ.items() if value == "hush"] == ["HARMLESS"]
+            assert environ["PATH"] == os.environ["PATH"]
+
+
 def test_host_folders_are_private(tmp_path: Path) -> None:
     """Only the user can enter a host's folders, whatever the user mask says, also the one for sockets."""
     deep = tmp_path / ("d" * 100)

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from secrets import token_urlsafe as new_token
 from typing import Any, Self
@@ -48,6 +48,8 @@ class EmbeddedHost:
         Spark settings on top of `settings.DEFAULTS`. ``spark.driver.memory`` is the heap.
     jars, packages
         Jar files, and Maven coordinates that Spark fetches.
+    secrets
+        Environment variables that the host's processes do not get: tokens of other hosts.
     folder
         Where to make the work folder (default: the system's temporary folder).
     java
@@ -73,6 +75,7 @@ class EmbeddedHost:
         conf: Mapping[str, str] | None = None,
         jars: Sequence[str] = (),
         packages: Sequence[str] = (),
+        secrets: Collection[str] = (),
         folder: str | os.PathLike[str] | None = None,
         java: str | os.PathLike[str] | None = None,
         port: int | None = None,
@@ -84,6 +87,7 @@ class EmbeddedHost:
         self.conf = settings.with_lists(settings.checked(conf or {}), jars, packages)
         self.java = Path(java) if java is not None else None
         self.timeout = timeout if timeout is not None else (300.0 if packages else 60.0)
+        self._secrets = frozenset(secrets)
         self._base = Path(folder if folder is not None else tempfile.gettempdir()).absolute()
         self._wanted_port = port
         self._port: int | None = None
@@ -199,7 +203,7 @@ class EmbeddedHost:
 
     def _launch(self, java: Path) -> None:
         """Make the folder, start the supervisor, and let it start the JVM."""
-        kept = settings.inherited()
+        kept = settings.inherited(self._secrets)
         with host_folders(self._base) as (folders, locks):
             # First of all the one that cleans up.
             self._supervised = Supervised(folders, locks, kept)

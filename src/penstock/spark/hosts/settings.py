@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import InputError
@@ -161,10 +161,10 @@ def command(java: Path, settings: Mapping[str, str], folder: Path) -> list[str]:
     ]
 
 
-def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return penstock's environment without another Spark's settings."""
+def inherited(secrets: Collection[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return penstock's environment without the variables that hold secrets, and without another Spark's settings."""
     foreign = ("SPARK_", "PYSPARK_")
-    return {key: value for key, value in environ.items() if not key.startswith(foreign)}
+    return {key: value for key, value in environ.items() if key not in secrets and not key.startswith(foreign)}
 
 
 def environment(kept: Mapping[str, str], java: Path, folder: Path, token: str) -> dict[str, str]:

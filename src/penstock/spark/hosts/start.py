@@ -90,6 +90,8 @@ def _host(
         conf=spark.conf,
         jars=spark.jars,
         packages=spark.packages,
+        # Also those of hosts that are not wanted now.
+        secrets=[other.token_env for other in cluster.hosts.values() if other.token_env],
         folder=folder,
         java=java,
     )
