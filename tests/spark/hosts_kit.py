@@ -39,9 +39,9 @@ def listening(port: int) -> bool:
 
 
 def script(folder: Path, body: str) -> Path:
-    """Make a fake ``java``."""
+    """Make a fake ``java``; ``-E``: like a real one, it ignores what the environment tells Python."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "java"
-    path.write_text(f"#!{sys.executable}\nimport os, signal, subprocess, sys, time\n{body}\n")
+    path.write_text(f"#!{sys.executable} -E\nimport os, signal, subprocess, sys, time\n{body}\n")
     path.chmod(0o755)
     return path

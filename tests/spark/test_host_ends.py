@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from hosts_kit import READY, gone, listening, script, within
 from penstock.errors import HostError
 from penstock.spark.hosts import EmbeddedHost
 from penstock.spark.hosts.folders import PREFIX, sweep
+from penstock.spark.hosts.settings import LIFELINE
 
 PENSTOCK = """
 import json, os, signal, sys, threading, time
@@ -37,6 +39,18 @@ def work():
             yield batch
     session.range(1).mapInArrow(keep, "id long").collect()
 threading.Thread(target=work, daemon=True).start()
+begun = sys.argv[1] + "/begun"
+def deliver(batch, number):
+    batch.collect()
+    open(begun, "w").close()
+for _ in range(5):
+    try:
+        session.readStream.format("rate").load().writeStream.foreachBatch(deliver).start()
+        break
+    except Exception as error:
+        # A busy machine: the worker was not up within Spark's 10 s.
+        if "failed to connect back" not in str(error):
+            raise
 import psutil
 def workers():
     for process in psutil.Process(host.pid).children(recursive=True):
@@ -44,14 +58,15 @@ def workers():
             yield "pyspark.daemon pyspark.worker" in " ".join(process.cmdline())
         except psutil.Error:
             continue
-while sum(workers()) < 2:
+while not os.path.exists(begun) or sum(workers()) < 2:
     time.sleep(0.05)
+os.remove(begun)
 supervisor = psutil.Process(host.pid).ppid()
 said = {"jvm": host.pid, "port": host.endpoint.rpartition(":")[2], "supervisor": supervisor}
 print(json.dumps(said), flush=True)
 time.sleep(600)
 """
-"""A penstock whose host runs a Python worker whose task never ends."""
+"""A penstock whose host runs two kinds of Python workers: a task's, which never ends, and one of foreachBatch."""
 
 
 def test_all_descendants_go_with_the_host(tmp_path: Path) -> None:
@@ -138,7 +153,7 @@ def penstock(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, 
     said = json.loads(lines[-1])
     supervisor = psutil.Process(said["supervisor"])
     family = [supervisor, *supervisor.children(recursive=True)]
-    assert len(family) >= 4, "supervisor, JVM, Python daemon, Python worker"
+    assert len(family) >= 5, "supervisor, JVM, Python daemon, Python worker, worker of foreachBatch"
     yield running, said, family
     running.kill()
     running.wait()
@@ -231,3 +246,81 @@ def test_a_killed_jvm_is_noticed_and_replaced(tmp_path: Path) -> None:
     assert [*(tmp_path / "w").iterdir()] == []
     with host:
         assert host.session().range(3).count() == 3
+
+
+WORKER = """
+import ctypes, os, sys, time
+def work(name):
+    with open(os.path.join(sys.argv[1], name), "w") as note:
+        note.write(str(os.getpid()))
+    os.rename(note.name, note.name + ".pid")
+    # Without giving other threads a turn.
+    ctypes.PyDLL(None).sleep(600)
+if not os.fork():
+    work("child")
+work("parent")
+"""
+"""Two Python processes that are as hard to reach as they can be."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the workers of a killed supervisor")
+def test_workers_die_with_a_killed_supervisor(tmp_path: Path) -> None:
+    """Workers live on when the thread that started them ends, and die with the supervisor, whatever they do.
+
+    Here they are in a session of their own, ignore the signals that can be ignored, and never run Python again.
+    """
+    body = f"""
+import threading
+for noise in (signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+    signal.signal(noise, signal.SIG_IGN)
+command = [{sys.executable!r}, "-c", {WORKER!r}, {str(tmp_path)!r}]
+starter = threading.Thread(target=lambda: subprocess.Popen(command, start_new_session=True))
+starter.start()
+starter.join()
+{READY}"""
+    with EmbeddedHost("h1", java=script(tmp_path, body), folder=tmp_path / "work") as host:
+        notes = [tmp_path / "parent.pid", tmp_path / "child.pid"]
+        assert within(10, lambda: all(note.exists() for note in notes))
+        workers = [psutil.Process(int(note.read_text())) for note in notes]
+        try:
+            assert not within(0.5, lambda: any(gone([worker]) for worker in workers))
+            os.kill(psutil.Process(host.pid).ppid(), signal.SIGKILL)
+            assert within(5, lambda: gone(workers))
+        finally:
+            for worker in workers:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the workers of a killed supervisor")
+@pytest.mark.parametrize("left", ["the pipe", "nothing"])
+def test_a_worker_that_starts_too_late_ends_at_once(tmp_path: Path, left: str) -> None:
+    """A worker whose supervisor has died while it was started ends before it does anything."""
+    line = tmp_path / "lifeline"
+    if left == "the pipe":
+        os.mkfifo(line)
+    assert begin("print('alive')", tmp_path, PENSTOCK_LIFELINE=str(line)) == (1, "")
+
+
+def test_the_user_s_own_sitecustomize_runs_too(tmp_path: Path) -> None:
+    """A sitecustomize of the user is imported as if penstock had none, and one that fails is told by Python."""
+    (tmp_path / "sitecustomize.py").write_text("value = 7\n")
+    assert begin("import sitecustomize; print(sitecustomize.value)", tmp_path) == (0, "7\n")
+    (tmp_path / "sitecustomize.py").write_text("import nowhere\n")
+    code, said = begin("print('goes on')", tmp_path)
+    assert (code, said.splitlines()[-1]) == (0, "goes on")
+    assert "No module named 'nowhere'" in said
+
+
+def begin(program: str, folder: Path, **environ: str) -> tuple[int, str]:
+    """Run a program as Spark's workers begin, with a folder on the path; return its exit code and what it says."""
+    path = os.pathsep.join([str(LIFELINE), str(folder)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout

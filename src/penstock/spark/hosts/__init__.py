@@ -5,9 +5,10 @@ loopback interface, behind a random token, in a folder of its own, and ends it w
 running one. Both hand out sessions. `start_hosts` starts or reaches all hosts of a cluster.
 
     penstock ── supervisor ── JVM ── Python workers
+                    └───── lifeline ─────┘
 
 Each process ends with the one to its left, however that one ended: the supervisor looks after penstock and cleans up,
-and the kernel kills the JVM with the supervisor.
+the kernel kills the JVM with the supervisor, and the workers with their lifeline.
 """
 
 from penstock.spark.hosts.base import SparkHost

@@ -208,14 +208,15 @@ class EmbeddedHost:
             # First of all the one that cleans up.
             self._supervised = Supervised(folders, locks, kept)
         self._folders = folders
-        main = folders[0]
+        main, lifeline = folders[0], folders[0] / "lifeline"
         conf = settings.spark_settings(self.name, self.cores, self._wanted_port, self.conf, folders)
         plan = Plan(
             argv=settings.command(java, conf, main),
-            env=settings.environment(kept, java, main, self._token),
+            env=settings.environment(kept, java, main, self._token, lifeline),
             cpus=self.cpus,
             log=str(self.log),
             exit=str(self._exit_note),
+            lifeline=str(lifeline),
         )
         self._supervised.launch(self.name, plan)
 

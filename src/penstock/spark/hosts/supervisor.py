@@ -2,9 +2,9 @@
 
 It runs in a session of its own, so that neither Ctrl-C nor the end of a terminal reaches the JVM. It holds one end of a
 pipe; when the other end closes, however penstock ended, it kills the JVM and its Python workers and removes their
-folders. Should it be killed itself, the kernel kills the JVM, whose parent it is.
-It is a script of the standard library alone (``python -I -S supervisor.py``): it starts in 20 ms, weighs 10 MB, and
-imports nothing of penstock.
+folders. Should it be killed itself, the kernel kills the JVM, whose parent it is, and the workers, whose lifeline it
+holds (`lifeline/sitecustomize.py`). It is a script of the standard library alone (``python -I -S supervisor.py``): it
+starts in 20 ms, weighs 10 MB, and imports nothing of penstock.
 
 Arguments: the folders to remove. Standard input: one JSON line, a `Plan`, later ``stop`` or the end of file.
 Standard output: one JSON line ``{pid}`` or ``{error}``.
@@ -43,6 +43,8 @@ class Plan(NamedTuple):
         The file that takes what it prints.
     exit
         The file that takes its exit code, negative for a signal.
+    lifeline
+        The named pipe that the Python workers hold on to.
     grace
         Seconds that it has to end when asked.
     """
@@ -52,6 +54,7 @@ class Plan(NamedTuple):
     cpus: list[int] | None
     log: str
     exit: str
+    lifeline: str
     grace: float = 5.0
 
 
@@ -71,6 +74,7 @@ def main() -> None:
     if line.endswith(b"\n"):
         plan = Plan(**json.loads(line))
         try:
+            hold_lifeline(plan.lifeline)
             child = launch(plan)
         except OSError as error:
             say({"error": str(error)})
@@ -79,6 +83,13 @@ def main() -> None:
             watch(child, penstock, plan, stopping)
     for folder in sys.argv[1:]:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def hold_lifeline(path: str) -> None:
+    """Open a named pipe as its only writer, until this process ends; no other process inherits the descriptor."""
+    os.mkfifo(path, 0o600)
+    # For reading too, so that it need not wait for a reader.
+    os.open(path, os.O_RDWR)
 
 
 def launch(plan: Plan) -> int:
