@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import common
+from penstock.cluster import Placement
 from penstock.errors import InputError
 
 DirectoryOption = Annotated[
@@ -55,6 +56,7 @@ def command(
     Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
     """
     from penstock.control import chain
+    from penstock.control.job import Job, execute, finish
 
     if plan is not None and (keep is not None or once):
         raise InputError(f"does not go with {'--keep' if keep is not None else '--once'}", at="--plan")
@@ -70,19 +72,20 @@ def command(
     fractions = common.get_keep(keep, graph)
     expected = common.get_rates(graph, rates, duration, period) if rates is not None else None
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
-    from penstock.spark import compile as compiling
+    from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
-    compiling.check_network(graph, machines.spark)
+    check_network(graph, machines.spark)
     if expected is None and all(source.format == "nexmark" for source in graph.sources.values()):
         expected = common.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = chain.where(directory or machines.spark.directory, graph)
     there = claimed(folder)
     if placement is None and algorithm is None and there is not None:
-        placed = placement_of(there).check(graph.operators, machines.hosts)
+        placed = Placement(placement_of(there)).check(graph.operators, machines.hosts)
     else:
         placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
+    check_placement(placed)
     shedder = None
     if plan is not None:
         from penstock.shedding import read_table
@@ -92,27 +95,30 @@ def command(
             table=read_table(plan), period=machines.spark.trigger if control_period is None else control_period
         )
         shedder = Shedder.of(table, graph, machines, placed, None)
-    used = sorted(set(placed.values()))
+    job = Job(
+        network=graph,
+        cluster=machines,
+        placement=placed,
+        folder=folder,
+        statistics=known,
+        rates=expected,
+        scheduled=rates is not None,
+        keep=fractions,
+        shedder=shedder,
+        seconds=seconds,
+        once=once,
+    )
     with common.progress() as tell:
         tell("starting hosts", 0.0)
-        with start_hosts(machines, names=used) as running:
-            engine = Engine(machines, running)
-            scheduled = expected if rates is not None else None
-            deployment = engine.prepare(
-                graph, placed, folder, keep=fractions, rates=scheduled, everything=once, live=shedder is not None
-            )
-            outcome = engine.run(deployment, seconds=seconds, once=once, shedder=shedder, report=tell)
-    expected = expected or chain.measured_rates(graph, outcome)
-    predicted = None
-    if costs and expected is not None and not once:
-        shares = fractions if shedder is None else chain.kept(shedder, graph, expected)
-        predicted = chain.predict(graph, machines, placed, expected, known, shares)
-    document: dict[str, Any] = chain.compare(graph, machines, placed, outcome, predicted, fractions, shedder)
+        with start_hosts(machines, names=sorted(set(placed.values()))) as running:
+            outcome = execute(Engine(machines, running), job, tell)
+    done = finish(job, outcome)
+    document: dict[str, Any] = done.report
     document["directory"] = folder
     if report is not None:
         common.write_document(report, document)
     if learn is not None:
-        chain.learned(graph, placed, outcome, expected, known).write(learn)
+        chain.learned(graph, placed, outcome, done.rates, known).write(learn)
     if json:
         common.answer(document)
         return

@@ -205,11 +205,11 @@ def compare(
     document: dict[str, Any] = {
         "network": describe(prediction.model.network if prediction else network),
         "placement": dict(sorted(placement.items())),
-        "latency": summary(outcome.latency()),
-        "sinks": {name: {"latency": summary(outcome.latency(name))} for name in network.sinks},
+        "latency": summary(*outcome.latencies()),
+        "sinks": {name: {"latency": summary(*outcome.latencies(name))} for name in network.sinks},
         "predicted": None,
         "model": None,
-        "streams": outcome.streams(network, keep),
+        "streams": outcome.streams(network),
         "hosts": {name: {"busy": busy[name] / (stop - outcome.epoch)} for name in used},
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
@@ -356,7 +356,7 @@ def measured_rates(network: Network, outcome: Any) -> Rates | None:
     values = {name: np.zeros(length) for name in network.sources}
     for name in network.sources:
         # Every reader of a source sees all of it: one of its streams is enough.
-        stream = network.outputs(name)[0].name
+        stream = next((stream.name for stream in network.outputs(name)), "")
         for batch in batches:
             values[name][min(int(batch.start - begin), length - 1)] += batch.counts.get(stream, (0, 0))[0]
     return Rates.of(1.0, values)

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import chain
+from penstock.control.job import Job, execute, finish, predicted
 from penstock.load import load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
@@ -73,13 +74,13 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             placed = plans["correlation"]
             tell("calibrating in place", 0.25)
             trace = chain.calibration_rates(rates)
-            deployment = engine.prepare(graph, placed, scratch / "calibration", rates=trace)
-            outcome = engine.run(
-                deployment, report=lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share)
-            )
+            warming = Job(graph, cluster, placed, scratch / "calibration", rates=trace)
+            outcome = execute(engine, warming, lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share))
             warm = chain.WARM * trace.duration
             statistics = calibrate.calibrate_in_place(alone, graph, placed, outcome, trace, skip=warm)
-            prediction = chain.predict(graph, cluster, placed, rates, statistics)
+            job = Job(graph, cluster, placed, scratch / "run", statistics=statistics, rates=rates)
+            prediction = predicted(job, rates)
+            assert prediction is not None  # noqa: S101 - calibration has priced every operator
             comparison = compare_plans(graph, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()
             guess = chain.summary(latency, weight)
@@ -87,9 +88,8 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
                 f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2)
             )
             say(f"predicted before the run: {figures}")
-            deployment = engine.prepare(graph, placed, scratch / "run", rates=rates)
-            outcome = engine.run(deployment, report=lambda _what, share: tell("running", 0.58 + 0.4 * share))
-        document = chain.compare(graph, cluster, placed, outcome, prediction, {})
+            outcome = execute(engine, job, lambda _what, share: tell("running", 0.58 + 0.4 * share))
+        document = finish(job, outcome, prediction).report
         tell("simulating", 0.98)
         virtual = chain.simulated(statistics.complete(graph, override=True), cluster, placed, rates, statistics)
         document["simulated"] = dict(virtual.latency)

@@ -23,9 +23,12 @@ from penstock.latency.fragments import fragments
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
-from penstock.spark import operators
-from penstock.spark.compile import blame
+from penstock.spark.compile import kinds
+from penstock.spark.compile.schemas import NEXMARK, blame
+from penstock.spark.compile.sources import read_source
+from penstock.spark.compile.sql import computes
 from penstock.spark.run import Batch, Engine, Outcome, Report, scheduled_rates
+from penstock.spark.shipped.deliver import FILES
 from penstock.workload import Rates, nexmark
 
 ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
@@ -60,13 +63,12 @@ def read_samples(
             rate = max(1.0, float(schedule.rates.mean()))
             stream = nexmark.Nexmark(nexmark.Schedule.of([rate] * math.ceil(events / rate + 1), 1.0))
             rows = [(*row, row[0], row[0], row[3]) for row in stream.rows(0, events)]
-            ddl = f"{nexmark.SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
-            found[name] = session.createDataFrame(rows, ddl)
+            found[name] = session.createDataFrame(rows, NEXMARK)
             continue
         if path is None:
             raise InputError(f"source {name!r} has no sample", at="--sample", hint="name a file or folder of rows")
         place = _sample_of(Path(path), name, len(network.sources))
-        form = source.format if source.format in operators.FILES else _format_of(place)
+        form = source.format if source.format in FILES else _format_of(place)
         options = {**(source.options if source.format == form else {}), "path": str(place.absolute())}
         if form == "csv" and source.format != "csv":
             options.setdefault("header", "true")
@@ -74,7 +76,7 @@ def read_samples(
             # Else a file that is no such thing would be a sample of empty rows.
             options.setdefault("mode", "FAILFAST")
         with blame(at):
-            found[name] = operators.read_source(session, attrs.evolve(source, format=form, options=options), batch=True)
+            found[name] = read_source(session, attrs.evolve(source, format=form, options=options), batch=True)
     return found
 
 
@@ -139,7 +141,7 @@ def calibrate_alone(
         if counts[name] == 0:
             raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
     span = {name: _span(frames[name]) for name in samples}
-    speed = engine.speed(host) if any(map(operators.computes, network.operators.values())) else 1.0
+    speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
     base: dict[str, _Slope] = {}
     for number, (name, operator) in enumerate(network.operators.items()):
@@ -148,7 +150,7 @@ def calibrate_alone(
             inputs = [frames[given] for given in operator.inputs]
             sizes = [counts[given] for given in operator.inputs]
             free = attrs.evolve(operator, cost=(0.0,) * len(operator.inputs)) if operator.kind == "delay" else operator
-            frames[name] = operators.apply(free, inputs).coalesce(1).cache()
+            frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
             counts[name] = frames[name].count()
             span[name] = max(span[given] for given in operator.inputs)
             selectivity = _selectivity(operator, sizes, counts[name], span[name])
@@ -176,7 +178,7 @@ def calibrate_alone(
 
 
 def _applied(operator: Operator, speed: float) -> Callable[[list[DataFrame]], DataFrame]:
-    return lambda rows: operators.apply(operator, rows, speed)
+    return lambda rows: kinds.apply(operator, rows, speed)
 
 
 def _span(frame: DataFrame) -> float:
@@ -288,7 +290,7 @@ def calibrate_in_place(
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     for host in sorted(set(host_of.values())):
         warm = [b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip]
-        batches, empty = [b for b in warm if b.rows > 0], [b.duration for b in warm if b.rows == 0]
+        batches, empty = [b for b in warm if b.rows > 0], [b.duration for b in warm if b.rows == 0 and b.known]
         load = np.array([work(costs, b) for b in batches])
         took = np.array([b.duration for b in batches])
         if len(batches) < 8 or load.max() < 2 * max(load.min(), 1e-12):
@@ -303,7 +305,7 @@ def calibrate_in_place(
 
 def measured_selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
     """Return the statistics with the selectivities that a run under known rates had, where its counts tell them."""
-    streams = outcome.streams(network, {})
+    streams = outcome.streams(network)
     found = dict(statistics.operators)
     for name in network.operators:
         outputs = [out.name for out in network.outputs(name) if out.share == 1]

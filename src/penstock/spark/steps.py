@@ -21,6 +21,7 @@ def appraise(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 appraise.schema = "auction bigint, bidder bigint, price double, appraised double"  # type: ignore[attr-defined]
+appraise.rows = "kept"  # type: ignore[attr-defined]
 
 
 def hottest(batches: Iterator[Any]) -> Iterator[Any]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import json
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
-from penstock.files import write_json
 from penstock.shedding.live import Shedder
-from penstock.spark import operators
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.knobs import ANNOUNCED
+from penstock.spark.compile.streams import windows_behind
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.turn import ANNOUNCED
+from penstock.spark.shipped.writer import manifest_of
 
 
 @attrs.define
@@ -49,21 +50,18 @@ class Follower(threading.Thread):
 
     def __init__(self, deployment: Deployment, queries: Sequence[Query], shedder: Shedder) -> None:
         super().__init__(daemon=True)
-        self.folder, self.shedder = Path(deployment.folder), shedder
+        self.folder, self.shedder = deployment.place, shedder
         self.feeds = _feeds(deployment, queries)
-        for query in queries:
-            if query.spec["knobs"] is not None:
-                mine = [feed for feed in self.feeds if feed.query == query.fragment.name]
-                query.spec["knobs"]["prompt"] = any(feed.scheduled for feed in mine)
         self.rates: dict[str, float] = {}
         self.looked: dict[str, int] = {}
         self.refused: set[str] = set()
+        self.error: BaseException | None = None
         self._live = deployment.live
         self._ended = threading.Event()
         self._epoch = 0.0
         self._keep: dict[str, float] = {}
         streams = deployment.network.streams
-        self._whole = [s.name for s in streams if operators.windows_behind(deployment.network, s)]
+        self._whole = [s.name for s in streams if windows_behind(deployment.network, s)]
 
     def begin(self, epoch: float) -> None:
         """Begin to look; scheduled sources begin at the epoch (s since 1970)."""
@@ -71,16 +69,29 @@ class Follower(threading.Thread):
         self.start()
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop looking.
+
+        Raises
+        ------
+        BaseException
+            What ended it before.
+        """
         self._ended.set()
         self.join()
+        if self.error is not None:
+            raise self.error
 
     def run(self) -> None:
         """Look again and again."""
         while not self._ended.wait(0.02):
-            # A file may vanish, or be half there, while it is read; it is looked at again.
-            with contextlib.suppress(OSError, ValueError, LookupError):
+            try:
                 self.look()
+            except (OSError, ValueError, LookupError):
+                # A file may vanish, or be half there, while it is read; it is looked at again.
+                continue
+            except BaseException as error:
+                self.error = error
+                return
 
     def look(self) -> None:
         """Take in what has come since the last look, and announce what to keep."""
@@ -96,15 +107,21 @@ class Follower(threading.Thread):
                 if self._keep.get(name, 0.0) >= 1 - self.shedder.plan.table.error:
                     del self._keep[name]
             self.refused |= {name for name in self._keep if name not in self._live}
-        write_json(self.folder / ANNOUNCED, {"keep": self._keep, "looked": self.looked})
+        announced = {"keep": self._keep, "looked": self.looked}
+        (self.folder / ANNOUNCED).replace(json.dumps(announced).encode())
 
     def _advance(self, feed: _Feed) -> bool:
         """Take in the next batch of a feed; return whether there was one."""
-        place = self.folder / "checkpoints" / feed.query / "offsets"
-        path = place / str(feed.batch + 1)
-        if not path.exists():
+        checkpoint = self.folder / "checkpoints" / feed.query
+        begun = begun_and_ended(checkpoint)[0]
+        if begun <= feed.batch:
             return False
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+        try:
+            lines = offsets(checkpoint, feed.batch + 1)
+        except FileNotFoundError:
+            # Spark has removed it: count from the oldest that is left.
+            feed.batch, feed.since = begun - 1, None
+            return False
         at = max(self._epoch, lines[0]["batchTimestampMs"] / 1000)
         if feed.scheduled:
             feed.total = next((float(o["event"]) for o in lines if o.get("source") == feed.source), feed.total)
@@ -124,14 +141,26 @@ class Follower(threading.Thread):
 
     def _come(self, feed: _Feed) -> int | None:
         """Return the tuples of the feed's next batch, once they have been counted."""
-        name = f"{feed.batch + 1:012d}.json"
         counts: dict[str, Any] = {}
-        for part in ("batches", "progress"):
-            path = self.folder / part / feed.query / name
-            if not path.exists():
+        for file in (manifest_of, report_of):
+            try:
+                counts |= json.loads(file(self.folder, feed.query, feed.batch + 1).read())["counts"]
+            except FileNotFoundError:
                 return None
-            counts |= json.loads(path.read_text())["counts"]
         return int(counts[feed.stream][0]) if feed.stream in counts else 0
+
+
+def prompted(deployment: Deployment, queries: Sequence[Query]) -> list[Query]:
+    """Return the queries, told which of them shall wait for penstock to look at a batch's rates."""
+    feeds = _feeds(deployment, queries)
+    found = []
+    for query in queries:
+        if query.spec.knobs is not None:
+            prompt = any(feed.scheduled for feed in feeds if feed.query == query.name)
+            knobs = dataclasses.replace(query.spec.knobs, prompt=prompt)
+            query = attrs.evolve(query, spec=dataclasses.replace(query.spec, knobs=knobs))
+        found.append(query)
+    return found
 
 
 def _feeds(deployment: Deployment, queries: Sequence[Query]) -> list[_Feed]:
@@ -143,8 +172,7 @@ def _feeds(deployment: Deployment, queries: Sequence[Query]) -> list[_Feed]:
             if query is not None:
                 scheduled = source.format == "nexmark"
                 # Of a run that goes on, its last batch is the first to count from.
-                place = Path(deployment.folder) / "checkpoints" / query / "offsets"
-                begun = max((int(path.name) for path in place.glob("[0-9]*") if path.name.isdigit()), default=0)
+                begun = max(0, begun_and_ended(deployment.place / "checkpoints" / query)[0])
                 found.append(_Feed(query, name, stream.name, stream.share, scheduled, begun - 1))
                 break
     return found

@@ -1,0 +1,117 @@
+"""One run on Spark from its request to its report: prepare, run, predict, compare.
+
+The commands ``run`` and ``demo`` share it. Nothing here imports pyspark: the engine is handed in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from penstock.cluster import Cluster, Placement
+from penstock.control import chain
+from penstock.control.chain import Prediction, Report
+from penstock.load import Statistics
+from penstock.network import Network
+from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.shedding.live import Shedder
+
+
+@attrs.frozen(eq=False)
+class Job:
+    """What to run.
+
+    Attributes
+    ----------
+    network, cluster, placement
+        Every operator placed.
+    folder
+        Path or URI of the run.
+    statistics
+        Costs to predict with.
+    rates
+        Of scheduled sources, and to predict with.
+    scheduled
+        Whether the rates drive the scheduled sources, or the sources' own options do.
+    keep
+        Fixed keep fractions by stream.
+    shedder
+        A plan table to follow.
+    seconds, once
+        Stop after this time (s), or when all that is there now is delivered.
+    """
+
+    network: Network
+    cluster: Cluster
+    placement: Placement
+    folder: str | os.PathLike[str]
+    statistics: Statistics = attrs.field(factory=Statistics)
+    rates: Rates | None = None
+    scheduled: bool = True
+    keep: Mapping[str, float] = attrs.field(factory=dict)
+    shedder: Shedder | None = None
+    seconds: float | None = None
+    once: bool = False
+
+    @property
+    def priced(self) -> bool:
+        """Whether every operator's cost is known."""
+        known = self.statistics.complete(self.network, override=True)
+        return all(operator.cost is not None for operator in known.operators.values())
+
+
+@attrs.frozen(eq=False)
+class Done:
+    """What came of a job.
+
+    Attributes
+    ----------
+    outcome
+        A `penstock.spark.run.Outcome`.
+    rates
+        Of the sources, expected or else measured; None where no tuple came.
+    prediction
+        None where a cost or the rates are unknown, or time plays no part (``once``).
+    report
+        As ``penstock run`` writes it.
+    """
+
+    outcome: Any
+    rates: Rates | None
+    prediction: Prediction | None
+    report: dict[str, Any]
+
+
+def execute(engine: Any, job: Job, tell: Report) -> Any:
+    """Run a job on an engine's hosts, and return the engine's outcome."""
+    deployment = engine.prepare(
+        job.network,
+        job.placement,
+        job.folder,
+        keep=job.keep,
+        rates=job.rates if job.scheduled else None,
+        everything=job.once,
+        live=job.shedder is not None,
+    )
+    return engine.run(deployment, seconds=job.seconds, once=job.once, shedder=job.shedder, report=tell)
+
+
+def predicted(job: Job, rates: Rates | None) -> Prediction | None:
+    """Return what the batch model says of a job; None where a cost or the rates are unknown."""
+    if rates is None or job.once or not job.priced:
+        return None
+    keep = job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
+    return chain.predict(job.network, job.cluster, job.placement, rates, job.statistics, keep)
+
+
+def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done:
+    """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
+    rates = job.rates or chain.measured_rates(job.network, outcome)
+    prediction = prediction or predicted(job, rates)
+    report = chain.compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
+    return Done(outcome, rates, prediction, report)

@@ -1,0 +1,115 @@
+"""What Spark would refuse, or answer wrongly, refused before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.cluster import SparkSettings
+from penstock.errors import InputError
+from penstock.latency.fragments import lineage
+from penstock.network import Network, Operator, Sink, Source
+from penstock.spark.compile.functions import import_function
+from penstock.spark.shipped.deliver import FILES
+from penstock.spark.shipped.place import place_of, scheme_of
+
+
+def check_network(network: Network, settings: SparkSettings) -> None:
+    """Refuse what cannot run.
+
+    Raises
+    ------
+    InputError
+        Naming operator, reason and remedy.
+    """
+    if settings.mode != "micro-batch" or settings.hop != "directory":
+        raise InputError(
+            f"mode {settings.mode!r} with hop {settings.hop!r} does not run yet",
+            at="spark",
+            hint='use mode = "micro-batch" and hop = "directory"',
+        )
+    for source in network.sources.values():
+        _check_source(source)
+    for operator in network.operators.values():
+        if operator.kind == "python":
+            import_function(operator, network.file)
+        _check_operator(operator)
+        if operator.stateful:
+            _check_event_time(network, operator)
+    for sink in network.sinks.values():
+        _check_sink(network, sink)
+
+
+def check_placement(placement: Mapping[str, str]) -> None:
+    """Refuse replicas, which would be left out silently."""
+    for name in sorted(placement):
+        if "#" in name:
+            raise InputError(
+                f"replicas such as {name!r} run in the simulator only", at="placement", hint="place each operator once"
+            )
+
+
+def _check_source(source: Source) -> None:
+    at = f"sources.{source.name}"
+    if source.format is None:
+        raise InputError("a source needs a format to run on Spark", at=f"{at}.format", hint='e.g. format = "json"')
+    if source.format in FILES and source.schema is None and source.format != "text":
+        raise InputError(f"a stream of {source.format} files needs a schema", at=f"{at}.schema")
+    if source.format == "nexmark" and source.schema is not None:
+        raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
+
+
+def _check_operator(operator: Operator) -> None:
+    at = f"operators.{operator.name}"
+    if operator.kind == "filter" and operator.where is None:
+        raise InputError("a filter needs a condition to run on Spark", at=f"{at}.where", hint="where = 'SQL condition'")
+    if operator.kind == "delay" and operator.cost is None:
+        raise InputError("a delay needs a cost to run on Spark", at=f"{at}.cost")
+    if operator.kind == "delay" and (operator.selectivity or (0.0,))[0] > 1:
+        raise InputError("a delay cannot make more rows than it takes on Spark", at=f"{at}.selectivity")
+    if operator.counts is not None:
+        raise InputError(
+            "a join with a count window runs in the simulator and the models only",
+            at=f"{at}.window",
+            hint='give a time window: within = "10 seconds"',
+        )
+    if operator.kind == "aggregate" and operator.window is None:
+        raise InputError("an aggregate needs a window to run on Spark", at=f"{at}.window")
+    if operator.kind == "aggregate" and operator.window and operator.slide:
+        ratio = operator.window / operator.slide
+        if abs(ratio - round(ratio)) > 1e-9:
+            raise InputError("expected a window that is a multiple of its slide", at=f"{at}.slide")
+
+
+def _check_event_time(network: Network, operator: Operator) -> None:
+    for name in sorted(lineage(network)[operator.name]):
+        if network.sources[name].time is None and network.sources[name].format != "nexmark":
+            raise InputError(
+                f"a {operator.kind} needs event time, but source {name!r} names no time column",
+                at=f"sources.{name}.time",
+                hint='e.g. time = "at"',
+            )
+
+
+def _check_sink(network: Network, sink: Sink) -> None:
+    at = f"sinks.{sink.name}"
+    if sink.input in network.sources:
+        raise InputError(
+            "a sink that reads a source has no host to run on",
+            at=f"{at}.input",
+            hint='put a map between: kind = "map"',
+        )
+    if sink.format not in FILES:
+        return
+    if "path" not in sink.options:
+        raise InputError(f"a {sink.format} sink needs a path", at=f"{at}.options", hint='{ path = "out" }')
+    try:
+        place_of(sink.options["path"]).exists()
+    except ValueError as error:
+        raise InputError(
+            str(error),
+            at=f"{at}.options.path",
+            hint=f"the scheme {scheme_of(sink.options['path'])!r} is unknown: use a path, file, s3a, gs, abfss or hdfs",
+        ) from None
+    except OSError:
+        # It may be there for the hosts and not for us.
+        return

@@ -1,0 +1,351 @@
+"""Compiling a fragment into one streaming query: its graph becomes frames, and one writer takes the rows of all exits.
+
+Spark's watermark follows the frontiers of what the query reads and nothing else: a source that Spark itself reads by
+the latest event time of all its rows, a log by its marks. Rows of a log may run ahead of the slowest source, so that
+their own event times do not count; the operators that need a watermark get their event-time column tagged with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import attrs
+import pyspark.sql.functions as F
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from penstock.latency.fragments import Fragment
+from penstock.network import Network, Operator, Source, Stream
+from penstock.spark import hop, shipped
+from penstock.spark.compile import kinds, passes, streams
+from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
+from penstock.spark.compile.schemas import ENVELOPE_FIELDS
+from penstock.spark.compile.sources import positioned, read_source
+from penstock.spark.compile.sql import quoted
+from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.nexmark import NexmarkSource
+from penstock.spark.shipped.sources import LogSource
+from penstock.spark.shipped.spec import Knobs, LogExit, Origin, SinkExit, Windows, WriterSpec
+from penstock.units import spark_interval
+from penstock.workload import nexmark
+
+for _module in (shipped, hop, nexmark):
+    cloudpickle.register_pickle_by_value(_module)
+
+RECALLED = "recalled"
+"""Folder, below the run's, of what queries knew of event time when they were stopped."""
+
+WATERMARKED = {"spark.watermarkDelayMs": 0}
+"""By this note on a column Spark knows that its watermark holds for it."""
+
+
+@attrs.frozen(eq=False)
+class Query:
+    """A compiled fragment: its frame, and what its writer is told.
+
+    ``reads`` are the writers whose logs it reads; ``recalled`` the numbers of the sources without marks that its
+    watermark follows.
+    """
+
+    fragment: Fragment
+    frame: DataFrame
+    spec: WriterSpec
+    reads: tuple[str, ...]
+    recalled: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The query's name."""
+        return self.fragment.name
+
+
+def register(session: SparkSession) -> None:
+    """Make penstock's sources known to a host."""
+    for source in (LogSource, NexmarkSource):
+        session.dataSource.register(source)
+
+
+def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict[str, str]:
+    """Return the options of a scheduled source: its rates, its seed, and the file that holds its epoch."""
+    return {
+        "name": source.name,
+        "rates": json.dumps(rates),
+        "seed": source.options.get("seed", "0"),
+        "lateness": str(round(source.lateness * 1e6)),
+        "gate": gate,
+    }
+
+
+def compile_fragment(session: SparkSession, deployment: Deployment, fragment: Fragment, run: str = "") -> Query:
+    """Compile one fragment into a streaming query; ``run`` is the run's identity, for files in the user's folders."""
+    return _Compiler(session, deployment, fragment, run).query()
+
+
+class _Compiler:
+    """Builds one query; memory of what is built already."""
+
+    def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> None:
+        self.session, self.deployment, self.run = session, deployment, run
+        self.network: Network = deployment.network
+        self.knobs = _knobs(deployment, Graph(self.network, fragment))
+        self.graph = Graph(self.network, fragment, frozenset(self.knobs.windows) if self.knobs else frozenset())
+        # Without any, no delay here depends on it: they sleep.
+        self.speed = deployment.speeds.get(fragment.host, 1.0)
+        self.logs: list[LogExit] = []
+        self.sinks: list[SinkExit] = []
+        self.counted: list[tuple[str, ...]] = []
+        self.observations: dict[str, tuple[str, ...]] = {}
+        self.stateful: list[str] = []
+        self.barriers = 0
+        self.reads: dict[str, DataFrame] = {}
+
+    def query(self) -> Query:
+        """Return the compiled query."""
+        graph, deployment = self.graph, self.deployment
+        whole, *parts = [part for origin in graph.origins for part in self._leave(origin)]
+        for part in parts:
+            whole = whole.unionByName(part, allowMissingColumns=True)
+        origins = tuple(Origin(o[1:], graph.marked(o), round(deployment.lateness(o[1:]) * 1e6)) for o in graph.outside)
+        spec = WriterSpec(
+            folder=deployment.place,
+            query=graph.fragment.name,
+            origins=origins,
+            logs=tuple(self.logs),
+            sinks=tuple(self.sinks),
+            passes=tuple(self.counted),
+            observations=self.observations,
+            stateful=tuple(self.stateful),
+            timed=graph.timed,
+            knobs=self.knobs,
+            session=cast("Any", self.session).session_id,
+        )
+        return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled)
+
+    def _leave(self, origin: str) -> list[DataFrame]:
+        """Return the frames in which an origin's rows, or its event times, reach the writer."""
+        graph = self.graph
+        if graph.silent(origin):
+            return []
+        readers, logs = graph.readers(origin), graph.logs(origin)
+        number = graph.number(origin)
+        shown_number = f"CAST({'NULL' if number is None else number} AS INT) AS _origin"
+        if graph.alone(origin) or not (readers or logs):
+            return [self._times(origin, shown_number)]
+        done = passes.evaluate(
+            self.deployment, self._frame(origin), origin.lstrip("@"), graph.members(origin), readers, self.speed
+        )
+        seen = passes.seen(self.deployment, done, readers, len(self.counted))
+        self.counted.append(tuple(stream.name for stream in readers))
+        # Exits share columns: a filter's rows have those of its input. What does not leave need not travel.
+        columns: dict[str, str] = {}
+        flags, shown = [], []
+        for stream in graph.sinks(origin):
+            flags.append(done.place[stream.writer].flag)
+            self.sinks.append(self._sink(stream, readers.index(stream), self._columns(done, stream.writer, columns)))
+        for member in logs:
+            flags.append(done.place[member].flag)
+            shown.append(f"{flags[-1]} AS _e{len(self.logs)}")
+            self.logs.append(self._log(origin, member, self._columns(done, member, columns)))
+        live = " OR ".join(flags)
+        shown += [f"CASE WHEN {live} THEN {column} END AS {name}" for column, name in columns.items()]
+        clock: list[str] = []
+        if graph.timed:
+            # Identities are for logs; a sink's rows only have to be told from marks.
+            clock = ["_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id", "_time", shown_number]
+        # Every row counts where somebody here reads it. (A filter would be pushed down, and all that it tests be
+        # computed twice.)
+        wide = done.frame.selectExpr("_stimulus", *clock, *seen, *shown)
+        if nested := {name: kind for name, kind in self._types(done, columns).items() if _is_nested(kind)}:
+            wide = wide.withColumns({name: F.col(name).cast(kind) for name, kind in nested.items()})
+        return [wide if seen else wide.filter(live)]
+
+    def _columns(self, done: passes.Pass, writer: str, shared: dict[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the columns of an operator's rows, by their names in the batch."""
+        begin = len(self.counted)
+        return tuple(
+            (shared.setdefault(column, f"c{begin}_{len(shared)}"), name)
+            for name, column in done.place[writer].columns.items()
+        )
+
+    def _types(self, done: passes.Pass, shared: Mapping[str, str]) -> dict[str, DataType]:
+        """Return the types of columns that leave, by their names in the batch."""
+        return {
+            shared[column]: self.deployment.schemas[writer][name].dataType
+            for writer, step in done.place.items()
+            for name, column in step.columns.items()
+            if column in shared
+        }
+
+    def _times(self, origin: str, number: str) -> DataFrame:
+        """Return the event times of an origin, without rows."""
+        frame = self._frame(origin)
+        marked = origin not in self.graph.outside or self.graph.marked(origin)
+        rows = frame.filter("_id IS NULL") if marked else frame
+        latest = "_stimulus" if marked else "CAST(NULL AS BIGINT) AS _stimulus"
+        return rows.selectExpr("CAST(NULL AS BIGINT) AS _id", latest, "_time", number)
+
+    def _sink(self, stream: Stream, number: int, columns: tuple[tuple[str, str], ...]) -> SinkExit:
+        """Return where a stream's rows go; ``number`` is its place among those that the last pass counts."""
+        sink = self.network.sinks[stream.reader]
+        seen = (len(self.counted) - 1, number)
+        label = f"{self.run}-{self.graph.fragment.name}-{sink.name}"
+        return SinkExit(sink.name, seen, columns, sink.format, dict(sink.options), label)
+
+    def _log(self, origin: str, member: str, columns: tuple[tuple[str, str], ...]) -> LogExit:
+        """Return how an operator's rows go to its log."""
+        numbers, behind = self.graph.derives(origin)
+        known = [name for name, source in self.network.sources.items() if positioned(source)]
+        unplaced = numbered(self.network, member, known)
+        return LogExit(member, f"_e{len(self.logs)}", columns, numbers, behind, unplaced)
+
+    def _frame(self, origin: str, *, watermark: bool = False) -> DataFrame:
+        """Return the rows of an origin, with envelope; those of outside also with marks, unless watermarked."""
+        if origin not in self.graph.outside:
+            return self._own(self.network.operators[origin], watermark=watermark)
+        frame = self._read(origin[1:])
+        return self._watermarked(frame, origin) if watermark else frame
+
+    def _watermarked(self, frame: DataFrame, origin: str) -> DataFrame:
+        """Let Spark's watermark follow an outside origin, and return its rows without marks.
+
+        The observation also keeps Spark from moving filters below the watermark, where dropped rows would not move it.
+        """
+        self.barriers += 1
+        number = self.graph.outside.index(origin)
+        if self.graph.marked(origin):
+            frame = frame.selectExpr("*", "CASE WHEN _id IS NULL THEN _time END AS _mark")
+            frame = frame.withWatermark("_mark", "0 seconds")
+            frame = frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
+            return frame.filter("_id IS NOT NULL").drop("_mark")
+        if RECALLED not in self.reads:
+            self.reads[RECALLED] = self._recalled()
+        recalled = self.reads[RECALLED].filter(f"_origin = {number}").select("_time")
+        frame = frame.unionByName(recalled, allowMissingColumns=True)
+        frame = frame.withWatermark("_time", spark_interval(self.deployment.lateness(origin[1:])))
+        latest = F.expr("max(unix_micros(_time)) AS latest")
+        return frame.observe(f"water{number}_{self.barriers}", latest).filter("_id IS NOT NULL")
+
+    def _recalled(self) -> DataFrame:
+        """Return what the query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
+        reader = self.session.readStream.format("json").schema("_origin int, at bigint")
+        frame = reader.load((self.deployment.place / RECALLED / self.graph.fragment.name).uri)
+        return frame.selectExpr("_origin", "timestamp_micros(at) AS _time")
+
+    def _read(self, name: str) -> DataFrame:
+        """Return the rows of a source or log; one frame, so that all branches see the same rows in a batch."""
+        if name not in self.reads:
+            self.reads[name] = self._load(name)
+        return self.reads[name]
+
+    def _load(self, name: str) -> DataFrame:
+        if name in self.network.operators:
+            shape = StructType([*self.deployment.schemas[name].fields, *ENVELOPE_FIELDS])
+            reader = self.session.readStream.format("penstock-log").option("schema", shape.json())
+            return reader.option("folder", (self.deployment.place / "logs" / name).uri).load()
+        source: Source = self.network.sources[name]
+        if source.format == "nexmark":
+            options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
+            return self.session.readStream.format("penstock-nexmark").options(**options).load()
+        return read_source(self.session, source)
+
+    def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
+        """Return what an operator with a plan of its own makes of its branches."""
+        inputs = [
+            self._branch(stream, watermark=operator.stateful or watermark)
+            for stream in self.network.inputs(operator.name)
+        ]
+        if operator.stateful:
+            self.stateful.append(self.network.inputs(operator.name)[0].name)
+            inputs = [_tagged(frame) for frame in inputs]
+        result = kinds.apply(operator, inputs, self.speed, needed=stateful_behind(self.network, operator.name))
+        if operator.kind == "aggregate":
+            drops = self.deployment.drops
+            dropping = [stream.name for stream in self.network.streams if drops.drops(stream.name)]
+            for way in drops_into(self.network, operator, dropping):
+                window = operator.window or 0.0
+                result = streams.drop_windows(result, way, (window, operator.slide or window), drops)
+            # A window's result is due when its end and the lateness have passed: latency counts from there.
+            due = f"unix_micros(window_end) + {round(self.deployment.lateness(operator.name) * 1e6)}"
+            shown = [quoted(name) for name in kinds.columns(result)]
+            result = result.selectExpr(*shown, "_id", f"greatest(_stimulus, {due}) AS _stimulus", "_time")
+        return result
+
+    def _branch(self, stream: Stream, *, watermark: bool) -> DataFrame:
+        """Return the rows of one input of an operator with a plan of its own."""
+        origin, steps = self.graph.origin(stream), self.graph.steps(stream)
+        alone = self.graph.alone(origin)
+        frame = self._frame(origin, watermark=watermark)
+        if watermark and not alone:
+            # Counted elsewhere, and without marks: plain steps make the smallest plan.
+            for step in steps:
+                way = self.network.inputs(step)[0]
+                frame = kinds.apply(self.network.operators[step], [self._let_through(frame, way)])
+            return self._let_through(frame, stream)
+        readers = self.graph.readers(origin)
+        done = passes.evaluate(self.deployment, frame, origin.lstrip("@"), steps, readers, self.speed)
+        if alone:
+            done = self._observed(done, readers)
+        there, kept = done.tests(self.deployment, stream)
+        rows = done.frame.filter(f"{there} AND {kept}")
+        shown = done.place[stream.writer].columns.items()
+        return rows.selectExpr(*(f"{column} AS {quoted(name)}" for name, column in shown), *ENVELOPE)
+
+    def _let_through(self, frame: DataFrame, stream: Stream) -> DataFrame:
+        """Return the rows that are meant for a stream and that it keeps."""
+        before = [quoted(name) for name in frame.columns]
+        frame, known = streams.with_knobs(frame, [stream], self.network, self.deployment.drops)
+        frame = frame.filter(" AND ".join(streams.passes(stream, self.network, self.deployment.drops, known)))
+        return frame.selectExpr(*before) if known else frame
+
+    def _observed(self, done: passes.Pass, counted: list[Stream]) -> passes.Pass:
+        """Let Spark count rows of which none reaches the writer."""
+        # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
+        tests, sums = [], []
+        for number, stream in enumerate(counted):
+            there, kept = done.tests(self.deployment, stream)
+            lost = "false" if kept == "true" else f"{there} AND NOT ({kept})"
+            tests += [f"{there} AS _a{number}", f"{lost} AS _d{number}"]
+            sums += [F.expr(f"count(CASE WHEN _{k}{number} THEN 1 END) AS {k}{number}") for k in "ad"]
+        name = f"pass{len(self.observations)}"
+        self.observations[name] = tuple(stream.name for stream in counted)
+        return attrs.evolve(done, frame=done.frame.selectExpr("*", *tests).observe(name, *sums))
+
+
+def _is_nested(kind: DataType) -> bool:
+    return isinstance(kind, StructType | ArrayType | MapType)
+
+
+def _tagged(frame: DataFrame) -> DataFrame:
+    """Return a frame whose event time Spark's watermark holds for, wherever the watermark was taken."""
+    others = [F.col(quoted(name)) for name in frame.columns if name != "_time"]
+    return frame.select(*others, F.col("_time").alias("_time", metadata=WATERMARKED))
+
+
+def _knobs(deployment: Deployment, graph: Graph) -> Knobs | None:
+    """Return what the writer has to decide before each batch."""
+    network, live, mine = deployment.network, deployment.live, graph.fragment.operators
+    limits, windows = [], {}
+    for stream in network.streams:
+        here = stream.reader in mine or (stream.writer in mine and stream.reader in network.sinks)
+        if stream.name in live and here:
+            behind = streams.windows_behind(network, stream)
+            for length, slide in behind:
+                origin = graph.origin(stream)
+                windows[stream.name] = Windows(
+                    streams.overlapping(length, slide), round(length * 1e6), graph.derives(origin)[0]
+                )
+            if not behind:
+                limits.append(stream.name)
+    others: dict[str, tuple[str, ...]] = {}
+    home = {name: fragment.name for fragment in deployment.fragments for name in fragment.operators}
+    reader = {stream.name: stream.reader for stream in network.streams}
+    for name in mine:
+        if network.operators[name].kind == "aggregate":
+            for way in drops_into(network, network.operators[name], live):
+                if reader[way] not in mine:
+                    others[home[reader[way]]] = (*others.get(home[reader[way]], ()), way)
+    return Knobs(tuple(limits), windows, others) if limits or windows or others else None

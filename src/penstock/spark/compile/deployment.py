@@ -1,0 +1,67 @@
+"""What all queries of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+from pyspark.sql.types import StructType
+
+from penstock.latency.fragments import Fragment, fragments, lineage
+from penstock.network import Network
+from penstock.spark.compile.drops import Drops
+from penstock.spark.shipped.place import Place, place_of
+
+
+@attrs.frozen(eq=False)
+class Deployment:
+    """What all queries of a run share.
+
+    Attributes
+    ----------
+    network, placement
+        Every operator placed.
+    folder
+        Path or URI of the run: logs, checkpoints, sinks, manifests.
+    keep
+        Keep fraction by stream.
+    speeds
+        Steps of a delay's loop per second, by host.
+    schedules
+        Options of the Nexmark sources, by source.
+    schemas
+        Of every source's and operator's rows, without envelope.
+    everything
+        Whether scheduled sources give all their events at once.
+    live
+        Streams whose keep fractions follow a plan.
+    """
+
+    network: Network
+    placement: Mapping[str, str]
+    folder: str
+    keep: Mapping[str, float] = attrs.field(factory=dict)
+    speeds: Mapping[str, float] = attrs.field(factory=dict)
+    schedules: Mapping[str, dict[str, str]] = attrs.field(factory=dict)
+    schemas: Mapping[str, StructType] = attrs.field(factory=dict)
+    everything: bool = False
+    live: frozenset[str] = frozenset()
+
+    @property
+    def place(self) -> Place:
+        """The run's folder."""
+        return place_of(self.folder)
+
+    @property
+    def drops(self) -> Drops:
+        """What the streams let through."""
+        return Drops(self.keep, self.live, self.place)
+
+    def lateness(self, writer: str) -> float:
+        """Return the lateness of a stream: the largest of its sources (s)."""
+        return max(self.network.sources[source].lateness for source in lineage(self.network)[writer])
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The streaming queries."""
+        return fragments(self.network, self.placement)

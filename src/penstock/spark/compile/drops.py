@@ -1,0 +1,67 @@
+"""SQL for what streams let through: fixed keep fractions, and those that follow a plan while a query runs.
+
+A fraction that follows a plan is a property of the host's JVM, which tasks on the host read for every row; the query's
+writer sets it before it computes a batch (`penstock.spark.shipped.turn`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.turn import BUCKETS, EVER, LISTED, SINCE, WIDTH, knob, packed
+
+
+@attrs.frozen
+class Drops:
+    """What the streams of a run let through.
+
+    Attributes
+    ----------
+    keep
+        Fixed keep fractions by stream.
+    live
+        Streams whose keep fractions follow a plan.
+    folder
+        Of the run.
+    """
+
+    keep: Mapping[str, float] = attrs.field(factory=dict)
+    live: frozenset[str] = frozenset()
+    folder: Place = attrs.field(factory=lambda: Place("."))
+
+    def limit(self, stream: str) -> str | None:
+        """Return SQL for the buckets (`BUCKETS`) of a stream that pass; None if all do."""
+        if stream in self.live:
+            return f"CAST({self._read(stream, str(BUCKETS))} AS INT)"
+        fraction = self.keep.get(stream, 1.0)
+        return None if fraction >= 1 else str(round(fraction * BUCKETS))
+
+    def since(self, stream: str) -> str:
+        """Return SQL for the start (µs) of the first window that the present limit of a live stream holds for."""
+        return f"CAST({self._read(stream + SINCE, str(EVER))} AS BIGINT)"
+
+    def limits(self, stream: str) -> str:
+        """Return SQL for the present limit of a live stream's windows and the one before, as one number."""
+        return f"CAST({self._read(stream, str(packed(BUCKETS, BUCKETS)))} AS BIGINT)"
+
+    def listed(self, stream: str, start: str) -> str:
+        """Return SQL for the limit of any window of a live stream, by SQL for its start (µs)."""
+        entries = f"split({self._read(stream + LISTED, f'{EVER}:{BUCKETS}')}, ',')"
+        since, limit = "CAST(split_part(entry, ':', 1) AS BIGINT)", "CAST(split_part(entry, ':', 2) AS INT)"
+        return f"aggregate({entries}, 0, (found, entry) -> CASE WHEN {since} <= {start} THEN {limit} ELSE found END)"
+
+    def drops(self, stream: str) -> bool:
+        """Whether a stream may drop anything."""
+        return self.limit(stream) is not None
+
+    def _read(self, name: str, default: str) -> str:
+        return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name)}', '{default}')"
+
+
+def window_limit(start: str, names: tuple[str, str]) -> str:
+    """Return SQL for the limit of a window that rows may still come to; the columns hold since when, and the limits."""
+    since, limits = names
+    return f"CASE WHEN {start} >= {since} THEN shiftright({limits}, {WIDTH}) ELSE {limits} & {2**WIDTH - 1}L END"

@@ -1,0 +1,88 @@
+"""The functions of python operators: found, and asked which columns and rows they give."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from penstock.errors import InputError
+from penstock.network import Operator
+from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.python_step import ROW
+
+
+def import_function(operator: Operator, network: object = None) -> Any:
+    """Import a python operator's function from the current folder, that of the network's file, or what is installed.
+
+    Its module travels to the hosts by value, so that they need not have it.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    at = f"operators.{operator.name}.function"
+    if operator.function is None:
+        raise InputError("a python operator needs a function to run on Spark", at=at, hint="function = 'module:name'")
+    place, _, name = operator.function.partition(":")
+    folders = [os.path.dirname(os.path.abspath(str(network)))] if network is not None else []
+    for folder in [*folders, os.getcwd()]:
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(place)
+        function = getattr(module, name)
+    except Exception as error:
+        # The module is the user's code: whatever it raises is told in one message.
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(problem, at=at, hint="put the module beside the network file") from None
+    if place.partition(".")[0] not in ("pyspark", "pandas", "pyarrow", "numpy") and getattr(module, "__file__", None):
+        cloudpickle.register_pickle_by_value(module)
+    return function
+
+
+def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, StructType]:
+    """Return a python operator's function with the columns that it gives, without the one that numbers rows.
+
+    The function's attribute ``schema`` (DDL) names them; without one it gives the columns that it takes.
+    """
+    function = import_function(operator)
+    schema = getattr(function, "schema", None)
+    if schema is None:
+        return function, StructType([field for field in frame.schema.fields if field.name not in ENVELOPE])
+    shape = frame.sparkSession.createDataFrame([], schema).schema
+    return function, StructType([field for field in shape.fields if field.name != ROW])
+
+
+def keeps_rows(function: Any) -> bool:
+    """Whether a function says that it gives each row that it takes, in the same order."""
+    return getattr(function, "rows", None) == "kept"
+
+
+def tells_rows(function: Any, shape: Any) -> bool:
+    """Whether each row that a function gives can be told to come from one that it took.
+
+    Parameters
+    ----------
+    shape
+        Arrow schema of the rows that it takes, without envelope. Where neither ``rows`` nor ``schema`` says it, the
+        function is asked with a batch without rows.
+    """
+    import pyarrow as pa
+
+    schema = getattr(function, "schema", None)
+    if keeps_rows(function) or schema is None or ROW in schema.replace("`", " ").split():
+        return True
+    empty = pa.RecordBatch.from_pylist([], schema=shape.append(pa.field(ROW, pa.int64())))
+    try:
+        given = list(function(iter([empty])))
+    except Exception:
+        # It may not be made for batches without rows: then what it says of itself counts.
+        return False
+    return bool(given) and all(ROW in batch.schema.names for batch in given)

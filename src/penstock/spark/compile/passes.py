@@ -1,0 +1,126 @@
+"""A pass: filters, maps and delays behind an origin as one projection that carries a row per input row.
+
+Each operator has a flag that says whether it has the row, and columns; by bits each row says at which streams it
+arrived and where it was dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from pyspark.sql import DataFrame
+
+from penstock.network import Operator, Stream
+from penstock.spark.compile import streams
+from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.kinds import columns
+from penstock.spark.compile.sql import condition, quoted, split_columns, spread
+from penstock.spark.shipped import BITS, ENVELOPE
+
+
+@attrs.frozen
+class Step:
+    """Where an operator's rows are in a pass: the column that says whether there is one, and its columns by name."""
+
+    flag: str
+    columns: Mapping[str, str]
+
+
+@attrs.frozen(eq=False)
+class Pass:
+    """An evaluated pass.
+
+    Attributes
+    ----------
+    frame
+        Envelope and the columns of every step.
+    place
+        Where each operator's rows are.
+    knobs
+        Columns that say whether live streams keep a row.
+    """
+
+    frame: DataFrame
+    place: Mapping[str, Step]
+    knobs: Mapping[str, str]
+
+    def tests(self, deployment: Deployment, stream: Stream) -> tuple[str, str]:
+        """Return SQL for whether a row arrives on a stream, and whether the stream keeps it."""
+        meant, kept = streams.passes(stream, deployment.network, deployment.drops, self.knobs)
+        return f"{self.place[stream.writer].flag} AND {meant}", kept
+
+
+def evaluate(
+    deployment: Deployment, frame: DataFrame, writer: str, steps: Sequence[str], asking: Sequence[Stream], speed: float
+) -> Pass:
+    """Evaluate filters, maps and delays in one projection.
+
+    Parameters
+    ----------
+    writer
+        Whose rows the frame has.
+    steps
+        The operators, in order.
+    asking
+        Streams behind them that may drop.
+    speed
+        Steps of a delay's loop per second.
+    """
+    network = deployment.network
+    first = Step("__f0", {name: f"__0_{k}" for k, name in enumerate(columns(frame))})
+    place = {writer: first}
+    kept_columns = [f"{quoted(name)} AS {column}" for name, column in first.columns.items()]
+    frame = frame.selectExpr(*ENVELOPE, f"_id IS NOT NULL AS {first.flag}", *kept_columns)
+    asked = [*(network.inputs(step)[0] for step in steps), *asking]
+    frame, knobs = streams.with_knobs(frame, asked, network, deployment.drops)
+    carried = [*ENVELOPE, first.flag, *first.columns.values(), *knobs.values()]
+    for number, name in enumerate(steps, 1):
+        operator, stream = network.operators[name], network.inputs(name)[0]
+        before, flag = place[stream.writer], f"__f{number}"
+        meant, kept = streams.passes(stream, network, deployment.drops, knobs)
+        there = f"{before.flag} AND {meant} AND {kept}"
+        # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
+        if operator.kind == "map":
+            frame = frame.selectExpr(*carried, f"{there} AS {flag}")
+            carried.append(flag)
+            made = deployment.schemas[name].fieldNames() if operator.select else []
+            shown = {column: f"__{number}_{k}" for k, column in enumerate(made)}
+            if operator.select:
+                frame = _selected(frame, operator, carried, before, flag).toDF(*carried, *shown.values())
+            carried += shown.values()
+            place[name] = Step(flag, shown or before.columns)
+            continue
+        bare = [f"{column} AS {quoted(shown)}" for shown, column in before.columns.items()]
+        test = f"CASE WHEN {there} THEN coalesce({condition(operator, speed)}, false) ELSE false END"
+        frame = frame.selectExpr(*carried, *bare).selectExpr(*carried, f"{test} AS {flag}")
+        carried.append(flag)
+        place[name] = Step(flag, before.columns)
+    return Pass(frame, place, knobs)
+
+
+def _selected(frame: DataFrame, operator: Operator, carried: Sequence[str], before: Step, flag: str) -> DataFrame:
+    """Return a frame with what a map selects. Rows that are not there must not fail: they are computed from nulls."""
+    guarded = [f"CASE WHEN {flag} THEN {column} END AS {quoted(name)}" for name, column in before.columns.items()]
+    parts = spread(split_columns(operator.select or "*"), list(before.columns))
+    return frame.selectExpr(*carried, *guarded).selectExpr(*carried, *parts)
+
+
+def seen(deployment: Deployment, done: Pass, counted: Sequence[Stream], number: int) -> list[str]:
+    """Return the columns that say to the writer where a row of pass ``number`` arrived and was dropped."""
+    tests = []
+    for stream in counted:
+        there, kept = done.tests(deployment, stream)
+        tests += [there, "false" if kept == "true" else f"{there} AND NOT ({kept})"]
+    found = []
+    for part_number, begin in enumerate(range(0, len(tests), BITS)):
+        part = tests[begin : begin + BITS]
+        width = "L" if len(part) > 31 else ""
+        bits = [
+            f"CASE WHEN {test} THEN {1 << bit}{width} ELSE 0{width} END"
+            for bit, test in enumerate(part)
+            if test != "false"
+        ]
+        # Sums would be checked for overflow.
+        found.append(f"{' | '.join(bits or ['0'])} AS _seen{number}_{part_number}")
+    return found

@@ -1,0 +1,105 @@
+"""The columns of every source and operator, and Spark's refusals in the user's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType, TimestampType
+
+from penstock.errors import InputError
+from penstock.network import Network
+from penstock.spark.compile import kinds
+from penstock.spark.compile.functions import import_function, tells_rows
+from penstock.spark.compile.graph import stateful_behind
+from penstock.spark.compile.sources import read_source
+from penstock.spark.shipped import ENVELOPE
+from penstock.workload import nexmark
+
+ENVELOPE_FIELDS = tuple(
+    StructField(name, kind, True)
+    for name, kind in zip(ENVELOPE, (LongType(), LongType(), TimestampType()), strict=True)
+)
+NEXMARK = f"{nexmark.SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
+
+
+def nullable(kind: DataType) -> DataType:
+    """Return a type whose parts may be null: rows that are not there have nulls everywhere."""
+    match kind:
+        case StructType():
+            return StructType([StructField(field.name, nullable(field.dataType), True) for field in kind.fields])
+        case ArrayType():
+            return ArrayType(nullable(kind.elementType), True)
+        case MapType():
+            return MapType(nullable(kind.keyType), nullable(kind.valueType), True)
+    return kind
+
+
+def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructType]:
+    """Return the columns of every source's and operator's rows, without envelope.
+
+    Spark analyses the operators on empty frames.
+
+    Raises
+    ------
+    InputError
+        Naming the operator whose SQL Spark does not understand, and why.
+    """
+    frames: dict[str, DataFrame] = {}
+    found: dict[str, StructType] = {}
+
+    def note(name: str, shape: Any) -> None:
+        frames[name] = session.createDataFrame([], shape)
+        fields = [field for field in frames[name].schema if field.name not in (*ENVELOPE, "_origin")]
+        found[name] = StructType([StructField(field.name, nullable(field.dataType), True) for field in fields])
+
+    for name, source in network.sources.items():
+        with blame(f"sources.{name}"):
+            note(name, NEXMARK if source.format == "nexmark" else read_source(session, source).schema)
+    for name, operator in network.operators.items():
+        with blame(f"operators.{name}"):
+            if operator.kind == "python":
+                _check_rows(network, name, found[operator.inputs[0]])
+            result = kinds.apply(operator, [frames[given] for given in operator.inputs])
+            # The client guesses the columns of some plans; this makes the host look at them.
+            result.isStreaming  # noqa: B018
+            note(name, result.schema)
+    for sink in network.sinks.values():
+        with blame(f"sinks.{sink.name}.format", only="DATA_SOURCE_NOT_FOUND"):
+            if sink.format is not None:
+                session.read.format(sink.format).load().isStreaming  # noqa: B018
+    return found
+
+
+def _check_rows(network: Network, name: str, taken: StructType) -> None:
+    """Refuse a python operator whose rows cannot be told apart, where windows or joins need their event times."""
+    function = import_function(network.operators[name])
+    if stateful_behind(network, name) and not tells_rows(function, to_arrow_schema(taken, timezone="UTC")):
+        raise InputError(
+            "a window or join behind it needs each row's event time, but it does not say which row a row comes from",
+            at=f"operators.{name}.function",
+            hint="yield the column _row as it came, or set rows = 'kept' on a function that keeps every row in order",
+        )
+
+
+class blame:  # noqa: N801
+    """Translate Spark's errors in a block into one that names the table at fault; ``only`` one class of them."""
+
+    def __init__(self, at: str, only: str | None = None) -> None:
+        self.at, self.only = at, only
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Translate, or pass over what is none of ours."""
+        if isinstance(error, PySparkException):
+            if self.only is not None and self.only != error.getCondition():
+                return True
+            text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
+            text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
+            hint = "mend the SQL" if self.only is None else None
+            raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None
+        return False

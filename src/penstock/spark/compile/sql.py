@@ -1,0 +1,80 @@
+"""Small pieces of SQL, and lists of columns taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.network import Operator
+from penstock.spark.shipped.turn import BUCKETS
+
+_OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSED = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def split_columns(text: str) -> list[str]:
+    """Split an SQL select list at its top-level commas; what cannot be read stays whole, for Spark to refuse."""
+    try:
+        tokens = Spark().tokenize(text)
+    except TokenError:
+        return [text.strip()]
+    parts, depth, begin = [], 0, 0
+    for token in tokens:
+        depth += (token.token_type in _OPEN) - (token.token_type in _CLOSED)
+        if token.token_type == TokenType.COMMA and depth == 0:
+            parts.append(text[begin : token.start].strip())
+            begin = token.end + 1
+    return [part for part in [*parts, text[begin:].strip()] if part]
+
+
+def spread(parts: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return a select list with ``*`` written as the columns that the user sees."""
+    return [shown for part in parts for shown in (map(quoted, names) if part == "*" else [part])]
+
+
+def bucket(salt: str) -> str:
+    """Return SQL for a row's bucket, 0..BUCKETS-1: a pure function of its identity and the salt."""
+    return f"pmod(xxhash64(_id, {literal(salt)}), {BUCKETS})"
+
+
+def burn(operator: Operator, steps_per_second: float) -> str:
+    """Return SQL that is always true and takes the operator's cost."""
+    cost = (operator.cost or (0.0,))[0]
+    if operator.burn == "sleep":
+        whole, rest = divmod(round(cost * 1e9), 1_000_000)
+        call = f"java_method('java.lang.Thread', 'sleep', CAST({whole} AS BIGINT), {rest})"
+        return f"coalesce({call}, 'slept') <> ''"
+    steps = max(1, round(cost * steps_per_second))
+    return f"aggregate(sequence(1, {steps}), _id, (a, x) -> xxhash64(a, x)) <> 42"
+
+
+def computes(operator: Operator) -> bool:
+    """Whether an operator burns processor time, for which the host's speed must be known."""
+    return operator.kind == "delay" and operator.burn == "cpu"
+
+
+def thinned(operator: Operator) -> str:
+    """Return SQL for the share of rows that a stand-in lets through."""
+    selectivity = (operator.selectivity or (1.0,))[0]
+    return "true" if selectivity >= 1 else f"{bucket('select ' + operator.name)} < {round(selectivity * BUCKETS)}"
+
+
+def condition(operator: Operator, speed: float) -> str:
+    """Return SQL for the rows that a filter or delay lets through."""
+    if operator.kind == "delay":
+        # Spark evaluates them in this order: the cost is that of every row, not only of those that leave.
+        return f"{burn(operator, speed)} AND {thinned(operator)}" if speed else thinned(operator)
+    return f"({operator.where})" if operator.where is not None else "true"

@@ -1,0 +1,115 @@
+"""SQL for which rows a stream lets through, and which windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from penstock.errors import InputError
+from penstock.network import Network, Stream
+from penstock.spark.compile.drops import Drops, window_limit
+from penstock.spark.compile.sql import bucket, literal, quoted
+from penstock.spark.shipped.turn import BUCKETS
+
+
+def passes(stream: Stream, network: Network, drops: Drops, known: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return SQL for whether a row is meant for a stream (route), and whether the stream keeps it (drop operator).
+
+    Drops depend on the row's identity only, so that a replay drops the same rows and keep fractions nest. A stream
+    that leads to an aggregate drops whole windows, so that results are a subset of the true ones (Tatbul et al.,
+    section 3). ``known`` names the columns of `with_knobs`.
+    """
+    meant = "true"
+    if stream.share < 1:
+        low = sum(other.share for other in network.outputs(stream.writer) if other.reader < stream.reader)
+        place = bucket(f"route {stream.writer}")
+        meant = f"{place} >= {round(low * BUCKETS)} AND {place} < {round((low + stream.share) * BUCKETS)}"
+    if known and stream.name in known:
+        return meant, known[stream.name]
+    limit = drops.limit(stream.name)
+    if limit is None:
+        return meant, "true"
+    if not windows_behind(network, stream):
+        return meant, f"{bucket(stream.name)} < {limit}"
+    return meant, _any_window(stream, network, drops, lambda _start: limit)
+
+
+def _any_window(stream: Stream, network: Network, drops: Drops, limit: Callable[[str], str]) -> str:
+    """Return SQL for whether any window that a row is in passes, by SQL for the limit of a window."""
+    windows = windows_behind(network, stream)
+    if len(windows) > 1:
+        raise InputError(
+            "leads to aggregates with different windows, so that no window can be dropped whole",
+            at=f"keep.{stream.name}",
+            hint="drop on the streams into the aggregates",
+        )
+    (window,) = windows
+    micros = round(window[1] * 1e6)
+    first = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
+    starts = [f"({first} - {k * micros}L)" for k in range(overlapping(*window))]
+    return "(" + " OR ".join(f"{_chance(stream.name, start, window, drops)} < {limit(start)}" for start in starts) + ")"
+
+
+def _chance(stream: str, start: str, window: tuple[float, float], drops: Drops) -> str:
+    """Return SQL for a window's bucket.
+
+    Under a plan, windows that overlap are dropped or kept together: alone, few would be dropped whole before many are.
+    """
+    count = overlapping(*window)
+    if stream in drops.live and count > 1:
+        start = f"{start} DIV {count * round(window[1] * 1e6)}L"
+    return f"pmod(xxhash64({start}, {literal(stream)}), {BUCKETS})"
+
+
+def with_knobs(
+    frame: DataFrame, streams: Sequence[Stream], network: Network, drops: Drops
+) -> tuple[DataFrame, dict[str, str]]:
+    """Return a frame with a column for each stream whose keep fraction follows a plan, whether it keeps the row.
+
+    The host's properties are read once a row, however many streams and windows ask for them.
+    """
+    reads, tests, names = [], [], {}
+    for stream in streams:
+        if stream.name not in drops.live or stream.name in names:
+            continue
+        number = network.streams.index(stream)
+        names[stream.name] = f"__keep{number}"
+        if windows_behind(network, stream):
+            since, limits = f"__since{number}", f"__limits{number}"
+            reads += [f"{drops.since(stream.name)} AS {since}", f"{drops.limits(stream.name)} AS {limits}"]
+            test = _any_window(stream, network, drops, partial(window_limit, names=(since, limits)))
+        else:
+            reads.append(f"{drops.limit(stream.name)} AS __limits{number}")
+            test = f"{bucket(stream.name)} < __limits{number}"
+        tests.append(f"{test} AS {names[stream.name]}")
+    if not names:
+        return frame, names
+    before = [quoted(name) for name in frame.columns]
+    return frame.selectExpr(*before, *reads).selectExpr(*before, *tests), names
+
+
+def overlapping(length: float, slide: float) -> int:
+    """Return how many windows a row is in."""
+    return max(1, round(length / slide))
+
+
+def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]:
+    """Return length and slide of the windows of the first aggregates that a stream leads to."""
+    if stream.reader not in network.operators:
+        return set()
+    reader = network.operators[stream.reader]
+    if reader.kind == "aggregate":
+        return {(reader.window or 0.0, reader.slide or reader.window or 0.0)}
+    found: set[tuple[float, float]] = set()
+    for out in network.outputs(reader.name):
+        found |= windows_behind(network, out)
+    return found
+
+
+def drop_windows(frame: DataFrame, stream: str, window: tuple[float, float], drops: Drops) -> DataFrame:
+    """Remove the results of dropped windows (length and slide in s): a row is kept while any of its windows is."""
+    start = "unix_micros(window_start)"
+    limit = drops.listed(stream, start) if stream in drops.live else drops.limit(stream)
+    return frame.filter(f"{_chance(stream, start, window, drops)} < {limit}")

@@ -1,0 +1,45 @@
+"""How rows pass from one query to another: a log that one query writes and others read.
+
+A *log* holds batches of rows. With each batch comes the stream's *frontier*, an event time (µs since the epoch) of
+which the writer promises that nothing older will follow, and the latest event time so far; None as long as the writer
+has heard of none. A reader gets the two as a row without identity, a *mark*, behind the rows that it covers: the
+frontier as its event time, the latest event time in place of its stimulus time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Position = dict[str, int]
+"""Where a reader is: the batch that it reads next, and how many pieces of that batch it has read already."""
+
+Mark = tuple[int | None, int | None]
+"""Frontier and latest event time (µs since the epoch)."""
+
+READ_ROWS = 200_000
+"""Rows that a reader takes at once, unless a single piece of a batch is larger."""
+
+PIECE_ROWS = 20_000
+"""Rows of a piece, the smallest part that a reader takes."""
+
+
+class Hop(Protocol):
+    """A log, as its writer and its readers see it."""
+
+    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+        """Append a batch (a pyarrow table with envelope); return False if it is there already."""
+
+    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+        """Return what follows a position, not beyond batch ``until``, as record batches, and the position behind."""
+
+    def between(self, start: Position, end: Position) -> list[Any]:
+        """Return what lies between two positions, the same whenever it is asked for."""
+
+    def mark(self, position: Position) -> list[Any]:
+        """Return what is known of event time at a position, as a record batch with one mark, or nothing."""
+
+    def length(self) -> int:
+        """Return the number of the batch that comes next."""
+
+    def clean(self, before: int) -> None:
+        """Remove the batches that all readers have passed."""

@@ -1,0 +1,148 @@
+"""A log in a folder: an Arrow file per batch, named by the batch's number. It is shipped to the hosts by value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, Mark, Position
+from penstock.spark.shipped.place import Place
+
+MARK = b"penstock.mark"
+SILENT: Mark = (None, None)
+START: Position = {"batch": 0, "piece": 0}
+
+
+class DirectoryLog:
+    """A log in a folder.
+
+    Parameters
+    ----------
+    folder
+        Of the log.
+    shape
+        Arrow schema in which readers want the rows, with envelope; writers need none.
+    """
+
+    def __init__(self, folder: Place, shape: Any = None) -> None:
+        self.folder, self.shape = folder, shape
+        self._passed = 0
+
+    def file(self, batch: int) -> Place:
+        """Return the file of a batch."""
+        return self.folder / f"{batch:012d}.arrow"
+
+    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+        """Append a batch; return False if it is there already (a replay)."""
+        import pyarrow as pa
+
+        marked = rows.replace_schema_metadata({MARK: json.dumps(mark).encode()})
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_file(buffer, marked.schema) as writer:
+            writer.write_table(marked.combine_chunks(), max_chunksize=PIECE_ROWS)
+        return self.file(batch).publish(buffer.getvalue())
+
+    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+        """Return what follows a position, `READ_ROWS` rows at a time.
+
+        Trailing batches without rows or a new frontier are left for later: otherwise a query that reads its own
+        output would never come to rest.
+        """
+        batch, piece, left = start["batch"], start["piece"], READ_ROWS
+        known = self.marked(batch - 1)[0]
+        end = start
+        while left > 0 and batch != until and self.file(batch).exists():
+            with self.file(batch).open() as file:
+                reader = self._reader(file)
+                count = reader.num_record_batches
+                while piece < count and left > 0:
+                    left -= reader.get_batch(piece).num_rows
+                    piece += 1
+                frontier = _mark(reader.schema)[0]
+            if piece < count:
+                end = {"batch": batch, "piece": piece}
+                break
+            batch, piece = batch + 1, 0
+            if count or frontier != known:
+                end, known = {"batch": batch, "piece": 0}, frontier
+        return self.between(start, end), end
+
+    def between(self, start: Position, end: Position) -> list[Any]:
+        """Return what lies between two positions: rows, and the mark of the last whole batch."""
+        found = []
+        for batch in range(start["batch"], end["batch"] + (end["piece"] > 0)):
+            first = start["piece"] if batch == start["batch"] else 0
+            with self.file(batch).open() as file:
+                reader = self._reader(file)
+                last = end["piece"] if batch == end["batch"] else reader.num_record_batches
+                found += [self._shaped(reader.get_batch(piece)) for piece in range(first, last)]
+        return found + (self.mark(end) if end["batch"] > start["batch"] else [])
+
+    def mark(self, position: Position) -> list[Any]:
+        """Return the mark of the last whole batch before a position, or nothing."""
+        mark = self.marked(position["batch"] - 1)
+        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+
+    def marked(self, batch: int) -> Mark:
+        """Return the mark that a batch carries."""
+        if batch < 0:
+            return SILENT
+        with self.file(batch).open() as file:
+            return _mark(self._reader(file).schema)
+
+    def length(self) -> int:
+        """Return the number of the batch that comes next."""
+        names = [name for name in self.folder.names() if name.endswith(".arrow")]
+        return int(names[-1].split(".")[0]) + 1 if names else 0
+
+    def settled(self) -> int:
+        """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
+        numbers = [int(name.split(".")[0]) for name in self.folder.names() if name.endswith(".arrow")]
+        for batch in reversed(numbers):
+            if batch < self._passed:
+                break
+            with self.file(batch).open() as file:
+                reader = self._reader(file)
+                before = self.marked(batch - 1) if batch > numbers[0] else SILENT
+                if reader.num_record_batches or _mark(reader.schema)[0] != before[0]:
+                    self._passed = batch + 1
+                    break
+        return self._passed
+
+    def clean(self, before: int) -> None:
+        """Remove the batches before a number; the newest of them stays, since it carries the frontier."""
+        for name in self.folder.names():
+            if name.endswith(".arrow") and int(name.split(".")[0]) < before - 1:
+                (self.folder / name).remove()
+
+    def _reader(self, file: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.ipc.open_file(file)
+
+    def _shaped(self, batch: Any) -> Any:
+        """Return a record batch in the readers' types, which differ in what may be null."""
+        import pyarrow as pa
+
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for field, column in ((field, batch.column(field.name)) for field in self.shape)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.shape)
+
+
+def mark_row(mark: Mark, shape: Any) -> Any:
+    """Return a record batch with a mark as its only row."""
+    import pyarrow as pa
+
+    values = dict(zip(("_time", "_stimulus"), mark, strict=True))
+    columns = [
+        pa.array([values[field.name]], pa.int64()).cast(field.type) if field.name in values else pa.nulls(1, field.type)
+        for field in shape
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=shape)
+
+
+def _mark(schema: Any) -> Mark:
+    frontier, latest = json.loads(schema.metadata[MARK])
+    return frontier, latest

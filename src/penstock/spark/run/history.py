@@ -1,0 +1,91 @@
+"""What a run's older batches add up to, so that its folder stays small however long it goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.spark.shipped.place import Place
+
+FILE = "history.json"
+CLASSES = 200
+"""Classes of latency per factor of e: each is half a per cent wide."""
+
+LEAST = 1e-4
+"""Latencies below (s) are one class."""
+
+
+@attrs.frozen(eq=False)
+class History:
+    """Sums over batches whose files are gone.
+
+    Attributes
+    ----------
+    upto
+        By query, the first batch that is not in here.
+    counts, late
+        By stream: arrived and dropped, and late rows.
+    rows
+        By operator, rows that its log had.
+    classes
+        By sink, number of tuples by class of latency.
+    worst
+        By sink, the largest latency (s).
+    """
+
+    upto: Mapping[str, int] = attrs.field(factory=dict)
+    counts: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
+    late: Mapping[str, int] = attrs.field(factory=dict)
+    rows: Mapping[str, int] = attrs.field(factory=dict)
+    classes: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
+    worst: Mapping[str, float] = attrs.field(factory=dict)
+
+    def delivered(self, sink: str) -> int:
+        """Return the tuples that came to a sink."""
+        return sum(self.classes.get(sink, {}).values())
+
+    def holds(self, name: str) -> bool:
+        """Whether the batch of a file ``QUERY-NUMBER.npy`` is in here."""
+        query, _, number = name.rpartition(".")[0].rpartition("-")
+        return number.isdigit() and int(number) < self.upto.get(query, 0)
+
+    def latency(self, sink: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the latencies (s) of a sink's classes, the largest exactly, and the tuples of each."""
+        found = sorted((int(number), count) for number, count in self.classes.get(sink, {}).items())
+        values = np.array([LEAST * math.exp(number / CLASSES) for number, _ in found])
+        if len(values):
+            values[-1] = self.worst[sink]
+        return values, np.array([float(count) for _, count in found])
+
+
+def read_history(folder: Place) -> History:
+    """Read a run's history; an empty one if it has none yet."""
+    try:
+        document = json.loads((folder / FILE).read())
+    except FileNotFoundError:
+        return History()
+    document["counts"] = {name: (int(a), int(d)) for name, (a, d) in document["counts"].items()}
+    return History(**document)
+
+
+def write_history(folder: Place, history: History) -> None:
+    """Write a run's history."""
+    (folder / FILE).replace(json.dumps(attrs.asdict(history)).encode())
+
+
+def classed(latency: NDArray[np.float64]) -> dict[str, int]:
+    """Return how many latencies are in each class."""
+    numbers = np.round(np.log(np.maximum(latency, LEAST) / LEAST) * CLASSES).astype(int)
+    found, counts = np.unique(numbers, return_counts=True)
+    return {str(number): int(count) for number, count in zip(found, counts, strict=True)}
+
+
+def numbers_in(folder: Place) -> list[int]:
+    """Return the numbers of the batches that have a file in a folder."""
+    heads = [(name.split(".")[0], name) for name in folder.names()]
+    return sorted(int(head) for head, name in heads if head.isdigit() and not name.endswith(".tmp"))

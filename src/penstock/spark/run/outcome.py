@@ -1,0 +1,193 @@
+"""What came of a run, read from its folder."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.network import Network
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop import PIECE_ROWS
+from penstock.spark.run.folder import epoch_of
+from penstock.spark.run.history import History, numbers_in, read_history
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.writer import manifest_of
+
+Array = NDArray[np.float64]
+
+
+@attrs.frozen(eq=False)
+class Batch:
+    """One micro-batch.
+
+    ``start`` in s since 1970, ``duration`` in s, ``counts`` by stream: arrived and dropped, ``late`` by stream;
+    ``known`` is False where Spark's report of it was lost, so that its duration and rows are not known; ``logged``
+    holds the rows that left to logs, by operator.
+    """
+
+    query: str
+    number: int
+    start: float
+    duration: float
+    rows: int
+    counts: Mapping[str, tuple[int, int]]
+    late: Mapping[str, int] = attrs.field(factory=dict)
+    known: bool = True
+    logged: Mapping[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen(eq=False)
+class Outcome:
+    """What came of a run.
+
+    Attributes
+    ----------
+    epoch
+        When scheduled sources began, or the run did (s since 1970).
+    batches
+        Of all queries, by query and number; the history holds older ones.
+    visible, stimulus
+        By sink: when each tuple became visible, and its stimulus time (s since 1970).
+    taken
+        By stream that crosses a log: rows that the log held as far as its reader has come.
+    seconds
+        How long it ran.
+    refused
+        Streams on which a plan wanted to drop and nothing can be dropped.
+    history
+        What was before those batches.
+    """
+
+    epoch: float
+    batches: Sequence[Batch]
+    visible: Mapping[str, Array]
+    stimulus: Mapping[str, Array]
+    taken: Mapping[str, int]
+    seconds: float
+    refused: frozenset[str] = frozenset()
+    history: History = attrs.field(factory=History)
+
+    def latency(self, sink: str | None = None) -> Array:
+        """Return the latency of every tuple (s) at a sink, or at all; without those of the history."""
+        names = [sink] if sink is not None else sorted(self.visible)
+        return np.concatenate([np.zeros(0), *(self.visible[name] - self.stimulus[name] for name in names)])
+
+    def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
+        """Return latencies (s) at a sink, or at all, and how many tuples had each, those of the history in classes."""
+        names = [sink] if sink is not None else sorted(self.visible)
+        recent = self.latency(sink)
+        older = [self.history.latency(name) for name in names]
+        values = np.concatenate([recent, *(row[0] for row in older)])
+        return values, np.concatenate([np.ones(recent.size), *(row[1] for row in older)])
+
+    def streams(self, network: Network) -> dict[str, dict[str, int]]:
+        """Return arrived, delivered, dropped and late tuples of every stream; late ones were delivered too."""
+        found = {stream.name: [*self.history.counts.get(stream.name, (0, 0))] for stream in network.streams}
+        late = {stream.name: self.history.late.get(stream.name, 0) for stream in network.streams}
+        for batch in self.batches:
+            for name, (arrived, dropped) in batch.counts.items():
+                found[name][0] += arrived
+                found[name][1] += dropped
+            for name, rows in batch.late.items():
+                late[name] += rows
+        return {
+            name: {"arrived": arrived, "delivered": arrived - dropped, "dropped": dropped, "late": late[name]}
+            for name, (arrived, dropped) in found.items()
+        }
+
+    def balanced(self, network: Network) -> bool:
+        """Whether nothing was lost: readers of a log found every row, sinks have what arrived at them.
+
+        Rows that came too late for a window are delivered to it all the same, and counted.
+        """
+        streams = self.streams(network)
+        if any(streams[name]["arrived"] != rows for name, rows in self.taken.items()):
+            return False
+        return all(
+            len(self.visible.get(sink, ())) + self.history.delivered(sink)
+            == streams[network.inputs(sink)[0].name]["delivered"]
+            for sink in network.sinks
+        )
+
+
+def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) -> Outcome:
+    """Read what a run left in its folder."""
+    folder = deployment.place
+    history = read_history(folder)
+    batches = [
+        read_batch(folder, query.name, number)
+        for query in queries
+        for number in numbers_in(folder / "batches" / query.name)
+        if number >= history.upto.get(query.name, 0)
+    ]
+    visible, stimulus = {}, {}
+    for sink in deployment.network.sinks:
+        place = folder / "latency" / sink
+        parts = [read_latency(place / name) for name in place.names() if not history.holds(name)]
+        visible[sink] = np.concatenate([np.zeros(0), *(np.full(len(rows), at) for at, rows in parts)])
+        stimulus[sink] = np.concatenate([np.zeros(0), *(rows for _, rows in parts)])
+    taken = _taken(deployment, queries, batches, history)
+    return Outcome(epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history)
+
+
+def read_batch(folder: Place, query: str, number: int) -> Batch:
+    """Read a batch's manifest and report; a kill may have come between the two."""
+    manifest = json.loads(manifest_of(folder, query, number).read())
+    try:
+        report = json.loads(report_of(folder, query, number).read())
+    except FileNotFoundError:
+        report = {"start": manifest["visible"], "duration": 0.0, "rows": 0, "counts": {}, "late": {}}
+        known = False
+    else:
+        known = True
+    counts = {name: (int(a), int(d)) for name, (a, d) in {**report["counts"], **manifest["counts"]}.items()}
+    figures = (report["start"], report["duration"], report["rows"])
+    return Batch(query, number, *figures, counts, report["late"], known, manifest["rows"])
+
+
+def read_latency(file: Place) -> tuple[float, Array]:
+    """Return when a batch's rows became visible (s since 1970), and the stimulus time of each."""
+    row = np.load(io.BytesIO(file.read()))
+    return float(row[0]) / 1e6, row[1:] / 1e6
+
+
+def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, tuple[int, int]]:
+    """Return batch and piece of each log up to which a query has come with its last ended batch, or one before it."""
+    checkpoint = deployment.place / "checkpoints" / query.name
+    ended = begun_and_ended(checkpoint)[1] - before
+    if ended < 0:
+        return {}
+    found = offsets(checkpoint, ended)
+    return {offset["log"]: (offset["batch"], offset["piece"]) for offset in found if "log" in offset}
+
+
+def _taken(
+    deployment: Deployment, queries: Sequence[Query], batches: Sequence[Batch], history: History
+) -> dict[str, int]:
+    """Return how many rows each stream that crosses a log brought its reader, as the writer of the log counted."""
+    network = deployment.network
+    logged = {way.writer: query.name for query in queries for way in query.spec.logs}
+    rows: dict[str, list[tuple[int, int]]] = {writer: [] for writer in logged}
+    for batch in batches:
+        for writer, count in batch.logged.items():
+            rows[writer].append((batch.number, count))
+    taken = {}
+    for query in queries:
+        come = reached(deployment, query)
+        for stream in network.streams:
+            inside = stream.writer in query.fragment.operators and stream.name not in query.fragment.cuts
+            if stream.reader not in query.fragment.operators or stream.writer not in logged or inside:
+                continue
+            if stream.share == 1:
+                next_one, piece = come.get(stream.writer, (0, 0))
+                whole = sum(count for number, count in rows[stream.writer] if number < next_one)
+                part = sum(min(n, piece * PIECE_ROWS) for number, n in rows[stream.writer] if number == next_one)
+                taken[stream.name] = history.rows.get(stream.writer, 0) + whole + part
+    return taken

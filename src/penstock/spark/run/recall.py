@@ -1,0 +1,38 @@
+"""Recalling event time: Spark forgets at a restart how far it had come in each source that a watermark follows.
+
+A source without new rows would then count as one that has said nothing, and hold back every window. So a query that
+goes on reads, beside its sources, a small folder into which its last frontiers are written first.
+"""
+
+from __future__ import annotations
+
+import json
+
+from penstock.spark.compile import RECALLED, Query
+from penstock.spark.run.history import numbers_in
+from penstock.spark.shipped.progress import report_of
+
+KEPT = 5
+"""Files that stay: Spark may not have read the newest."""
+
+
+def recall(query: Query) -> None:
+    """Write the last known frontiers of a query's sources to where its next run reads them."""
+    if not query.recalled:
+        return
+    folder = query.spec.folder
+    place = folder / RECALLED / query.name
+    numbers = numbers_in(folder / "progress" / query.name)
+    if not numbers:
+        return
+    known = json.loads(report_of(folder, query.name, numbers[-1]).read())["frontiers"]
+    rows = [
+        {"_origin": number, "at": known[str(number)] + query.spec.origins[number].lateness}
+        for number in query.recalled
+        if str(number) in known
+    ]
+    if rows:
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (place / f"{query.spec.generation:012d}.json").replace(text.encode())
+    for name in place.names()[:-KEPT]:
+        (place / name).remove()

@@ -1,0 +1,90 @@
+"""Spark's reports of a query's batches, as penstock looks at them from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from penstock.spark.compile import Query
+from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
+from penstock.spark.shipped.progress import report_of, save
+from penstock.spark.shipped.writer import error_of
+
+SLOW = "failed to connect back"
+"""What Spark says when a Python worker did not start within its 10 s: the machine was busy."""
+
+SHARED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+"""What Spark says while a query of an earlier run still plans its last batch."""
+
+
+def marks(query: Query) -> tuple[int, int]:
+    """Return the last batch that a query has begun, and the last that it has ended."""
+    return begun_and_ended(query.spec.folder / "checkpoints" / query.name)
+
+
+def save_reports(query: Query, handle: Any) -> None:
+    """Save Spark's reports of all batches that a query has ended, unless they are saved."""
+    folder, ended = query.spec.folder, marks(query)[1]
+    if ended < 0 or report_of(folder, query.name, ended).exists():
+        return
+    last = handle.lastProgress
+    if last is None or last.batchId < ended:
+        return
+    alone = ended == 0 or report_of(folder, query.name, ended - 1).exists()
+    # Without an addBatch Spark only looked for data.
+    found = [last] if alone and "addBatch" in (last.durationMs or {}) else handle.recentProgress
+    for progress in found:
+        if progress.batchId <= ended and not report_of(folder, query.name, progress.batchId).exists():
+            save(progress, query.spec)
+
+
+def recount(query: Query) -> None:
+    """Let Spark do a query's last batch again if what it counted was not saved; the writer finds its files.
+
+    Nothing of the batch that Spark had planned next was computed, since it waits for those counts.
+    """
+    ended = marks(query)[1]
+    if query.spec.observed and ended >= 0 and not report_of(query.spec.folder, query.name, ended).exists():
+        forget_commit(query.spec.folder / "checkpoints" / query.name, ended)
+
+
+def launch(writer: Any, again: int = 5) -> Any:
+    """Start a query, again if its Python worker was slow or the query of an earlier run is about to end."""
+    try:
+        return writer.start()
+    except PySparkException as error:
+        if again and _passing(error):
+            return launch(writer, again - 1)
+        raise
+
+
+def was_passing(handle: Any) -> bool:
+    """Whether a query ended for a reason that passes."""
+    with contextlib.suppress(Exception):
+        error = handle.exception()
+        return error is not None and _passing(error)
+    return False
+
+
+def _passing(error: Exception) -> bool:
+    text = str(error)
+    return SLOW in text or any(sign in text for sign in SHARED)
+
+
+def told(query: Query) -> str | None:
+    """Return what a query's own writer says that it failed with in this run."""
+    try:
+        said = json.loads(error_of(query.spec.folder, query.name).read())
+    except FileNotFoundError:
+        return None
+    return f"batch {said['batch']}: {said['error']}"[:900] if said["generation"] == query.spec.generation else None
+
+
+def short(error: object) -> str:
+    """Return the beginning and the end of an error, which say what and why."""
+    text = str(error).split("\n\nJVM stacktrace")[0].split("\n=== Streaming Query")[0]
+    text = " ".join(text.replace("SQLSTATE: 38000", "").split())
+    return text if len(text) < 900 else f"{text[:300]} … {text[-500:]}"

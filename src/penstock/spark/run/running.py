@@ -1,0 +1,187 @@
+"""A run under way: its queries are started, observed and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from penstock.errors import EngineError
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
+from penstock.spark.run.upkeep import clean_logs, fold
+from penstock.spark.shipped.gate import take_over
+from penstock.spark.shipped.writer import make_writer
+
+Report = Callable[[str, float], None]
+"""Told what is being done and how much of it is done, 0..1."""
+
+LOOK, CHECK, UPKEEP = 0.25, 5.0, 10.0
+"""Seconds between two looks at the hosts, at the queries' errors, and at what may be removed."""
+
+
+class Running:
+    """The queries of a deployment on their hosts.
+
+    Parameters
+    ----------
+    deployment, queries
+        What runs.
+    hosts
+        By name.
+    """
+
+    def __init__(self, deployment: Deployment, queries: Sequence[Query], hosts: Mapping[str, Any]) -> None:
+        self.deployment, self.queries, self.hosts = deployment, list(queries), hosts
+        self.handles: dict[str, Any] = {}
+        self._asked = self._kept = time.monotonic()
+        self._ended = threading.Event()
+
+    def start(self, trigger: float) -> None:
+        """Start all queries, and wait until each has looked for data."""
+        interval = f"{round(trigger * 1000)} milliseconds"
+        pool = ThreadPoolExecutor(max(1, len(self.queries)))
+        try:
+            for query, handle in zip(
+                self.queries, pool.map(lambda q: self._begin(q, interval), self.queries), strict=True
+            ):
+                self.handles[query.name] = handle
+        except BaseException:
+            self._ended.set()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, query: Query, interval: str, again: int = 2) -> Any:
+        handle = launch(self._writer(query).trigger(processingTime=interval))
+        self.handles[query.name] = handle
+        # When the first batch has ended, plans are compiled and Python workers run; a source may have no data yet.
+        while marks(query)[1] < 0 and not _waits(handle):
+            if self._ended.wait(0.2):
+                return handle
+            if again and was_passing(handle):
+                return self._begin(query, interval, again - 1)
+            self.check(query)
+        return handle
+
+    def _writer(self, query: Query) -> Any:
+        return (
+            query.frame.writeStream.foreachBatch(make_writer(query.spec))
+            .option("checkpointLocation", (self.deployment.place / "checkpoints" / query.name).uri)
+            .outputMode("append")
+            .queryName(query.name)
+        )
+
+    def look(self) -> tuple[int, ...]:
+        """Look after everything once; return the last batch begun and ended of each query.
+
+        Mostly files are looked at, so that the hosts keep their cores.
+
+        Raises
+        ------
+        EngineError
+            If a host has died or a query has failed.
+        """
+        for query in self.queries:
+            save_reports(query, self.handles[query.name])
+        for name in sorted({query.fragment.host for query in self.queries}):
+            if self.hosts[name].pid is not None and not self.hosts[name].alive():
+                raise EngineError(f"host {name!r} has died; run the same command again to go on")
+        now = time.monotonic()
+        if now - self._asked > CHECK:
+            self._asked = now
+            for query in self.queries:
+                self.check(query)
+        self.upkeep()
+        return tuple(number for query in self.queries for number in marks(query))
+
+    def upkeep(self) -> None:
+        """Remove what is not needed any more, now and then."""
+        if time.monotonic() - self._kept > UPKEEP:
+            self._kept = time.monotonic()
+            clean_logs(self.deployment, self.queries)
+            fold(self.deployment, self.queries)
+
+    def check(self, query: Query) -> None:
+        """Raise the error that a query ended with, if it did."""
+        try:
+            error = self.handles[query.name].exception()
+        except Exception:
+            if not self.hosts[query.fragment.host].alive():
+                raise EngineError(
+                    f"host {query.fragment.host!r} has died; run the same command again to go on"
+                ) from None
+            raise
+        if error is not None:
+            raise EngineError(f"query {query.name!r} failed: {told(query) or short(error)}")
+
+    def stop(self, patience: float = 30.0) -> None:
+        """Let no batch begin to deliver, wait for those that do, and stop."""
+        self._ended.set()
+        take_over(self.deployment.place, deliver=False)
+        deadline = time.monotonic() + patience
+        for query in self.queries:
+            handle = self.handles.get(query.name)
+            if handle is None:
+                continue
+            with contextlib.suppress(Exception):
+                host = self.hosts[query.fragment.host]
+                while host.alive() and time.monotonic() < deadline:
+                    begun, ended = marks(query)
+                    if begun == ended or not handle.isActive:
+                        break
+                    time.sleep(0.05)
+                if host.alive():
+                    handle.stop()
+                    save_reports(query, handle)
+
+    def drain(self, tell: Report) -> None:
+        """Run every query over what there is, then again those whose logs bring more, until none does."""
+        order = {name: number for number, name in enumerate(self.deployment.network.operators)}
+        waiting = sorted(self.queries, key=lambda query: order[query.fragment.operators[0]])
+        logs = {name: DirectoryLog(self.deployment.place / "logs" / name) for q in waiting for name in q.reads}
+        read: dict[str, tuple[int, ...]] = {}
+        again = 3
+        while True:
+            held = {query.name: tuple(logs[name].settled() for name in query.reads) for query in waiting}
+            query = next((query for query in waiting if read.get(query.name) != held[query.name]), None)
+            if query is None:
+                return
+            read[query.name] = held[query.name]
+            tell("delivering", min(0.95, len(read) / len(waiting)))
+            self._finish(query)
+            if again and was_passing(self.handles[query.name]):
+                again -= 1
+                del read[query.name]
+                continue
+            self.check(query)
+            save_reports(query, self.handles[query.name])
+            self.upkeep()
+
+    def _finish(self, query: Query) -> None:
+        """Run a query over what there is."""
+        handle = launch(self._writer(query).trigger(availableNow=True))
+        self.handles[query.name] = handle
+        # Asking a busy host takes it tens of milliseconds: one call waits, while files tell how far it is.
+        waiter = threading.Thread(target=_await_end, args=(handle,), daemon=True)
+        waiter.start()
+        while waiter.is_alive():
+            waiter.join(0.02)
+            save_reports(query, handle)
+            if not self.hosts[query.fragment.host].alive():
+                raise EngineError(f"host {query.fragment.host!r} has died; run the same command again to go on")
+
+
+def _waits(handle: Any) -> bool:
+    """Whether a query has looked for data and found none."""
+    status = handle.status
+    return str(status["message"]).startswith("Waiting for") and not status["isTriggerActive"]
+
+
+def _await_end(handle: Any) -> None:
+    with contextlib.suppress(Exception):
+        handle.awaitTermination()

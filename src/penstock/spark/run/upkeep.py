@@ -1,0 +1,98 @@
+"""Keeping a run's folder small: logs that all readers have passed go, older batches become history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.run.history import History, classed, numbers_in, read_history, write_history
+from penstock.spark.run.outcome import reached, read_batch, read_latency
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.writer import manifest_of
+
+KEPT = 20_000
+"""Batches of a query whose reports stay while it runs: hours of a trigger of half a second."""
+
+LEFT = 2
+"""Batches that stay in any case: the last may have to be done again, and asks the one before it."""
+
+
+def clean_logs(deployment: Deployment, queries: Sequence[Query]) -> None:
+    """Remove what every reader of a log has passed, with a batch to spare."""
+    passed: dict[str, list[int]] = {name: [] for query in queries for name in query.reads}
+    for query in queries:
+        come = reached(deployment, query, before=1)
+        for name in query.reads:
+            passed[name].append(come.get(name, (0, 0))[0])
+    for name, positions in passed.items():
+        if min(positions) > 1:
+            DirectoryLog(deployment.place / "logs" / name).clean(min(positions))
+
+
+def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> None:
+    """Add batches to the run's history and remove their files, all but the newest."""
+    history = read_history(deployment.place)
+    grown = history
+    for query in queries:
+        grown = _folded(deployment, query, queries, grown, max(keep, LEFT))
+    if grown is not history:
+        write_history(deployment.place, grown)
+        history = grown
+    for query in queries:
+        for number in numbers_in(deployment.place / "batches" / query.name):
+            if number < history.upto.get(query.name, 0):
+                manifest_of(deployment.place, query.name, number).remove()
+                report_of(deployment.place, query.name, number).remove()
+    for sink in deployment.network.sinks:
+        place = deployment.place / "latency" / sink
+        for name in place.names():
+            if history.holds(name):
+                (place / name).remove()
+
+
+def _folded(deployment: Deployment, query: Query, queries: Sequence[Query], history: History, keep: int) -> History:
+    """Return a history with a query's older batches."""
+    folder = deployment.place
+    begin = history.upto.get(query.name, 0)
+    numbers = [number for number in numbers_in(folder / "batches" / query.name) if number >= begin]
+    # What readers of its logs have not taken yet is still asked for by number.
+    logs = {way.writer for way in query.spec.logs}
+    behind = [
+        reached(deployment, other).get(name, (0, 0))[0] for other in queries for name in other.reads if name in logs
+    ]
+    upto = min([numbers[-1] + 1 - keep if numbers else 0, *behind])
+    if upto <= begin:
+        return history
+    counts, late, rows = dict(history.counts), dict(history.late), dict(history.rows)
+    for number in numbers:
+        if number >= upto:
+            break
+        batch = read_batch(folder, query.name, number)
+        for name, (arrived, dropped) in batch.counts.items():
+            before = counts.get(name, (0, 0))
+            counts[name] = (before[0] + arrived, before[1] + dropped)
+        for name, count in batch.late.items():
+            late[name] = late.get(name, 0) + count
+        for name, count in batch.logged.items():
+            rows[name] = rows.get(name, 0) + count
+    classes, worst = {sink: dict(row) for sink, row in history.classes.items()}, dict(history.worst)
+    for way in query.spec.sinks:
+        place = folder / "latency" / way.name
+        for number in range(begin, upto):
+            file = place / f"{query.name}-{number:012d}.npy"
+            if not file.exists():
+                continue
+            visible, stimulus = read_latency(file)
+            latency = visible - stimulus
+            mine = classes.setdefault(way.name, {})
+            for name, count in classed(latency).items():
+                mine[name] = mine.get(name, 0) + count
+            worst[way.name] = max(worst.get(way.name, 0.0), float(np.max(latency, initial=0.0)))
+    return attrs.evolve(
+        history, upto={**history.upto, query.name: upto}, counts=counts, late=late, rows=rows, classes=classes,
+        worst=worst,
+    )  # fmt: skip

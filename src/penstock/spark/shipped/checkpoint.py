@@ -1,0 +1,48 @@
+"""What Spark's checkpoint of a query says. Nothing else reads Spark's own files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.spark.shipped.place import Place
+
+
+def begun_and_ended(checkpoint: Place) -> tuple[int, int]:
+    """Return the last batch that a query has begun, and the last that it has ended; -1 for none."""
+    return _last(checkpoint / "offsets"), _last(checkpoint / "commits")
+
+
+def offsets(checkpoint: Place, batch: int) -> list[dict[str, Any]]:
+    """Return what a batch was planned with: Spark's notes, and the offset of each source that says it in JSON.
+
+    Raises
+    ------
+    FileNotFoundError
+        If Spark has removed it, or it is not planned.
+    """
+    lines = (checkpoint / "offsets" / str(batch)).read().decode().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def watermark(checkpoint: Place, batch: int) -> int | None:
+    """Return the watermark (µs) under which a batch runs; None while there is none."""
+    millis = offsets(checkpoint, batch)[0].get("batchWatermarkMs", 0)
+    return int(millis) * 1000 if millis else None
+
+
+def forget_commit(checkpoint: Place, batch: int) -> None:
+    """Let Spark do its last ended batch again; a batch that it has planned next is planned anew."""
+    begun, _ = begun_and_ended(checkpoint)
+    for number in range(batch + 1, begun + 1):
+        _unlink(checkpoint / "offsets", str(number))
+    _unlink(checkpoint / "commits", str(batch))
+
+
+def _unlink(folder: Place, name: str) -> None:
+    (folder / name).remove()
+    (folder / f".{name}.crc").remove()
+
+
+def _last(folder: Place) -> int:
+    return max((int(name) for name in folder.names() if name.isdigit()), default=-1)

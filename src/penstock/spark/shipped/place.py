@@ -1,0 +1,261 @@
+"""Folders and files by path or URI: local ones by the operating system, others by pyarrow's file systems."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import Any
+
+LOCAL = ("", "file")
+ALIASES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
+"""Hadoop's names for what pyarrow calls otherwise."""
+
+
+def scheme_of(uri: str) -> str:
+    """Return the scheme of a URI, '' for a path."""
+    head, mark, _ = uri.partition(":")
+    return head.lower() if mark and head.isalnum() and len(head) > 1 and "/" not in head else ""
+
+
+def absolute(uri: str) -> str:
+    """Return a URI that Spark takes as it is, whatever its default file system; a path becomes ``file://…``.
+
+    Hadoop does not undo percent signs, so that none are made.
+    """
+    if scheme_of(uri) not in LOCAL:
+        return uri
+    return "file://" + os.path.abspath(_path(uri))
+
+
+def place_of(uri: str) -> Place:
+    """Return the place that a path or URI names.
+
+    Raises
+    ------
+    ValueError
+        If pyarrow has no file system for the scheme.
+    """
+    if scheme_of(uri) in LOCAL:
+        return Place(os.path.abspath(_path(uri)))
+    return RemotePlace(uri.rstrip("/"))
+
+
+def _path(uri: str) -> str:
+    if not scheme_of(uri):
+        return uri
+    rest = uri.partition(":")[2]
+    return "/" + rest.lstrip("/") if not rest.startswith("//") else "/" + rest[2:].partition("/")[2]
+
+
+class Place:
+    """A local file or folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(os.path.join(self.path, name))
+
+    def __repr__(self) -> str:
+        return f"Place({self.path!r})"
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return os.path.basename(self.path)
+
+    @property
+    def uri(self) -> str:
+        """The URI, for Spark."""
+        return "file://" + self.path
+
+    def read(self) -> bytes:
+        """Return a file's content.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is none.
+        """
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def open(self) -> Any:
+        """Return a pyarrow file to read from."""
+        import pyarrow as pa
+
+        return pa.memory_map(self.path)
+
+    def exists(self) -> bool:
+        """Whether there is a file or folder."""
+        return os.path.exists(self.path)
+
+    def names(self) -> list[str]:
+        """Return the sorted names in a folder; none where there is no folder."""
+        try:
+            return sorted(os.listdir(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def publish(self, content: Any) -> bool:
+        """Make a file appear whole; return False if it is there already (a replayed batch).
+
+        Parameters
+        ----------
+        content
+            Bytes, or anything with the buffer protocol.
+        """
+        if os.path.exists(self.path):
+            return False
+        self.replace(content)
+        return True
+
+    def replace(self, content: Any) -> None:
+        """Make a file appear whole, in place of one that may be there."""
+        temporary = f"{self.path}.{os.getpid()}.tmp"
+        try:
+            try:
+                file = open(temporary, "wb")  # noqa: SIM115
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+                file = open(temporary, "wb")  # noqa: SIM115
+            with file:
+                file.write(content)
+            os.replace(temporary, self.path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+            raise
+
+    def make(self) -> None:
+        """Make a folder, closed to other users, if there is none."""
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+
+    def move(self, target: Place) -> None:
+        """Rename a file, over one that may be there."""
+        try:
+            os.replace(self.path, target.path)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target.path), exist_ok=True)
+            os.replace(self.path, target.path)
+
+    def remove(self) -> None:
+        """Remove a file or a folder with all that is in it; there may be none."""
+        try:
+            os.remove(self.path)
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(self.path, ignore_errors=True)
+        except FileNotFoundError:
+            pass
+
+    def modified(self) -> int:
+        """Return when a file was written (µs since 1970)."""
+        return os.stat(self.path).st_mtime_ns // 1000
+
+
+class RemotePlace(Place):
+    """A file or folder on an object store or another shared file system."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._known: tuple[Any, str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "_known": None}
+
+    def __truediv__(self, name: str) -> RemotePlace:
+        return RemotePlace(f"{self.path}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def uri(self) -> str:
+        """The URI, as it was given."""
+        return self.path
+
+    def _at(self) -> tuple[Any, str]:
+        import pyarrow as pa
+        from pyarrow import fs
+
+        if self._known is None:
+            scheme, _, rest = self.path.partition(":")
+            uri = f"{ALIASES.get(scheme.lower(), scheme.lower())}:{rest}"
+            try:
+                self._known = fs.FileSystem.from_uri(uri)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise ValueError(f"no file system for {self.path!r}: {error}") from None
+        return self._known
+
+    def read(self) -> bytes:
+        """Return a file's content."""
+        system, path = self._at()
+        with system.open_input_stream(path) as file:
+            return bytes(file.read())
+
+    def open(self) -> Any:
+        """Return a pyarrow file to read from."""
+        system, path = self._at()
+        return system.open_input_file(path)
+
+    def exists(self) -> bool:
+        """Whether there is a file or folder."""
+        from pyarrow import fs
+
+        system, path = self._at()
+        return bool(system.get_file_info(path).type != fs.FileType.NotFound)
+
+    def names(self) -> list[str]:
+        """Return the sorted names in a folder; none where there is no folder."""
+        from pyarrow import fs
+
+        system, path = self._at()
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def replace(self, content: Any) -> None:
+        """Write a file; object stores show it when it is closed."""
+        system, path = self._at()
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+        with system.open_output_stream(path) as file:
+            file.write(content)
+
+    def publish(self, content: Any) -> bool:
+        """Write a file unless it is there."""
+        if self.exists():
+            return False
+        self.replace(content)
+        return True
+
+    def make(self) -> None:
+        """Make a folder."""
+        system, path = self._at()
+        system.create_dir(path, recursive=True)
+
+    def move(self, target: Place) -> None:
+        """Rename a file on the same file system."""
+        assert isinstance(target, RemotePlace)  # noqa: S101 - for the type checker
+        system, path = self._at()
+        there = target._at()[1]
+        system.create_dir(there.rpartition("/")[0], recursive=True)
+        system.move(path, there)
+
+    def remove(self) -> None:
+        """Remove a file or a folder with all that is in it; there may be none."""
+        from pyarrow import fs
+
+        system, path = self._at()
+        kind = system.get_file_info(path).type
+        if kind == fs.FileType.Directory:
+            system.delete_dir(path)
+        elif kind == fs.FileType.File:
+            system.delete_file(path)
+
+    def modified(self) -> int:
+        """Return when a file was written (µs since 1970)."""
+        system, path = self._at()
+        when = system.get_file_info(path).mtime_ns
+        return int(when // 1000) if when else time.time_ns() // 1000

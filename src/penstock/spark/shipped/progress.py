@@ -1,0 +1,124 @@
+"""Spark's report of a batch, kept in the run's folder: how long it took, and what only Spark has counted."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.spec import WriterSpec
+
+
+def report_of(folder: Place, query: str, batch: int) -> Place:
+    """Return the place of a batch's report."""
+    return folder / "progress" / query / f"{batch:012d}.json"
+
+
+def document(progress: Any, spec: WriterSpec, frontiers: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return what is kept of a report; None of one that tells of no batch (Spark only looked for data).
+
+    Parameters
+    ----------
+    progress
+        Spark's ``StreamingQueryProgress``.
+    frontiers
+        Of sources without marks (µs, by number of the origin), as they were before the batch.
+    """
+    durations = progress.durationMs or {}
+    if "addBatch" not in durations:
+        return None
+    observed = progress.observedMetrics or {}
+    counts: dict[str, list[int]] = {}
+    for name, streams in spec.observations.items():
+        values = _values(observed.get(name), 2 * len(streams))
+        for stream, arrived, dropped in zip(streams, values[::2], values[1::2], strict=True):
+            total = counts.setdefault(stream, [0, 0])
+            total[0] += arrived
+            total[1] += dropped
+    reached = dict(frontiers)
+    for number, origin in enumerate(spec.origins):
+        for name in observed:
+            if name.startswith(f"water{number}_"):
+                latest = _values(observed[name], 1)[0]
+                if latest:
+                    reached[str(number)] = max(latest - origin.lateness, reached.get(str(number), latest))
+    late: dict[str, int] = {}
+    for stream, state in zip(spec.stateful, progress.stateOperators or (), strict=False):
+        late[stream] = late.get(stream, 0) + int(state.numRowsDroppedByWatermark)
+    return {
+        "batch": progress.batchId,
+        "start": _seconds(progress.timestamp),
+        "duration": durations["triggerExecution"] / 1000,
+        "rows": int(progress.numInputRows or 0),
+        "counts": counts,
+        "late": {stream: rows for stream, rows in late.items() if rows},
+        "frontiers": reached,
+        "durations": durations,
+    }
+
+
+def save(progress: Any, spec: WriterSpec) -> bool:
+    """Keep a report; return False if it tells of no batch."""
+    before = report_of(spec.folder, spec.query, progress.batchId - 1)
+    try:
+        frontiers = json.loads(before.read())["frontiers"]
+    except FileNotFoundError:
+        frontiers = {}
+    content = document(progress, spec, frontiers)
+    if content is None:
+        return False
+    report_of(spec.folder, spec.query, progress.batchId).publish(json.dumps(content).encode())
+    return True
+
+
+def save_from_within(spec: WriterSpec, batch: int, known: dict[str, Any]) -> None:
+    """Keep the report of the batch before this one, asked of Spark by the query's own writer.
+
+    Nothing of a batch is computed before: so at most the last ended batch must be done again for its counts after a
+    kill, and the controller need not live.
+
+    Parameters
+    ----------
+    known
+        Memory between batches: Spark's handle of the query.
+
+    Raises
+    ------
+    RuntimeError
+        If Spark does not tell.
+    """
+    if not spec.observed or batch == 0 or report_of(spec.folder, spec.query, batch - 1).exists():
+        return
+    if "handle" not in known:
+        from pyspark.sql.connect.session import SparkSession
+
+        url = f"{os.environ['SPARK_CONNECT_LOCAL_URL']};session_id={spec.session}"
+        session = SparkSession.builder.remote(url).create()
+        known["handle"] = next((query for query in session.streams.active if query.name == spec.query), None)
+    handle = known["handle"]
+    for progress in (handle.lastProgress, *reversed(handle.recentProgress)) if handle is not None else ():
+        if progress is not None and progress.batchId == batch - 1 and save(progress, spec):
+            return
+    raise RuntimeError(f"Spark does not tell what batch {batch - 1} of {spec.query} counted")
+
+
+def _seconds(timestamp: str) -> float:
+    head, _, tail = timestamp.rstrip("Z").partition(".")
+    return calendar.timegm(time.strptime(head, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{tail or 0}")
+
+
+def _values(row: Any, count: int) -> list[int]:
+    """Return the values of an observation, which Connect gives as a row or as a table of its parts."""
+    if row is None:
+        return [0] * count
+    values = row.get("values", row) if isinstance(row, dict) else row
+    if hasattr(row, "asDict"):
+        fields = row.asDict()
+        values = fields.get("values", fields)
+    if isinstance(values, dict):
+        values = list(values.values())
+    return [int(value or 0) for value in values]

@@ -1,0 +1,153 @@
+"""Python operators: the user's function sees the user's columns, and every row keeps its envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.identity import mixed
+
+ROW = "_row"
+"""The column by which a function says which row it took a row from."""
+
+
+def wrap_python(
+    function: Callable[[Iterator[Any]], Iterator[Any]], shape: Any, *, name: str, kept: bool, needed: bool
+) -> Callable[[Any], Any]:
+    """Return a mapInArrow function that hands the user's columns to ``function`` and carries the envelope along.
+
+    Parameters
+    ----------
+    function
+        Takes and gives an iterator of record batches, as Spark's ``mapInArrow``.
+    shape
+        Arrow schema of what it gives, without envelope.
+    name
+        Of the operator, for messages.
+    kept
+        Whether it gives as many rows as it takes, in the same order. Else the batches that it takes have the column
+        `ROW`, and what it gives with that column comes from that row.
+    needed
+        Whether windows or joins lie behind, which need each row's own event time.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        taken = _Taken()
+
+        def feed() -> Iterator[Any]:
+            for batch in batches:
+                if batch.num_rows:
+                    rows = taken.take(batch)
+                    data = batch.drop_columns(list(ENVELOPE))
+                    yield data if kept else data.append_column(ROW, rows)
+
+        zone = pa.timestamp("us", "UTC")
+        whole = pa.schema([*shape, ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", zone)])
+        for result in function(feed()):
+            if result.num_rows == 0:
+                continue
+            arrays = [result.column(field.name).cast(field.type) for field in shape]
+            if kept:
+                envelope = taken.next(result.num_rows, name)
+            elif ROW in result.schema.names:
+                envelope = taken.of(result.column(ROW), name)
+            elif needed:
+                raise ValueError(_told(name))
+            else:
+                envelope = taken.latest(result.num_rows)
+            yield pa.RecordBatch.from_arrays([*arrays, *envelope], schema=whole)
+        if kept:
+            taken.end(name)
+
+    return run
+
+
+class _Taken:
+    """The envelopes of the rows that a function has taken."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.count = self.given = 0
+        self.copies: Any = None
+
+    def take(self, data: Any) -> Any:
+        """Note a batch's envelopes, and return the numbers of its rows."""
+        import numpy as np
+        import pyarrow as pa
+
+        self.parts.append(data.select(list(ENVELOPE)))
+        first, self.count = self.count, self.count + data.num_rows
+        return pa.array(np.arange(first, self.count, dtype=np.int64))
+
+    def next(self, rows: int, name: str) -> list[Any]:
+        """Return the envelopes of the next rows."""
+        import numpy as np
+
+        first, self.given = self.given, self.given + rows
+        if self.given > self.count:
+            raise ValueError(f"operator {name!r} says rows = 'kept' but gave more rows than it had taken")
+        return self._at(np.arange(first, self.given))
+
+    def end(self, name: str) -> None:
+        """Check that every row came out again."""
+        if self.given != self.count:
+            raise ValueError(f"operator {name!r} says rows = 'kept' but took {self.count} rows and gave {self.given}")
+
+    def of(self, rows: Any, name: str) -> list[Any]:
+        """Return the envelopes of given rows; the second, third, … row from one row has an identity of its own."""
+        import numpy as np
+        import pyarrow as pa
+
+        numbers = rows.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if rows.null_count or numbers.min() < 0 or numbers.max() >= self.count:
+            raise ValueError(f"operator {name!r} changed the column {ROW!r}: pass it on as it came")
+        if self.copies is None or len(self.copies) < self.count:
+            grown = np.zeros(self.count, np.int64)
+            if self.copies is not None:
+                grown[: len(self.copies)] = self.copies
+            self.copies = grown
+        order = np.argsort(numbers, kind="stable")
+        places = np.arange(len(order))
+        starts = np.concatenate([[True], numbers[order][1:] != numbers[order][:-1]])
+        nth = np.empty(len(order), np.int64)
+        nth[order] = places - np.maximum.accumulate(np.where(starts, places, 0))
+        nth += self.copies[numbers]
+        np.add.at(self.copies, numbers, 1)
+        identity, *rest = self._at(numbers)
+        values = identity.to_numpy().astype(np.uint64)
+        values = np.where(nth > 0, mixed(values, nth.astype(np.uint64)), values)
+        return [pa.array(values.astype(np.int64)), *rest]
+
+    def latest(self, rows: int) -> list[Any]:
+        """Return envelopes of rows that nobody can assign: the latest times, and identities in the order of rows."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        part = self.parts[-1] if self.parts else None
+        if part is None:
+            raise ValueError("a python operator gave rows before it had taken any")
+        base = np.full(rows, part.column("_id")[0].as_py(), np.int64).astype(np.uint64)
+        ids = mixed(base, np.arange(self.given + 1, self.given + rows + 1, dtype=np.uint64))
+        self.given += rows
+        times = [pa.array([pc.max(part.column(n)).as_py()] * rows, part.column(n).type) for n in ENVELOPE[1:]]
+        return [pa.array(ids.astype(np.int64)), *times]
+
+    def _at(self, numbers: Any) -> list[Any]:
+        import pyarrow as pa
+
+        if len(self.parts) > 1:
+            table = pa.Table.from_batches(self.parts).combine_chunks()
+            self.parts = table.to_batches()
+        part = self.parts[0]
+        return [part.column(name).take(pa.array(numbers)) for name in ENVELOPE]
+
+
+def _told(name: str) -> str:
+    return (
+        f"operator {name!r} does not say which row a row comes from, which the windows and joins behind it need: "
+        f"yield the column {ROW!r} as it came, or set rows = 'kept' on the function if it keeps every row in order"
+    )

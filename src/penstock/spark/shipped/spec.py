@@ -1,0 +1,171 @@
+"""What a query's writer is told: frozen values, shipped with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.spark.shipped.place import Place
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A source or log that a query reads.
+
+    Attributes
+    ----------
+    name
+        Of the source, or of the operator whose log it is.
+    marked
+        Whether its frontier comes as marks; else the latest event time less the lateness is its frontier.
+    lateness
+        Of a source without marks (µs).
+    """
+
+    name: str
+    marked: bool
+    lateness: int
+
+
+@dataclass(frozen=True)
+class LogExit:
+    """An operator whose rows leave to a log.
+
+    Attributes
+    ----------
+    writer
+        The operator.
+    column
+        Says of each row whether it leaves.
+    columns
+        Name in the batch and name in the log of each column.
+    origins
+        Numbers of the origins whose frontiers hold for it.
+    stateful
+        Whether it lies behind a stateful operator of the query: then the query's watermark is its frontier.
+    numbered
+        Whether its rows' identities need the batch's number, since their source has no positions.
+    """
+
+    writer: str
+    column: str
+    columns: tuple[tuple[str, str], ...]
+    origins: tuple[int, ...]
+    stateful: bool
+    numbered: bool
+
+
+@dataclass(frozen=True)
+class SinkExit:
+    """A sink.
+
+    Attributes
+    ----------
+    name
+        Of the sink.
+    seen
+        Number of the pass, and of the stream in it, whose bits say which rows arrived and were not dropped.
+    columns
+        Name in the batch and name in the sink of each column.
+    format, options
+        Of Spark's writer; None: parquet in the run's folder.
+    label
+        Begins the names of the files in a folder that others may use too: the run's, query's and sink's own.
+    """
+
+    name: str
+    seen: tuple[int, int]
+    columns: tuple[tuple[str, str], ...]
+    format: str | None
+    options: Mapping[str, str]
+    label: str
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows that a live stream drops whole.
+
+    Attributes
+    ----------
+    count
+        Windows that a row is in.
+    length
+        In µs.
+    origins
+        Numbers of the origins that the stream derives from.
+    """
+
+    count: int
+    length: int
+    origins: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What is decided before each batch.
+
+    Attributes
+    ----------
+    limits
+        Streams that drop rows.
+    windows
+        By stream that drops whole windows.
+    others
+        By query, streams that it decides of and that drop windows of aggregates here.
+    prompt
+        Whether penstock measures rates when a batch begins.
+    """
+
+    limits: tuple[str, ...]
+    windows: Mapping[str, Windows]
+    others: Mapping[str, tuple[str, ...]]
+    prompt: bool = False
+
+
+@dataclass(frozen=True)
+class WriterSpec:
+    """What a query's writer does with a batch.
+
+    Attributes
+    ----------
+    folder
+        Of the run.
+    query
+        The query's name.
+    origins
+        What it reads.
+    logs, sinks
+        Where its rows go.
+    passes
+        By pass the streams whose bits, arrived and dropped, its rows carry.
+    observations
+        By name of Spark's observation, the streams that it counts: arrived and dropped of each.
+    stateful
+        The stateful operators, in the order of Spark's plan, with the stream that their late rows count on.
+    timed
+        Whether rows tell event times to the writer.
+    knobs
+        None where nothing follows a plan.
+    session
+        Id of the session that started the query.
+    generation
+        Of the run that delivers.
+    """
+
+    folder: Place
+    query: str
+    origins: tuple[Origin, ...]
+    logs: tuple[LogExit, ...]
+    sinks: tuple[SinkExit, ...]
+    passes: tuple[tuple[str, ...], ...]
+    observations: Mapping[str, tuple[str, ...]]
+    stateful: tuple[str, ...]
+    timed: bool
+    knobs: Knobs | None
+    session: str = ""
+    generation: int = 0
+
+    @property
+    def observed(self) -> bool:
+        """Whether Spark's report of a batch holds counts that are nowhere else."""
+        return bool(self.observations or self.stateful)

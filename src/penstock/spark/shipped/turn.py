@@ -1,0 +1,147 @@
+"""What a query's writer does before it computes a batch: decide which fractions of live streams it keeps.
+
+The decision is kept in a file beside the batch: a batch that is done again drops the same rows. Whole windows need
+more, since their rows come in several batches: for them is listed since which event time which fraction holds, and a
+new one holds for windows that begin after all rows seen so far.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.spec import Knobs, WriterSpec
+
+BUCKETS = 1_000_000
+"""Keep fractions and shares are multiples of one in this many."""
+
+ANNOUNCED = "keep.json"
+KNOBS = "knobs"
+
+PATIENCE = 0.25
+"""How long (s) a batch waits for penstock to look at its rates; it goes on with the fractions of the batch before."""
+
+REMEMBERED = 600_000_000
+"""How long (µs of event time, beside the windows' length) an earlier fraction of a stream's windows is kept."""
+
+SINCE, LISTED = "@since", "@listed"
+"""Behind a stream's name: properties that its windows need besides."""
+
+EVER = -(2**63)
+WIDTH = 20
+"""Bits of a limit, where two share a number."""
+
+
+def knob(folder: Place, stream: str) -> str:
+    """Return the name of the JVM property that holds a stream's limit."""
+    return f"penstock.{hashlib.sha256(folder.path.encode()).hexdigest()[:16]}.{stream}"
+
+
+def packed(now: int, before: int) -> int:
+    """Return the limit of now and the one before as one number."""
+    return (now << WIDTH) | before
+
+
+def make_turn(spec: WriterSpec) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
+    """Return the function that a query's writer calls before it computes a batch.
+
+    It takes the batch's frame and number, and the frontiers and the latest event time that earlier batches reached.
+    """
+    wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
+    place = folder / KNOBS / spec.query
+    known: dict[str, str] = {}
+
+    def turn(frame: Any, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
+        file = place / f"{batch:012d}.json"
+        if file.exists():
+            decided = json.loads(file.read())
+        else:
+            keep = _announced(folder, spec.query, batch, wanted.prompt)
+            decided = _decide(wanted, _latest(place), keep, frontiers, latest)
+            file.publish(json.dumps(decided).encode())
+            for old in place.names()[:-8]:
+                (place / old).remove()
+        values = _values(decided, wanted, folder)
+        changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
+        if changed:
+            calls = [
+                f"java_method('java.lang.System', 'setProperty', '{knob(folder, stream)}', '{value}')"
+                for stream, value in sorted(changed.items())
+            ]
+            frame.sparkSession.sql(f"SELECT {', '.join(calls)}").collect()
+            known.update(changed)
+
+    return turn
+
+
+def _values(decided: Any, wanted: Knobs, folder: Place) -> dict[str, str]:
+    """Return the properties that a decision asks for."""
+    values = {stream: str(limit) for stream, limit in decided["limits"].items()}
+    for stream, entries in decided["windows"].items():
+        (_, before), (since, now) = entries[-2:] if len(entries) > 1 else entries * 2
+        values |= {stream: str(packed(now, before)), stream + SINCE: str(since), stream + LISTED: _listed(entries)}
+    for other, streams in wanted.others.items():
+        # Whoever sent rows of a window had decided of it before.
+        theirs = _latest(folder / KNOBS / other)["windows"]
+        values |= {stream + LISTED: _listed(theirs[stream]) for stream in streams if stream in theirs}
+    return values
+
+
+def _listed(entries: list[list[int]]) -> str:
+    return ",".join(f"{since}:{limit}" for since, limit in entries)
+
+
+def _latest(place: Place) -> Any:
+    """Return what was decided for the last batch."""
+    names = [name for name in place.names() if name.endswith(".json")]
+    return json.loads((place / names[-1]).read()) if names else {"limits": {}, "windows": {}}
+
+
+def _announced(folder: Place, query: str, batch: int, prompt: bool) -> Any:
+    """Return the keep fractions that penstock has announced, for this batch's rates if it looks in time."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            found = json.loads((folder / ANNOUNCED).read())
+        except FileNotFoundError:
+            found = {"keep": {}, "looked": {}}
+        if not prompt or found["looked"].get(query, -1) >= batch or time.monotonic() > deadline:
+            return found["keep"]
+        time.sleep(0.005)
+
+
+def share_of_windows(rows: float, count: int) -> float:
+    """Return the share of windows to keep so that a given share of the rows passes.
+
+    A row passes with any of its ``count`` windows, which are decided of in groups of as many. A share
+    ``a = (count - 1) / count`` of the rows has windows of two groups: ``rows = w + a w (1 - w)``.
+    """
+    both = (count - 1) / count
+    return rows if both == 0 else ((1 + both) - math.sqrt((1 + both) ** 2 - 4 * both * rows)) / (2 * both)
+
+
+def _decide(
+    wanted: Knobs, before: Any, keep: Mapping[str, float], frontiers: Mapping[str, int], latest: int | None
+) -> dict[str, Any]:
+    """Return the limits of a batch."""
+    limits = {stream: round(keep.get(stream, 1.0) * BUCKETS) for stream in wanted.limits}
+    windows = {}
+    for stream, behind in wanted.windows.items():
+        entries = before["windows"].get(stream, [[EVER, BUCKETS]])
+        limit = round(share_of_windows(keep.get(stream, 1.0), behind.count) * BUCKETS)
+        since = EVER if latest is None else latest + 1
+        # Rows look at two limits only: the next change waits until none comes to windows before the last one, also
+        # from the slowest of the inputs that the stream derives from (a log is behind a source).
+        coming = min(frontiers.get(str(number), EVER) for number in behind.origins)
+        if limit != entries[-1][1] and entries[-1][0] <= max(EVER, coming - behind.length):
+            entries = [entry for entry in entries if entry[0] < since] + [[since, limit]]
+            old = coming - behind.length - REMEMBERED
+            while len(entries) > 1 and entries[1][0] <= old:
+                entries = entries[1:]
+        windows[stream] = entries
+    return {"limits": limits, "windows": windows}

@@ -1,0 +1,183 @@
+"""Networks over files, as people have them: sources without rows, sinks that share folders, rows that come late."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import InputError
+from penstock.network.file import parse_network
+from penstock.spark.compile import Deployment, check_placement
+from penstock.spark.hop import directory
+from penstock.spark.run import Engine, Outcome
+from penstock.spark.run.folder import claim
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+BASE = "2026-03-01T12:"
+
+
+def at(second: float) -> str:
+    """Return a time, some seconds after noon."""
+    return f"{BASE}{int(second) // 60:02d}:{second % 60:06.3f}Z"
+
+
+def write_rows(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:
+    """Write a JSON file that is read after those with smaller numbers."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{number:03d}.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(path, (1_700_000_000 + number,) * 2)
+
+
+def read_json(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of a folder as Spark would read it."""
+    files = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
+    assert all(path.suffix == ".json" for path in files)
+    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+
+def document(here: Path, operators: dict[str, Any], sinks: dict[str, Any], **source: Any) -> dict[str, Any]:
+    """Return a network over the files in ``here/in``."""
+    events = {
+        "format": "json", "schema": "n bigint, at timestamp, tags map<string,int>", "time": "at",
+        "options": {"path": str(here / "in")}, **source,
+    }  # fmt: skip
+    return {"name": "files", "sources": {"events": events}, "operators": operators, "sinks": sinks}
+
+
+def run(engine: Engine, network: dict[str, Any], folder: Path, host: Any = "h1", **how: Any) -> tuple[Outcome, Any]:
+    """Run a network; return what came of it, and its streams."""
+    graph = parse_network(network)
+    placement = host if isinstance(host, dict) else dict.fromkeys(graph.operators, host)
+    outcome = engine.run(engine.prepare(graph, placement, folder), **(how or {"once": True}))
+    assert outcome.balanced(graph)
+    return outcome, outcome.streams(graph)
+
+
+ALL = {"kept": {"kind": "filter", "input": "events", "where": "n >= 0"}}
+
+
+def test_sinks_never_overwrite(engine: Engine, tmp_path: Path) -> None:
+    """Two runs, and two sinks of a run, into one folder that is named as a URI leave all their rows there."""
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(50)])
+    out = {"format": "json", "options": {"path": f"file://{tmp_path}/out"}}
+    network = document(tmp_path, ALL, {"one": {"input": "kept", **out}, "two": {"input": "kept", **out}})
+    run(engine, network, tmp_path / "first")
+    assert len(read_json(tmp_path / "out")) == 100
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    run(engine, network, tmp_path / "second")
+    assert len(read_json(tmp_path / "out")) == 200
+    assert all((tmp_path / "out" / name).read_bytes() == content for name, content in before.items())
+    # Once more with the same directory: nothing new.
+    run(engine, network, tmp_path / "second")
+    assert sorted(row["n"] for row in read_json(tmp_path / "out")) == sorted([*range(50)] * 4)
+
+
+def test_an_empty_source_ends_in_time(engine: Engine, tmp_path: Path) -> None:
+    """A run for a time over a folder without files ends, and takes the files that come later when it goes on."""
+    (tmp_path / "in").mkdir()
+    network = document(tmp_path, ALL, {"out": {"input": "kept"}})
+    outcome, streams = run(engine, network, tmp_path / "run", seconds=1.0)
+    assert outcome.seconds < 60
+    assert streams["events->kept"]["arrived"] == 0
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(5)])
+    _, streams = run(engine, network, tmp_path / "run")
+    assert streams["kept->out"] == {"arrived": 5, "delivered": 5, "dropped": 0, "late": 0}
+
+
+def test_a_source_that_nobody_reads(engine: Engine, tmp_path: Path, penstock: Any) -> None:
+    """A source without readers changes nothing, also in the report."""
+    from penstock.control.chain import measured_rates
+
+    write_rows(tmp_path / "in", 0, [{"n": 1, "at": at(1)}])
+    network = document(tmp_path, ALL, {"out": {"input": "kept"}})
+    network["sources"]["idle"] = dict(network["sources"]["events"])
+    outcome, _ = run(engine, network, tmp_path / "run")
+    rates = measured_rates(parse_network(network), outcome)
+    assert rates is not None
+    assert rates.of_source("idle").sum() == 0
+    assert rates.of_source("events").sum() == 1
+
+
+def test_maps_cross_from_host_to_host(engine: Engine, tmp_path: Path) -> None:
+    """A column of type map, and values that are null, come out on another host as they went in."""
+    rows = [{"n": 1, "at": at(1), "tags": {"a": 1, "b": None}}, {"n": 2, "at": at(2), "tags": None}]
+    write_rows(tmp_path / "in", 0, rows)
+    operators = {**ALL, "more": {"kind": "filter", "input": "kept", "where": "n < 9"}}
+    network = document(tmp_path, operators, {"out": {"input": "more"}})
+    run(engine, network, tmp_path / "run", {"kept": "h1", "more": "h2"})
+    found = [row for path in (tmp_path / "run/sinks/out").iterdir() for row in pq.read_table(path).to_pylist()]
+    assert [row["tags"] for row in sorted(found, key=lambda row: row["n"])] == [[("a", 1), ("b", None)], None]
+
+
+def test_late_rows_are_counted(engine: Engine, tmp_path: Path) -> None:
+    """Rows beyond the lateness count as late on the stream into the window, and those within it never do."""
+    seconds = [[0, 20, 40], [41, 39, 60], [5, 62, 58], [61, 3, 80]]
+    for number, part in enumerate(seconds):
+        write_rows(tmp_path / "in", number, [{"n": second, "at": at(second)} for second in part])
+    operators = {**ALL, "counted": {"kind": "aggregate", "input": "kept", "window": "10 seconds"}}
+    sinks = {"out": {"input": "counted", "format": "json", "options": {"path": str(tmp_path / "out")}}}
+    # Behind a hop more rows may come at once, before the frontier has moved.
+    for folder, host, least in (("one", "h1", 2), ("two", {"kept": "h1", "counted": "h2"}, 0)):
+        options = {"path": str(tmp_path / "in"), "maxFilesPerTrigger": "1"}
+        network = document(tmp_path, operators, sinks, options=options, lateness="5 seconds")
+        _, streams = run(engine, network, tmp_path / folder, host)
+        late = streams["kept->counted"]["late"]
+        assert least <= late <= 2
+        assert streams["kept->counted"]["delivered"] == 12
+        counts = {row["window_start"]: row["count"] for row in read_json(tmp_path / "out")}
+        # Up to the frontier, 75 s, all windows are out; with what was late they hold all rows.
+        assert sum(counts.values()) == 11 - late
+        for path in (tmp_path / "out").iterdir():
+            path.unlink()
+
+
+def test_a_run_leaves_little_behind(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs go when they are read, older batches become sums, and counts stay those of all runs."""
+    monkeypatch.setattr(directory, "READ_ROWS", 30)
+    operators = {**ALL, "more": {"kind": "filter", "input": "kept", "where": "n % 2 = 0"}}
+    options = {"path": str(tmp_path / "in"), "maxFilesPerTrigger": "1"}
+    network = document(tmp_path, operators, {"out": {"input": "more"}}, options=options)
+    files = 0
+    for _ in range(3):
+        for _ in range(8):
+            write_rows(tmp_path / "in", files, [{"n": n, "at": at(n)} for n in range(10)])
+            files += 1
+        outcome, streams = run(engine, network, tmp_path / "run", {"kept": "h1", "more": "h2"})
+        assert streams["kept->more"]["arrived"] == 10 * files
+        assert streams["more->out"]["delivered"] == 5 * files
+        assert outcome.latencies()[1].sum() == 5 * files
+    assert len(list((tmp_path / "run/logs/kept").iterdir())) <= 12
+    left = {kind: len(list((tmp_path / f"run/{kind}").rglob("*.*"))) for kind in ("batches", "progress", "latency")}
+    assert max(left.values()) <= 2 * 8 + 2 * 2 + 4, left
+
+
+def test_a_run_goes_on_as_it_was_begun(tmp_path: Path) -> None:
+    """What answers depend on must be the same when a run is resumed; the trigger and the hosts may change."""
+    network = parse_network(document(tmp_path, ALL, {"out": {"input": "kept"}}))
+    begun = Deployment(network, {"kept": "h1"}, str(tmp_path / "run"))
+    identity = claim(begun)
+    assert claim(begun) == identity
+    other = parse_network(document(tmp_path, ALL, {"out": {"input": "kept"}}, lateness="1 second"))
+    for changed, said in (
+        ({"network": other}, "another network"),
+        ({"placement": {"kept": "h2"}}, "another placement"),
+        ({"keep": {"events->kept": 0.5}}, "keep fractions"),
+        ({"live": frozenset({"events->kept"})}, "plan table"),
+        ({"schedules": {"events": {"rates": "[]"}}}, "other rates"),
+    ):
+        with pytest.raises(InputError, match=said):
+            claim(attrs.evolve(begun, **changed))
+
+
+def test_replicas_are_refused() -> None:
+    """A placement with replicas is not run as if they were not there."""
+    with pytest.raises(InputError, match="op#2"):
+        check_placement({"op": "h1", "op#2": "h2"})

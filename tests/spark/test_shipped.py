@@ -1,0 +1,202 @@
+"""What runs on the hosts beside the queries: places, identities, python steps, and who may deliver."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.spark.shipped.gate import Fenced, committing, take_over
+from penstock.spark.shipped.identity import unique
+from penstock.spark.shipped.place import Place, RemotePlace, absolute, place_of, scheme_of
+from penstock.spark.shipped.python_step import wrap_python
+
+
+@pytest.mark.parametrize(
+    ("uri", "want"),
+    [
+        ("/data/out", "file:///data/out"),
+        ("file:///data/out", "file:///data/out"),
+        ("file:/data/out", "file:///data/out"),
+        ("file:///data/with blank", "file:///data/with blank"),
+        ("s3a://bucket/out", "s3a://bucket/out"),
+        ("abfss://box@account.dfs.core.windows.net/out", "abfss://box@account.dfs.core.windows.net/out"),
+    ],
+)
+def test_paths_and_uris_reach_spark_as_they_are(uri: str, want: str) -> None:
+    """A path becomes a file URI, a URI stays."""
+    assert absolute(uri) == want
+
+
+def test_a_relative_path_is_below_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths are those of the process that names them."""
+    monkeypatch.chdir(tmp_path)
+    assert absolute("out") == f"file://{tmp_path}/out"
+    assert isinstance(place_of("s3a://bucket/x"), RemotePlace)
+    assert scheme_of("out/a:b") == ""
+
+
+@pytest.fixture(params=["local", "remote"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A local folder, and one that pyarrow's file systems reach."""
+    if request.param == "local":
+        yield Place(str(tmp_path / "run"))
+        return
+    from pyarrow import fs
+
+    remote = RemotePlace("mock:///run")
+    remote._known = (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "run")
+    # Children ask the same file system.
+    original = RemotePlace.__truediv__
+
+    def child(self: RemotePlace, name: str) -> RemotePlace:
+        made = original(self, name)
+        made._known = (self._at()[0], f"{self._at()[1]}/{name}")
+        return made
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(RemotePlace, "__truediv__", child)
+    yield remote
+    patch.undo()
+
+
+def test_files_appear_whole_and_once(place: Place) -> None:
+    """A file is published once, replaced at will, listed, moved and removed, on any file system."""
+    file = place / "batches" / "0.json"
+    assert not file.exists()
+    assert file.publish(b"one")
+    assert not file.publish(b"two")
+    assert file.read() == b"one"
+    file.replace(b"three")
+    assert file.read() == b"three"
+    assert (place / "batches").names() == ["0.json"]
+    assert (place / "nothing").names() == []
+    file.move(place / "other" / "1.json")
+    assert (place / "batches").names() == []
+    assert abs((place / "other" / "1.json").modified() / 1e6 - time.time()) < 60
+    place.remove()
+    assert not (place / "other").exists()
+    place.remove()
+
+
+@given(values=st.lists(st.integers(0, 5), max_size=60), salt=st.none() | st.integers(0, 3))
+def test_identities_are_unique_and_do_not_depend_on_order(values: list[int], salt: int | None) -> None:
+    """Equal identities become different ones, the same set of them in whatever order rows come."""
+    found = unique(pa.array(values, pa.int64()), salt).to_pylist()
+    assert len(set(found)) == len(values)
+    assert sorted(found) == sorted(unique(pa.array(sorted(values), pa.int64()), salt).to_pylist())
+    if salt is None and len(set(values)) == len(values):
+        assert found == values
+
+
+WHOLE = pa.schema(
+    [("n", pa.int64()), ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", pa.timestamp("us", "UTC"))]
+)
+
+
+def batches(*sizes: int) -> Iterator[pa.RecordBatch]:
+    """Return batches of rows whose envelope follows from their number."""
+    total = 0
+    for size in sizes:
+        numbers = list(range(total, total + size))
+        times = [10 * n for n in numbers]
+        yield pa.RecordBatch.from_pydict({"n": numbers, "_id": numbers, "_stimulus": times, "_time": times}, WHOLE)
+        total += size
+
+
+def through(function: Any, *sizes: int, kept: bool = False, needed: bool = True) -> list[dict[str, Any]]:
+    """Return the rows that a function makes of batches, with envelope."""
+    run = wrap_python(function, pa.schema([("n", pa.int64())]), name="step", kept=kept, needed=needed)
+    return [row for batch in run(batches(*sizes)) for row in batch.to_pylist()]
+
+
+def test_rows_keep_their_own_event_time() -> None:
+    """Rows that a step passes on, drops, repeats or sorts have the times of the rows that they come from."""
+
+    def twice_backwards(taken: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in list(taken)[::-1]:
+            odd = batch.filter(pa.compute.equal(pa.compute.bit_wise_and(batch.column("n"), 1), 1))
+            yield odd.take(pa.array(range(odd.num_rows))[::-1])
+            yield odd
+
+    rows = through(twice_backwards, 5, 0, 4)
+    assert sorted(row["n"] for row in rows) == [1, 1, 3, 3, 5, 5, 7, 7]
+    assert all(row["_stimulus"] == 10 * row["n"] for row in rows)
+    assert len({row["_id"] for row in rows}) == len(rows)
+    assert {row["_id"] for row in rows} >= {1, 3, 5, 7}
+
+
+def test_a_step_that_keeps_rows_need_not_number_them() -> None:
+    """With rows = 'kept' the function sees the user's columns only, and batches may be cut anew."""
+
+    def whole(taken: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = pa.Table.from_batches(list(taken))
+        assert table.column_names == ["n"]
+        yield from table.combine_chunks().to_batches(max_chunksize=2)
+
+    rows = through(whole, 3, 4, kept=True)
+    assert [(row["n"], row["_id"], row["_stimulus"]) for row in rows] == [(n, n, 10 * n) for n in range(7)]
+    with pytest.raises(ValueError, match="took 7 rows and gave 6"):
+        through(lambda taken: (batch.slice(1) if batch.num_rows == 3 else batch for batch in taken), 3, 4, kept=True)
+
+
+def test_a_step_that_does_not_say_where_rows_come_from() -> None:
+    """It is refused where windows need event times; elsewhere its rows have the latest times and own identities."""
+
+    def sums(taken: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in taken:
+            yield pa.RecordBatch.from_pydict({"n": [batch.num_rows] * 2})
+
+    with pytest.raises(ValueError, match="_row"):
+        through(sums, 3)
+    rows = through(sums, 3, 2, needed=False)
+    assert [(row["n"], row["_stimulus"]) for row in rows] == [(3, 20), (3, 20), (2, 40), (2, 40)]
+    assert len({row["_id"] for row in rows}) == 4
+    with pytest.raises(ValueError, match="changed the column"):
+        through(lambda taken: (b.set_column(1, "_row", pa.array([9] * b.num_rows)) for b in taken), 3)
+
+
+def test_only_the_newest_generation_commits(tmp_path: Path) -> None:
+    """A run that was taken over cannot commit, and a take-over waits for a commit that is under way."""
+    folder = Place(str(tmp_path))
+    first = take_over(folder)
+    order = []
+    held = threading.Event()
+
+    def commit() -> None:
+        with committing(folder, first):
+            held.set()
+            time.sleep(0.2)
+            order.append("commit")
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    held.wait()
+    second = take_over(folder)
+    order.append("take-over")
+    thread.join()
+    assert order == ["commit", "take-over"]
+    assert second > first
+    with pytest.raises(Fenced), committing(folder, first):
+        pytest.fail("committed")
+    with committing(folder, second):
+        pass
+    take_over(folder, deliver=False)
+    with pytest.raises(Fenced), committing(folder, second):
+        pytest.fail("committed")
+    assert take_over(folder) > second
+
+
+def test_columns_of_the_envelope_are_integers() -> None:
+    """Identities are 64-bit integers whatever is mixed in."""
+    ids = unique(pa.chunked_array([pa.array([1, 1], pa.int64()), pa.array([2], pa.int64())]), 7)
+    assert ids.type == pa.int64()
+    assert np.unique(ids.to_numpy()).size == 3
