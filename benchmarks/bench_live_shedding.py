@@ -112,7 +112,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def as_measured(statistics: Statistics, network: Network, outcome: run.Outcome) -> Network:
     """Return the network with the share of rows that each operator with one input passed on in a run."""
-    streams = outcome.streams(network, {})
+    streams = outcome.streams(network)
     rows = []
     for operator in statistics.complete(network, override=True).operators.values():
         came = sum(streams[stream.name]["delivered"] for stream in network.inputs(operator.name))
@@ -132,7 +132,7 @@ def judged(network: Network, outcome: run.Outcome, optimum: float) -> dict[str, 
         worst[name] = float((outcome.visible[name] - outcome.stimulus[name])[late].max(initial=0.0))
     return {
         "score": score, "share_of_optimum": score / optimum, "worst": worst,
-        "balanced": outcome.balanced(network), "streams": outcome.streams(network, {}),
+        "balanced": outcome.balanced(network), "streams": outcome.streams(network),
     }  # fmt: skip
 
 

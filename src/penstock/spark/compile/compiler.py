@@ -21,6 +21,7 @@ from penstock.latency.fragments import Fragment
 from penstock.network import Network, Operator, Source, Stream
 from penstock.spark import hop, shipped
 from penstock.spark.compile import kinds, passes, streams
+from penstock.spark.compile.deciding import knobs_of
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
@@ -29,7 +30,7 @@ from penstock.spark.compile.sql import quoted
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.nexmark import NexmarkSource
 from penstock.spark.shipped.sources import LogSource
-from penstock.spark.shipped.spec import Knobs, LogExit, Origin, SinkExit, Windows, WriterSpec
+from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
 from penstock.workload import nexmark
 
@@ -91,7 +92,7 @@ class _Compiler:
     def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> None:
         self.session, self.deployment, self.run = session, deployment, run
         self.network: Network = deployment.network
-        self.knobs = _knobs(deployment, Graph(self.network, fragment))
+        self.knobs = knobs_of(deployment, Graph(self.network, fragment))
         self.graph = Graph(self.network, fragment, frozenset(self.knobs.windows) if self.knobs else frozenset())
         # Without any, no delay here depends on it: they sleep.
         self.speed = deployment.speeds.get(fragment.host, 1.0)
@@ -323,29 +324,3 @@ def _tagged(frame: DataFrame) -> DataFrame:
     """Return a frame whose event time Spark's watermark holds for, wherever the watermark was taken."""
     others = [F.col(quoted(name)) for name in frame.columns if name != "_time"]
     return frame.select(*others, F.col("_time").alias("_time", metadata=WATERMARKED))
-
-
-def _knobs(deployment: Deployment, graph: Graph) -> Knobs | None:
-    """Return what the writer has to decide before each batch."""
-    network, live, mine = deployment.network, deployment.live, graph.fragment.operators
-    limits, windows = [], {}
-    for stream in network.streams:
-        here = stream.reader in mine or (stream.writer in mine and stream.reader in network.sinks)
-        if stream.name in live and here:
-            behind = streams.windows_behind(network, stream)
-            for length, slide in behind:
-                origin = graph.origin(stream)
-                windows[stream.name] = Windows(
-                    streams.overlapping(length, slide), round(length * 1e6), graph.derives(origin)[0]
-                )
-            if not behind:
-                limits.append(stream.name)
-    others: dict[str, tuple[str, ...]] = {}
-    home = {name: fragment.name for fragment in deployment.fragments for name in fragment.operators}
-    reader = {stream.name: stream.reader for stream in network.streams}
-    for name in mine:
-        if network.operators[name].kind == "aggregate":
-            for way in drops_into(network, network.operators[name], live):
-                if reader[way] not in mine:
-                    others[home[reader[way]]] = (*others.get(home[reader[way]], ()), way)
-    return Knobs(tuple(limits), windows, others) if limits or windows or others else None

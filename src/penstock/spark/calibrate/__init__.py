@@ -1,0 +1,12 @@
+"""Measuring what operators cost on this Spark.
+
+First pass: each operator alone, as batch jobs over sample rows; the cost is the slope of job time over rows, warm.
+Second pass: the whole network in place, on warm hosts and under batches as large as a burst makes them; the time of
+a host's batches against the work in them gives its overhead per batch and the factor of in-place costs.
+"""
+
+from penstock.spark.calibrate.alone import calibrate_alone
+from penstock.spark.calibrate.in_place import LEAST, calibrate_in_place, fit, measure_overhead
+from penstock.spark.calibrate.samples import read_samples
+
+__all__ = ["LEAST", "calibrate_alone", "calibrate_in_place", "fit", "measure_overhead", "read_samples"]

@@ -1,0 +1,180 @@
+"""The first pass: each operator alone, as batch jobs over sample rows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+import numpy as np
+from pyspark.sql import DataFrame
+
+from penstock.errors import InputError
+from penstock.load import OperatorStatistics, Statistics
+from penstock.network import Network, Operator
+from penstock.spark.compile import kinds
+from penstock.spark.compile.schemas import blame
+from penstock.spark.compile.sql import computes
+from penstock.spark.run import Engine, Report
+
+SPREAD = 5
+"""Sizes of a slope are at least this many times apart."""
+
+
+def calibrate_alone(
+    engine: Engine,
+    host: str,
+    network: Network,
+    samples: Mapping[str, DataFrame],
+    *,
+    error: float = 0.02,
+    budget: float = 4.0,
+    report: Report | None = None,
+) -> Statistics:
+    """Measure each operator alone on one host.
+
+    Parameters
+    ----------
+    samples
+        Rows of every source, with envelope.
+    error
+        Relative standard error of the cost at which to stop.
+    budget
+        Seconds to spend on one operator at most.
+
+    Returns
+    -------
+    Statistics
+        Cost, selectivity, error and tuples of every operator; a delay's cost is set, so that only its selectivity is
+        measured.
+    """
+    tell = report or (lambda _what, _share: None)
+    frames, counts = _cached(samples)
+    span = {name: _span(frames[name]) for name in samples}
+    speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
+    found: dict[str, OperatorStatistics] = {}
+    base: dict[str, _Slope] = {}
+    for number, (name, operator) in enumerate(network.operators.items()):
+        tell(f"calibrating {name}", number / len(network.operators))
+        with blame(f"operators.{name}"):
+            inputs = [frames[given] for given in operator.inputs]
+            sizes = [counts[given] for given in operator.inputs]
+            free = attrs.evolve(operator, cost=(0.0,) * len(operator.inputs)) if operator.kind == "delay" else operator
+            frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
+            counts[name] = frames[name].count()
+            span[name] = max(span[given] for given in operator.inputs)
+            selectivity = _selectivity(operator, sizes, counts[name], span[name])
+            taken = sum(sizes)
+            if taken == 0:
+                found[name] = OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
+                continue
+            for given, frame, size in zip(operator.inputs, inputs, sizes, strict=True):
+                if given not in base and size:
+                    base[given] = _slope([frame], [size], lambda rows: rows[0], error, min(budget, 1.5))
+            slope = _slope(inputs, sizes, _applied(operator, speed), error, budget)
+            reading = sum(base[g].mean * n for g, n in zip(operator.inputs, sizes, strict=True) if g in base) / taken
+            cost = max(slope.mean - reading, 1e-9)
+            relative = slope.error * slope.mean / cost
+            found[name] = OperatorStatistics(
+                cost=(cost,) * len(operator.inputs),
+                selectivity=selectivity,
+                error=min(relative, 1.0),
+                tuples=slope.tuples,
+            )
+    for frame in frames.values():
+        frame.unpersist()
+    measured = {"pass": "alone", "host": host, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    return Statistics(operators=found, measured=measured)
+
+
+def _cached(samples: Mapping[str, DataFrame]) -> tuple[dict[str, DataFrame], dict[str, int]]:
+    """Return the samples in memory, and how many rows each has."""
+    frames: dict[str, DataFrame] = {}
+    counts: dict[str, int] = {}
+    for name, frame in samples.items():
+        frames[name] = frame.coalesce(1).cache()
+        with blame(f"--sample of {name}"):
+            counts[name] = frames[name].count()
+        if counts[name] == 0:
+            raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
+    return frames, counts
+
+
+def _applied(operator: Operator, speed: float) -> Callable[[list[DataFrame]], DataFrame]:
+    return lambda rows: kinds.apply(operator, rows, speed)
+
+
+def _span(frame: DataFrame) -> float:
+    """Return the seconds between the first and last event time of a frame."""
+    row = frame.selectExpr("(unix_micros(max(_time)) - unix_micros(min(_time))) / 1e6 AS span").first()
+    return float(row["span"] or 0.0) if row is not None else 0.0
+
+
+def _selectivity(operator: Operator, sizes: Sequence[int], out: int, span: float) -> tuple[float, ...]:
+    """Return output per input tuple; of a join the share of the pairs within the window that match."""
+    if operator.kind == "join":
+        pairs = 2 * (operator.within or 0.0) * sizes[0] * sizes[1] / span if span > 0 else 0.0
+        return (out / pairs if pairs > 0 else 0.0,) * 2
+    if operator.kind == "union":
+        return (1.0,) * len(sizes)
+    return (out / sizes[0] if sizes[0] else 0.0,)
+
+
+@attrs.frozen
+class _Slope:
+    mean: float
+    error: float
+    tuples: int
+
+
+def _slope(
+    frames: Sequence[DataFrame],
+    sizes: Sequence[int],
+    build: Callable[[list[DataFrame]], DataFrame],
+    error: float,
+    budget: float,
+) -> _Slope:
+    """Return seconds per input row: the slope of job time between two sizes, repeated.
+
+    The larger size grows until the difference of times is well above the noise of a job, by going over the sample
+    again where it has too few rows.
+    """
+    total = sum(sizes)
+
+    def spend(rows: float) -> float:
+        share = rows / total
+        taken = []
+        for frame, size in zip(frames, sizes, strict=True):
+            if share <= 1:
+                taken.append(frame.limit(max(1, round(size * share))))
+            else:
+                copies = frame.sparkSession.range(0, round(share), 1, 1).selectExpr("id AS __copy")
+                taken.append(copies.crossJoin(frame).drop("__copy"))
+        begin = time.perf_counter()
+        build(taken).write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - begin
+
+    begin = time.perf_counter()
+    small = min(200.0, total / SPREAD)
+    spend(small)
+    floor = spend(small)
+    large = small * SPREAD
+    limit = total * 50
+    while True:
+        took = spend(large)
+        if took - floor > 0.25 or large >= limit or time.perf_counter() - begin > budget:
+            break
+        growth = 0.35 / max(took - floor, 0.02)
+        large = min(limit, large * min(max(growth, 2.0), 20.0))
+        if large > total:
+            large = total * max(1, round(large / total))
+    slopes: list[float] = []
+    while True:
+        low, high = spend(small), spend(large)
+        slopes.append((high - low) / (large - small))
+        if len(slopes) >= 3:
+            mean = float(np.mean(slopes))
+            spread = float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
+            if spread <= error * abs(mean) or time.perf_counter() - begin > budget:
+                return _Slope(max(mean, 0.0), spread / mean if mean > 0 else 1.0, round(len(slopes) * large))

@@ -1,0 +1,90 @@
+"""Sample rows of every source, to calibrate with."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import InputError
+from penstock.network import Network, Source
+from penstock.spark.compile.schemas import NEXMARK, blame
+from penstock.spark.compile.sources import read_source
+from penstock.spark.run import scheduled_rates
+from penstock.spark.shipped.deliver import FILES
+from penstock.workload import nexmark
+
+ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
+
+
+def read_samples(
+    session: SparkSession, network: Network, path: str | os.PathLike[str] | None, events: int = 20_000
+) -> dict[str, DataFrame]:
+    """Return sample rows of every source, with envelope.
+
+    Parameters
+    ----------
+    path
+        A folder with a file or folder per source (``clicks.json``, ``clicks/``), or one file if there is one source.
+        Not needed for sources that make their own events.
+    events
+        How many events of a Nexmark source.
+    """
+    found = {}
+    for name, source in network.sources.items():
+        at = f"sources.{name}"
+        if source.format == "nexmark":
+            found[name] = _events(session, source, events)
+            continue
+        if path is None:
+            raise InputError(f"source {name!r} has no sample", at="--sample", hint="name a file or folder of rows")
+        place = _sample_of(Path(path), name, len(network.sources))
+        form = source.format if source.format in FILES else _format_of(place)
+        options = {**(source.options if source.format == form else {}), "path": str(place.absolute())}
+        if form == "csv" and source.format != "csv":
+            options.setdefault("header", "true")
+        if form in ("csv", "json"):
+            # Else a file that is no such thing would be a sample of empty rows.
+            options.setdefault("mode", "FAILFAST")
+        with blame(at):
+            found[name] = read_source(session, attrs.evolve(source, format=form, options=options), batch=True)
+    return found
+
+
+def _events(session: SparkSession, source: Source, events: int) -> DataFrame:
+    """Return events of a Nexmark source at its mean rate."""
+    try:
+        schedule = nexmark.Schedule.of(scheduled_rates(source.options, source.name).of_source(source.name), 1.0)
+    except InputError:
+        schedule = nexmark.Schedule.of([1000.0], 1.0)
+    rate = max(1.0, float(schedule.rates.mean()))
+    stream = nexmark.Nexmark(nexmark.Schedule.of([rate] * math.ceil(events / rate + 1), 1.0))
+    rows = [(*row, row[0], row[0], row[3]) for row in stream.rows(0, events)]
+    return session.createDataFrame(rows, NEXMARK)
+
+
+def _sample_of(path: Path, name: str, sources: int) -> Path:
+    if not path.exists():
+        raise InputError("no such file or folder", file=path, hint="check --sample")
+    if path.is_dir():
+        for candidate in [path / name, *(path / f"{name}{ending}" for ending in ENDINGS)]:
+            if candidate.exists():
+                return candidate
+        if sources == 1:
+            return path
+        raise InputError(f"has no sample of source {name!r}", file=path, hint=f"expected {name}.json or {name}/")
+    if sources > 1:
+        raise InputError("expected a folder, since the network has several sources", file=path)
+    return path
+
+
+def _format_of(path: Path) -> str:
+    names = [path.name] if path.is_file() else sorted(os.listdir(path))
+    for name in names:
+        for ending in ENDINGS:
+            if ending in name:
+                return {".txt": "text"}.get(ending, ending[1:])
+    raise InputError("expected json, csv, parquet, orc or txt files", file=path)

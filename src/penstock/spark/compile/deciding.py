@@ -1,0 +1,34 @@
+"""What a query decides before each batch, where keep fractions follow a plan."""
+
+from __future__ import annotations
+
+from penstock.spark.compile import streams
+from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.graph import Graph, drops_into
+from penstock.spark.shipped.spec import Knobs, Windows
+
+
+def knobs_of(deployment: Deployment, graph: Graph) -> Knobs | None:
+    """Return what the writer has to decide before each batch."""
+    network, live, mine = deployment.network, deployment.live, graph.fragment.operators
+    limits, windows = [], {}
+    for stream in network.streams:
+        here = stream.reader in mine or (stream.writer in mine and stream.reader in network.sinks)
+        if stream.name in live and here:
+            behind = streams.windows_behind(network, stream)
+            for length, slide in behind:
+                origin = graph.origin(stream)
+                windows[stream.name] = Windows(
+                    streams.overlapping(length, slide), round(length * 1e6), graph.derives(origin)[0]
+                )
+            if not behind:
+                limits.append(stream.name)
+    others: dict[str, tuple[str, ...]] = {}
+    home = {name: fragment.name for fragment in deployment.fragments for name in fragment.operators}
+    reader = {stream.name: stream.reader for stream in network.streams}
+    for name in mine:
+        if network.operators[name].kind == "aggregate":
+            for way in drops_into(network, network.operators[name], live):
+                if reader[way] not in mine:
+                    others[home[reader[way]]] = (*others.get(home[reader[way]], ()), way)
+    return Knobs(tuple(limits), windows, others) if limits or windows or others else None

@@ -1,0 +1,133 @@
+"""What a query is made of, and what older batches add up to, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.latency.fragments import fragments
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.compile.graph import Graph, drops_into, sheddable, stateful_behind
+from penstock.spark.compile.sql import split_columns
+from penstock.spark.run.history import History, classed, read_history, write_history
+from penstock.spark.shipped.place import Place
+
+EVENTS = {"format": "json", "schema": "k string, at timestamp", "time": "at"}
+
+
+def network(operators: dict[str, Any], sinks: dict[str, Any], **sources: Any) -> Network:
+    """Return a network over sources of JSON files."""
+    return parse_network(
+        {"name": "g", "sources": sources or {"events": EVENTS}, "operators": operators, "sinks": sinks}
+    )
+
+
+UNION = network(
+    {
+        "buys": {"kind": "filter", "input": "events", "where": "k = 'b'"},
+        "views": {"kind": "filter", "input": "events", "where": "k = 'v'"},
+        "all": {"kind": "union", "inputs": ["buys", "views"]},
+        "counted": {"kind": "aggregate", "input": "all", "window": "10 seconds"},
+    },
+    {"out": {"input": "counted"}},
+)
+
+
+def graphs(made: Network, **placement: str) -> dict[str, Graph]:
+    """Return the graph of each query."""
+    return {fragment.name: Graph(made, fragment) for fragment in fragments(made, placement)}
+
+
+def test_a_union_of_two_hosts_reads_the_source_and_a_log() -> None:
+    """Each query knows what it reads, which of it has marks, and which sources it must recall."""
+    found = graphs(UNION, buys="h1", views="h2", all="h1", counted="h2")
+    assert found["h1"].outside == ("@events", "@views")
+    assert [found["h1"].marked(origin) for origin in found["h1"].outside] == [False, True]
+    assert found["h1"].logs("all") == ["all"]
+    assert found["h1"].derives("all") == ((0, 1), False)
+    assert found["h1"].recalled == ()
+    # The window is behind the log only: Spark's watermark follows its marks, and no source need be recalled.
+    assert found["h2"].derives("counted") == ((0,), True)
+    assert found["h2"].recalled == ()
+
+
+def test_all_on_one_host_recalls_the_source() -> None:
+    """A query whose watermark follows a source of Spark's own recalls it, and needs no times at its writer."""
+    (graph,) = graphs(UNION, buys="h1", views="h1", all="h1", counted="h1").values()
+    assert graph.recalled == (0,)
+    assert not graph.timed
+    assert graph.alone("all")
+
+
+def test_a_log_asks_for_event_times() -> None:
+    """A query that writes a log hears of the event time of what the log derives from, and of nothing else."""
+    made = network(
+        {
+            "kept": {"kind": "filter", "input": "events", "where": "true"},
+            "far": {"kind": "filter", "input": "kept", "where": "true"},
+            "counted": {"kind": "aggregate", "input": "others", "window": "10 seconds"},
+        },
+        {"one": {"input": "counted"}, "two": {"input": "far"}},
+        events=EVENTS,
+        others=EVENTS,
+    )
+    graph = graphs(made, kept="h1", counted="h1", far="h2")["h1"]
+    assert graph.timed
+    assert graph.needed("@events")
+    assert not graph.needed("@others")
+    assert graph.silent("@others")
+
+
+def test_windows_behind_and_what_drops_them() -> None:
+    """Streams in front of a window are known, however far in front."""
+    assert stateful_behind(UNION, "buys")
+    assert not stateful_behind(UNION, "counted")
+    assert sheddable(UNION) == {stream.name for stream in UNION.streams}
+    names = {"events->buys", "all->counted", "counted->out"}
+    assert drops_into(UNION, UNION.operators["counted"], names) == ["all->counted", "events->buys"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a, b AS c", ["a", "b AS c"]),
+        ("f(a, b) AS x, `odd, name`", ["f(a, b) AS x", "`odd, name`"]),
+        (r"'it\'s, so' AS t, array(1, 2)[0]", [r"'it\'s, so' AS t", "array(1, 2)[0]"]),
+        ("a /* one, two */, b", ["a /* one, two */", "b"]),
+        ("named_struct('x', 1, 'y', 2) AS s", ["named_struct('x', 1, 'y', 2) AS s"]),
+        ("größe, *", ["größe", "*"]),
+    ],
+)
+def test_select_lists_are_split_as_spark_reads_them(text: str, parts: list[str]) -> None:
+    """Commas in strings, comments, names and calls do not split."""
+    assert split_columns(text) == parts
+
+
+@given(latency=st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=200))
+def test_history_keeps_latencies_within_half_a_per_cent(latency: list[float]) -> None:
+    """Every tuple is counted, the worst is exact, and quantiles are within half a per cent."""
+    values = np.array(latency)
+    history = History(classes={"out": classed(values)}, worst={"out": float(values.max())})
+    found, weights = history.latency("out")
+    assert weights.sum() == values.size == history.delivered("out")
+    assert found.max() == values.max()
+    spread = np.sort(np.repeat(found, weights.astype(int)))
+    assert np.allclose(spread, np.sort(values), rtol=0.005, atol=1e-4)
+
+
+def test_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """A history survives its file, and knows which batches it holds."""
+    history = History({"h1": 3}, {"a->b": (5, 1)}, {"a->b": 2}, {"a": 4}, {"out": {"7": 3}}, {"out": 0.25})
+    write_history(Place(str(tmp_path)), history)
+    again = read_history(Place(str(tmp_path)))
+    assert again.counts == {"a->b": (5, 1)}
+    assert again.holds("h1-000000000002.npy")
+    assert not again.holds("h1-000000000003.npy")
+    assert not again.holds("h2-000000000001.npy")
+    assert read_history(Place(str(tmp_path / "none"))).upto == {}
