@@ -3,7 +3,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test check lint docs setup help
+.PHONY: demo test nightly check lint docs setup help
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -11,8 +11,11 @@ help: ## show the targets
 demo: setup ## calibrate, predict, place, run and compare on two embedded Spark hosts
 	@$(UV) run --no-sync penstock demo
 
-test: setup ## all tests
-	$(UV) run --no-sync pytest -q
+test: setup ## the tests that CI runs
+	$(UV) run --no-sync pytest -q -m "not slow"
+
+nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 20 kills
+	PENSTOCK_NETWORKS=500 PENSTOCK_KILLS=20 PENSTOCK_DIFFERENTIAL_KILLS=20 $(UV) run --no-sync pytest -q
 
 lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync ruff format --check .
@@ -20,7 +23,7 @@ lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync mypy
 	$(UV) run --no-sync lint-imports
 
-check: lint test ## what CI runs: lint and all tests
+check: lint test ## what CI runs: lint and tests
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py

@@ -21,7 +21,7 @@ from penstock.spark.run import Engine, Outcome
 from penstock.spark.shipped import turn
 from penstock.workload import Rates, nexmark
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 QUERIES: dict[str, Any] = {
     "name": "answers",

@@ -20,7 +20,7 @@ import pytest
 
 from penstock.workload import nexmark
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
 KILLS = int(os.environ.get("PENSTOCK_KILLS", "3"))
 CHAIN = 3

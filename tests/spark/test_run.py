@@ -19,7 +19,7 @@ import pytest
 
 from penstock.spark.hosts import EmbeddedHost
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 TICKS = """
 import time

@@ -138,10 +138,12 @@ def show(document: dict[str, Any]) -> None:
             rows.append([shown, {"max": "worst"}.get(key, key), *beside, guess, measured[key], gap])
     beside = ["simulated"] if "simulated" in document else []
     common.table("latency in seconds", ["sink", "", *beside, "predicted", "measured", "difference"], rows)
+    counted = ["arrived", "delivered", "dropped"]
+    counted += ["late"] if any(row["late"] for row in document["streams"].values()) else []
     common.table(
         "streams: tuples",
-        ["stream", "arrived", "delivered", "dropped"],
-        [[name, *row.values()] for name, row in document["streams"].items()],
+        ["stream", *counted],
+        [[name, *(row[key] for key in counted)] for name, row in document["streams"].items()],
     )
     if "plan" in document:
         common.show_plan(document["plan"])

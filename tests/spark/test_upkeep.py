@@ -1,0 +1,102 @@
+"""A run's directory stays small, and what is removed is still counted, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.network.file import parse_network
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.run.outcome import collect
+from penstock.spark.run.upkeep import clean_logs, fold
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
+from penstock.spark.shipped.writer import manifest_of
+
+NETWORK = parse_network(
+    {
+        "name": "two",
+        "sources": {"events": {"format": "json", "schema": "n bigint"}},
+        "operators": {
+            "first": {"kind": "filter", "input": "events", "where": "true"},
+            "second": {"kind": "filter", "input": "first", "where": "true"},
+        },
+        "sinks": {"out": {"input": "second"}},
+    }
+)
+EACH = 3
+"""Rows of a batch."""
+
+
+def query(deployment: Deployment, number: int, **exits: Any) -> Query:
+    """Return a query as the compiler would describe it, without its frame."""
+    fragment = deployment.fragments[number]
+    parts = {"logs": (), "sinks": (), **exits}
+    spec = WriterSpec(
+        deployment.place, fragment.name, (), parts["logs"], parts["sinks"], (), {}, (), timed=False, knobs=None
+    )
+    frame: Any = None
+    return Query(fragment, frame, spec, ("first",) if number else ())
+
+
+def write_batch(deployment: Deployment, at: int) -> None:
+    """Leave what one batch of each query leaves."""
+    folder = deployment.place
+    streams = {"h1": {"events->first": [EACH, 0]}, "h2": {"first->second": [EACH, 0], "second->out": [EACH, 1]}}
+    for name, counts in streams.items():
+        rows = {"first": EACH} if name == "h1" else {}
+        manifest = {"counts": counts, "rows": rows, "visible": float(at), "frontiers": {}, "latest": None}
+        manifest_of(folder, name, at).publish(json.dumps(manifest).encode())
+        report = {"start": float(at), "duration": 0.1, "rows": EACH, "counts": {}, "late": {"events->first": 1}}
+        report_of(folder, name, at).publish(json.dumps(report).encode())
+        (folder / "checkpoints" / name / "commits" / str(at)).publish(b"v1\n{}")
+        read = {"log": "first", "batch": at + 1, "piece": 0, "starts": 0} if name == "h2" else {"logOffset": at}
+        offsets = f"v1\n{json.dumps({'batchWatermarkMs': 0})}\n{json.dumps(read)}"
+        (folder / "checkpoints" / name / "offsets" / str(at)).publish(offsets.encode())
+    table = pa.table({"n": list(range(EACH))})
+    DirectoryLog(folder / "logs" / "first").write(at, table, (at, at))
+    content = io.BytesIO()
+    np.save(content, np.array([(at + 1) * 1_000_000, at * 1_000_000, (at - 1) * 1_000_000]))
+    (folder / "latency" / "out" / f"h2-{at:012d}.npy").publish(content.getvalue())
+
+
+def test_a_thousand_runs_leave_a_small_directory(tmp_path: Path) -> None:
+    """After 1,000 runs of four batches there are some dozen files, and every row is still counted."""
+    deployment = Deployment(NETWORK, {"first": "h1", "second": "h2"}, str(tmp_path))
+    queries = [
+        query(deployment, 0, logs=(LogExit("first", "_e0", (), (0,), False, False),)),
+        query(deployment, 1, sinks=(SinkExit("out", (0, 1), (), None, {}, ""),)),
+    ]
+    batches = most = 0
+    for run in range(1000):
+        for _ in range(4):
+            write_batch(deployment, batches)
+            batches += 1
+        clean_logs(deployment, queries)
+        fold(deployment, queries, keep=2)
+        for place in (
+            Place(str(tmp_path)) / "checkpoints" / name / part
+            for name in ("h1", "h2")
+            for part in ("offsets", "commits")
+        ):
+            for name in sorted(place.names(), key=int)[:-2]:  # as Spark does
+                (place / name).remove()
+        if run % 100 == 0:
+            outcome = collect(deployment, queries, 1.0)
+            streams = outcome.streams(NETWORK)
+            assert streams["first->second"]["arrived"] == EACH * batches
+            assert streams["second->out"]["delivered"] == (EACH - 1) * batches
+            assert streams["events->first"]["late"] == 2 * batches
+            assert outcome.balanced(NETWORK)
+            latency, weights = outcome.latencies("out")
+            assert weights.sum() == 2 * batches
+            assert latency.max() == 2.0
+            most = max(most, sum(path.is_file() for path in tmp_path.rglob("*")))
+    assert most < 60
