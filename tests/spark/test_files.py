@@ -11,7 +11,7 @@ import attrs
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import InputError
+from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, check_placement
 from penstock.spark.hop import directory
@@ -181,3 +181,42 @@ def test_replicas_are_refused() -> None:
     """A placement with replicas is not run as if they were not there."""
     with pytest.raises(InputError, match="op#2"):
         check_placement({"op": "h1", "op#2": "h2"})
+
+
+STEPS = """
+import pyarrow as pa
+
+
+def sums(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"n": [batch.num_rows], "at": [None], "tags": [None]}, schema=pa.schema(
+            [("n", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("tags", pa.map_(pa.string(), pa.int32()))]))
+
+
+def declared(batches):
+    yield from sums(batches)
+
+
+declared.schema = "n bigint, at timestamp, tags map<string,int>"
+"""
+
+
+def test_a_step_that_hides_where_rows_come_from(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows behind it are refused: before the start where its columns say so, else with the remedy when it runs."""
+    (tmp_path / "hiding_steps.py").write_text(STEPS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(5)])
+    for name, error in (("declared", InputError), ("sums", EngineError)):
+        operators = {
+            "step": {"kind": "python", "input": "events", "function": f"hiding_steps:{name}"},
+            "counted": {"kind": "aggregate", "input": "step", "window": "10 seconds"},
+        }
+        network = document(tmp_path, operators, {"out": {"input": "counted"}})
+        with pytest.raises(error, match="rows = 'kept'"):
+            run(engine, network, tmp_path / name)
+    del operators["counted"]
+    _, streams = run(engine, document(tmp_path, operators, {"out": {"input": "step"}}), tmp_path / "free")
+    assert streams["step->out"]["arrived"] == 1

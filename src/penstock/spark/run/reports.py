@@ -80,7 +80,7 @@ def told(query: Query) -> str | None:
         said = json.loads(error_of(query.spec.folder, query.name).read())
     except FileNotFoundError:
         return None
-    return f"batch {said['batch']}: {said['error']}"[:900] if said["generation"] == query.spec.generation else None
+    return f"batch {said['batch']}: {short(said['error'])}" if said["generation"] == query.spec.generation else None
 
 
 def short(error: object) -> str:
