@@ -77,7 +77,8 @@ class Follower(threading.Thread):
             What ended it before.
         """
         self._ended.set()
-        self.join()
+        if self.ident is not None:
+            self.join()
         if self.error is not None:
             raise self.error
 
