@@ -1,70 +1,156 @@
 """Mace-HC: placements whose worst latency is low, by hill climbing (Chandramouli et al., section IX.B).
 
-Beside the paper's moves away from the bottleneck host there are swaps: plain moves stop well above the bound when
-hosts hold few operators. The perfectly divided load bounds the latency of every placement from below.
+Beside the paper's moves away from the latest host there are swaps, and exchanges of up to two operators for up to two:
+plain moves stop well above the bound when hosts hold few operators. The perfectly divided load bounds the latency of
+every placement from below.
 """
 
 from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
 
 import attrs
 import numpy as np
 
 from penstock.errors import InputError
-from penstock.placement.base import Arrays, Ints
+from penstock.placement.base import TIE, Arrays, Ints
 from penstock.placement.correlation import LargestFirst, Random
+from penstock.placement.episode import episode
 from penstock.placement.jit import kernel
 from penstock.placement.objective import latency_bound
+from penstock.placement.repair import repaired
+
+BUDGET, SMALL_BUDGET = 20_000_000, 20_000
+"""Exchanges tried unless told otherwise: compiled, and interpreted, where each takes a hundred times as long."""
+CHUNK = 2_000_000
+"""Exchanges tried between two looks at the clock."""
+KICK = 3
+"""Operators of the latest host that are swapped by chance before the best placement is climbed from again."""
 
 
 @attrs.frozen(kw_only=True)
 class MaceClimb:
-    """Hill climbing from several starts; the best local optimum.
+    """Hill climbing from several starts within a budget; the best placement that keeps the quotas.
+
+    Every start is brought within the quotas first and never leaves them, so that only what may be answered is compared,
+    and another start or a larger budget never makes the answer worse.
 
     Attributes
     ----------
     restarts
-        Starts: the previous placement where there is one, largest-first, then random ones. None: 20, or one where
-        loads are so many (over a million numbers) that each climb is long.
+        Starts at most: the previous placement where there is one, largest-first, then by turns the best placement
+        disturbed and random ones.
     steps
-        Most steps of one climb.
+        Most exchanges made in one climb.
     gap
-        Relative distance from the lower bound that is near enough. None: 0, or 5 % with as many loads.
+        Relative distance from the lower bound that is near enough. None: 0, or 5 % where loads are so many (over a
+        million numbers) that each climb is long.
+    budget
+        Exchanges tried at most, over all starts. None: twenty million, or 20,000 on networks so small that loading
+        compiled code would take longer.
+    seconds
+        Time after which no further climb begins; the answer then depends on the machine. None: no limit.
+    clock
+        Tells the time in seconds.
     """
 
-    restarts: int | None = None
+    restarts: int = 20
     steps: int = 10_000
     gap: float | None = None
+    budget: int | None = None
+    seconds: float | None = None
+    clock: Callable[[], float] = time.perf_counter
 
     def __attrs_post_init__(self) -> None:
-        if self.restarts is not None and self.restarts < 1:
+        if self.restarts < 1:
             raise InputError(f"expected at least 1 start, got {self.restarts}", at="--restarts")
+        if self.budget is not None and self.budget < 1:
+            raise InputError(f"expected at least 1 exchange, got {self.budget}", at="--budget")
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(f"expected more than 0 s, got {self.seconds}", at="--seconds")
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
-        bound = latency_bound(arrays)
+        until = math.inf if self.seconds is None else self.clock() + self.seconds
         large = arrays.load.size > 1_000_000
-        starts = self.restarts or (1 if large else 20)
-        near = bound * (1 + ((0.05 if large else 0.0) if self.gap is None else self.gap))
-        code = kernel("climb_kernel", 20.0 * starts * arrays.load.size)
-        best, least = None, np.inf
-        for number in range(starts):
-            where = self._start(arrays, number, rng)
-            value = code.climb(
-                arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.fixed < 0, where, arrays.period,
-                near, self.steps, 16,
-            )  # fmt: skip
-            if best is None or value < least - 1e-12:
+        small = self.budget is None and 400 * arrays.load.size <= 400_000
+        left = self.budget or (SMALL_BUDGET if small else BUDGET)
+        goal = latency_bound(arrays) * (1 + ((0.05 if large else 0.0) if self.gap is None else self.gap))
+        search = _Search(arrays, goal, self.steps, 0.0 if small else math.inf)
+        best, least = LargestFirst()(arrays, rng), math.inf
+        for number in range(self.restarts):
+            start = self._start(arrays, number, best if least < math.inf else None, rng)
+            if start is None:
+                continue
+            turn = rng.permutation(len(arrays.hosts))
+            where, kept = start, number == 0 and _known(arrays)
+            left -= 0 if kept else search.even(where, turn, left // 2)
+            while True:
+                value, tried = search.climb(where, turn, min(max(left, 0), CHUNK))
+                left -= tried
+                if tried < CHUNK or self.clock() >= until:
+                    break
+            if value < least - 1e-12:
                 best, least = where, value
-            if least <= near * (1 + 1e-9) + 1e-12:
+            if least <= goal * (1 + 1e-9) + 1e-12 or left <= 0 or self.clock() >= until:
                 break
-        assert best is not None  # noqa: S101 -- there is at least one start
         return best
 
     @staticmethod
-    def _start(arrays: Arrays, number: int, rng: np.random.Generator) -> Ints:
-        known = bool((arrays.previous >= 0).all()) and len(arrays.previous) > 0
+    def _start(arrays: Arrays, number: int, best: Ints | None, rng: np.random.Generator) -> Ints | None:
+        """Return where a climb begins, within the quotas; None where that could not be reached."""
+        known = _known(arrays)
         if known and number == 0:
-            return np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
-        if number == int(known):
-            return LargestFirst()(arrays, rng)
-        return Random()(arrays, rng)
+            where = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
+        elif number == int(known):
+            where = LargestFirst()(arrays, rng)
+        elif best is not None and number % 2:
+            where = _disturbed(arrays, best, rng)
+        else:
+            where = Random()(arrays, rng)
+        over = arrays.host_mean(where) > arrays.usable * (1 + TIE)
+        return repaired(arrays, where) if over.any() else where
+
+
+@attrs.frozen
+class _Search:
+    """The compiled or interpreted search on one problem."""
+
+    arrays: Arrays
+    goal: float
+    most: int
+    work: float
+
+    def even(self, where: Ints, turn: Ints, budget: int) -> int:
+        """Even a placement out, in place; return how many swaps were tried."""
+        a, code = self.arrays, kernel("even_kernel", self.work)
+        tried: int = code.evened(
+            a.load, a.mean, a.capacity, a.usable * (1 + TIE), a.fixed < 0, where, a.period, self.goal, turn, budget
+        )
+        return tried
+
+    def climb(self, where: Ints, turn: Ints, budget: int) -> tuple[float, int]:
+        """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
+        a, code = self.arrays, kernel("climb_kernel", self.work)
+        state = code.begun(a.load, a.mean, a.capacity, a.usable * (1 + TIE), a.fixed < 0, where, a.period)
+        found: tuple[float, int] = code.climb(state, self.goal, self.most, budget, turn)
+        return found
+
+
+def _known(arrays: Arrays) -> bool:
+    return len(arrays.previous) > 0 and bool((arrays.previous >= 0).all())
+
+
+def _disturbed(arrays: Arrays, best: Ints, rng: np.random.Generator) -> Ints:
+    """Return a placement with a few operators of the latest host swapped for any others."""
+    where = best.copy()
+    load, free = arrays.host_load(where), arrays.fixed < 0
+    late = [episode(row, capacity)[0] / capacity for row, capacity in zip(load, arrays.capacity, strict=True)]
+    inside = np.flatnonzero((where == int(np.argmax(late))) & free)
+    others = np.flatnonzero((where != int(np.argmax(late))) & free)
+    count = min(KICK, len(inside), len(others))
+    given, taken = rng.choice(inside, count, replace=False), rng.choice(others, count, replace=False)
+    where[given], where[taken] = where[taken], where[given]
+    return where

@@ -1,169 +1,382 @@
 # mypy: disable-error-code="no-any-return"
-"""Hill climbing on the worst of Mace, compiled: moves and swaps away from the bottleneck host."""
+"""The search of mace-climb, compiled: exchanges away from hosts whose worst wait is above a threshold.
+
+A host's worst cumulative excess is the largest, over all intervals of time, of its load in the interval less its
+capacity. Few intervals are ever the worst of a host. So exchanges are compared on the intervals that were the worst of
+some host so far, and checked on the whole series before they are made; an interval that the check finds is added.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.placement.episode import episode as plain_episode
 from penstock.placement.jit import njit
+
+CUTS = 128
+"""Intervals that are kept; the one that was the worst of a host least recently makes room."""
+WIDTH = 128
+"""Bundles of a host that are tried: operators, and pairs of them."""
+FIRST = 4
+"""Hosts with a useful exchange after which the best of these is made."""
+STEP = 0.8
+"""The next threshold's distance from the goal, as a share of the worst host's."""
+
+
+class State(NamedTuple):
+    """Hosts and what runs on them, changed in place.
+
+    ``host`` (n, d) and ``level`` (n,) are the loads, ``latency`` (n,) the worst waits in s. ``sums`` (m, CUTS) and
+    ``excess`` (n, CUTS) are loads and excesses in the kept intervals, in benchmark-core seconds; ``used`` says when an
+    interval was the worst of a host, ``counts`` how many there are and how often one was. ``head``, ``after`` and
+    ``before`` chain the operators of each host.
+    """
+
+    load: Any
+    mean: Any
+    capacity: Any
+    usable: Any
+    movable: Any
+    where: Any
+    host: Any
+    level: Any
+    latency: Any
+    sums: Any
+    excess: Any
+    used: Any
+    counts: Any
+    head: Any
+    after: Any
+    before: Any
+    period: float
+
+
+class Bundles(NamedTuple):
+    """What a host may give away at once: loads in the kept intervals (CUTS, WIDTH), mean loads, and the operators."""
+
+    sums: Any
+    mean: Any
+    one: Any
+    two: Any
+
+
+class Exchange(NamedTuple):
+    """Operators (-1: none) that go from host b to host g, and from g to b; ``gain`` 0 where there is none."""
+
+    gain: float
+    g: int
+    out: int
+    out_too: int
+    back: int
+    back_too: int
+
+
+episode = njit(cache=True)(plain_episode)
 
 
 @njit(cache=True)
 def worst(load: Any, capacity: float, period: float) -> float:
     """Return the largest cumulative excess of a series, over capacity (s)."""
-    excess = most = 0.0
-    for t in range(len(load)):
-        excess = max(0.0, excess + load[t] - capacity)
-        most = max(most, excess)
-    return most * period / capacity
+    return episode(load, capacity)[0] * period / capacity
 
 
-WIDTH = 16
-"""Operators that are tried at a time."""
-CHUNK = 32
+@njit(cache=True)
+def begun(load: Any, mean: Any, capacity: Any, usable: Any, movable: Any, where: Any, period: float) -> State:
+    """Return the state of a placement."""
+    m, d = load.shape
+    n = len(capacity)
+    state = State(
+        load, mean, capacity, usable, movable, where, np.zeros((n, d)), np.zeros(n), np.zeros(n), np.zeros((m, CUTS)),
+        np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64), np.full(n, -1), np.full(m, -1),
+        np.full(m, -1), period,
+    )  # fmt: skip
+    for o in range(m - 1, -1, -1):
+        state.host[where[o]] += load[o]
+        state.level[where[o]] += mean[o]
+        _link(state, o, where[o])
+    for h in range(n):
+        state.latency[h] = worst(state.host[h], capacity[h], period)
+    return state
 
 
-@njit(cache=True, fastmath={"contract", "nsz", "nnan"})
-def _tried(base: Any, rows: Any, sign: float, count: int, capacity: float, stop: float, out: Any) -> bool:
-    """Fill ``out`` with the worst excess of a base load plus (or minus) each of the rows, array (d, WIDTH).
+@njit(cache=True)
+def _link(state: State, o: int, h: int) -> None:
+    state.after[o], state.before[o] = state.head[h], -1
+    if state.head[h] >= 0:
+        state.before[state.head[h]] = o
+    state.head[h] = o
+    state.where[o] = h
 
-    One loop over periods for all of them, since each period needs the one before. False as soon as none of the first
-    ``count`` stays below ``stop``.
+
+@njit(cache=True)
+def _unlink(state: State, o: int) -> None:
+    if state.before[o] >= 0:
+        state.after[state.before[o]] = state.after[o]
+    else:
+        state.head[state.where[o]] = state.after[o]
+    if state.after[o] >= 0:
+        state.before[state.after[o]] = state.before[o]
+
+
+@njit(cache=True)
+def _learn(state: State, first: int, end: int) -> None:
+    """Keep one more interval."""
+    count = state.counts[0]
+    k = count if count < CUTS else int(np.argmin(state.used))
+    state.counts[0] = min(count + 1, CUTS)
+    state.counts[1] += 1
+    state.used[k] = state.counts[1]
+    for o in range(len(state.mean)):
+        state.sums[o, k] = state.load[o, first:end].sum() * state.period
+    for h in range(len(state.level)):
+        state.excess[h, k] = (state.host[h, first:end].sum() - state.capacity[h] * (end - first)) * state.period
+
+
+@njit(cache=True)
+def _note(state: State, b: int) -> None:
+    """See to it that the worst interval of a host is kept, and counts as used."""
+    most, first, end = episode(state.host[b], state.capacity[b])
+    count = state.counts[0]
+    k = int(np.argmax(state.excess[b, :count])) if count else -1
+    if k < 0 or state.excess[b, k] < most * state.period * (1 - 1e-9):
+        _learn(state, first, end)
+    else:
+        state.counts[1] += 1
+        state.used[k] = state.counts[1]
+
+
+@njit(cache=True)
+def _bundle(state: State, h: int, pairs: bool, order: Any, bundles: Bundles) -> int:
+    """Fill in what a host may give away: nothing, single operators, and where asked for pairs; return how many."""
+    count, o = 1, state.head[h]
+    while o >= 0 and count < WIDTH:
+        if state.movable[o]:
+            bundles.one[count], bundles.two[count], bundles.mean[count] = o, -1, state.mean[o]
+            count += 1
+        o = state.after[o]
+    single = count
+    for i in range(1, single if pairs else 0):
+        for j in range(1, i):
+            if count < WIDTH:
+                bundles.one[count], bundles.two[count] = bundles.one[i], bundles.one[j]
+                bundles.mean[count] = bundles.mean[i] + bundles.mean[j]
+                count += 1
+    for q in range(len(order)):
+        row = bundles.sums[q]
+        for i in range(1, count):
+            row[i] = state.sums[bundles.one[i], order[q]]
+            if i >= single:
+                row[i] += state.sums[bundles.two[i], order[q]]
+    return count
+
+
+@njit(cache=True, fastmath={"nsz", "nnan"})
+def _tried(mine: Any, theirs: Any, a: int, base: Any, limit: Any, count: int, values: Any) -> bool:
+    """Fill in the largest excess of b and of g, array (2, WIDTH), if b gives bundle a for each of g's bundles.
+
+    False as soon as none of them stays below both limits. ``base`` (2, intervals) holds the present excesses. There is
+    no sum over intervals, so that vectors of any width give the same bytes.
     """
-    # Of a size that the compiler does not know: a loop that it would unroll is not made into one over vectors.
-    d, width = rows.shape
-    excess = np.zeros(width)
-    most = np.zeros(width)
-    for start in range(0, d, CHUNK):
-        for t in range(start, min(start + CHUNK, d)):
-            room = base[t] - capacity
-            for i in range(width):
-                # Comparisons, not max(): these become one instruction for several operators.
-                now = excess[i] + (room + sign * rows[t, i])
-                now = now if now > 0.0 else 0.0
-                excess[i] = now
-                most[i] = now if now > most[i] else most[i]
-        least = np.inf
+    for i in range(count):
+        values[0, i] = values[1, i] = -np.inf
+    for q in range(base.shape[1]):
+        row = theirs[q]
+        left, right = base[0, q] - mine[q, a], base[1, q] + mine[q, a]
+        alive = 0
         for i in range(count):
-            least = min(least, most[i])
-        if least >= stop:
+            x, y = left + row[i], right - row[i]
+            x = x if x > values[0, i] else values[0, i]
+            y = y if y > values[1, i] else values[1, i]
+            values[0, i], values[1, i] = x, y
+            alive += 1 if (x < limit[0]) and (y < limit[1]) else 0
+        if alive == 0:
             return False
-    out[:] = most
     return True
 
 
 @njit(cache=True)
-def climb(
-    load: Any, mean: Any, capacity: Any, usable: Any, movable: Any, where: Any, period: float, bound: float,
-    steps: int, targets: int,
-) -> float:  # fmt: skip
-    """Climb to a local optimum; ``where`` changes in place.
+def _over(latency: float, threshold: float) -> float:
+    return (latency - threshold) ** 2 if latency > threshold else 0.0
 
-    Each step takes the bottleneck host and makes the move, or else the swap, after which the worse of the two hosts
-    is best; first among the ``targets`` best hosts, then among all. Stops at the bound or when nothing helps.
+
+@njit(cache=True)
+def _fits(state: State, b: int, g: int, change: float) -> bool:
+    """Whether b may take this much mean load from g (or give it): no quota is passed that was kept."""
+    if change > 0.0:
+        return state.level[b] + change <= state.usable[b]
+    return change == 0.0 or state.level[g] - change <= state.usable[g]
+
+
+@njit(cache=True)
+def _between(
+    state: State, hosts: Any, counts: Any, mine: Bundles, theirs: Bundles, base: Any, threshold: float, least: float,
+    values: Any,
+) -> Exchange:  # fmt: skip
+    """Return the best exchange of two hosts' bundles whose gain is above ``least``.
+
+    The gain is what falls of the sum of squares by which waits exceed the threshold.
+    """
+    b, g = hosts[0], hosts[1]
+    now = _over(state.latency[b], threshold) + _over(state.latency[g], threshold)
+    found = Exchange(0.0, -1, -1, -1, -1, -1)
+    best = least
+    limit = np.empty(2)
+    for a in range(counts[0]):
+        # An exchange that gains more than the best so far leaves both hosts below this.
+        most = threshold + np.sqrt(max(0.0, now - best))
+        limit[0], limit[1] = most * state.capacity[b], most * state.capacity[g]
+        if not _tried(mine.sums, theirs.sums, a, base, limit, counts[1], values):
+            continue
+        for i in range(counts[1]):
+            if values[0, i] >= limit[0] or values[1, i] >= limit[1]:
+                continue
+            after = _over(values[0, i] / state.capacity[b], threshold)
+            gain = now - after - _over(values[1, i] / state.capacity[g], threshold)
+            if gain > best and _fits(state, b, g, theirs.mean[i] - mine.mean[a]):
+                best = gain
+                found = Exchange(gain, g, mine.one[a], mine.two[a], theirs.one[i], theirs.two[i])
+    return found
+
+
+@njit(cache=True)
+def _search(
+    state: State, b: int, pairs: bool, threshold: float, turn: Any, at: int, mine: Bundles, theirs: Bundles,
+) -> tuple[Exchange, int]:  # fmt: skip
+    """Return the best exchange with the first hosts in turn that offer one, and how many were tried."""
+    order = np.argsort(-state.used[: state.counts[0]])
+    base, values = np.empty((2, len(order))), np.empty((2, WIDTH))
+    base[0] = state.excess[b][order]
+    counts, hosts = np.empty(2, np.int64), np.empty(2, np.int64)
+    counts[0], hosts[0] = _bundle(state, b, pairs, order, mine), b
+    now = _over(state.latency[b], threshold)
+    found = Exchange(0.0, -1, -1, -1, -1, -1)
+    tried = offers = 0
+    n = len(turn)
+    for q in range(n):
+        g = turn[(at + q) % n]
+        if g == b:
+            continue
+        hosts[1] = g
+        counts[1] = _bundle(state, g, pairs, order, theirs)
+        base[1] = state.excess[g][order]
+        tried += counts[0] * counts[1]
+        # Single operators must be worth a tenth of the host's excess: else pairs are asked.
+        least = max(found.gain * (1 + 1e-9), 0.1 * now)
+        offer = _between(state, hosts, counts, mine, theirs, base, threshold, least, values)
+        if offer.g >= 0:
+            found = offer
+        if found.g >= 0:
+            offers += 1
+            if offers >= FIRST or found.gain >= 0.9 * now:
+                break
+    return found, tried
+
+
+@njit(cache=True)
+def _made(state: State, b: int, found: Exchange, threshold: float) -> bool:
+    """Make an exchange if the whole series agree that it is a gain; else keep the intervals that were overlooked."""
+    g = found.g
+    change = np.zeros(state.load.shape[1])
+    inside = np.zeros(CUTS)
+    mean = 0.0
+    for sign, o in ((-1.0, found.out), (-1.0, found.out_too), (1.0, found.back), (1.0, found.back_too)):
+        if o >= 0:
+            change += sign * state.load[o]
+            inside += sign * state.sums[o]
+            mean += sign * state.mean[o]
+    mine, first, end = episode(state.host[b] + change, state.capacity[b])
+    theirs, other_first, other_end = episode(state.host[g] - change, state.capacity[g])
+    left, right = mine * state.period / state.capacity[b], theirs * state.period / state.capacity[g]
+    before = _over(state.latency[b], threshold) + _over(state.latency[g], threshold)
+    if before - _over(left, threshold) - _over(right, threshold) < 0.001 * found.gain:
+        count = state.counts[0]
+        known, other = (state.excess[b] + inside)[:count].max(), (state.excess[g] - inside)[:count].max()
+        if mine * state.period > known * (1 + 1e-9) + 1e-12:
+            _learn(state, first, end)
+        if theirs * state.period > other * (1 + 1e-9) + 1e-12:
+            _learn(state, other_first, other_end)
+        return False
+    state.host[b] += change
+    state.host[g] -= change
+    state.excess[b] += inside
+    state.excess[g] -= inside
+    state.level[b] += mean
+    state.level[g] -= mean
+    state.latency[b], state.latency[g] = left, right
+    for to, o in ((g, found.out), (g, found.out_too), (b, found.back), (b, found.back_too)):
+        if o >= 0:
+            _unlink(state, o)
+            _link(state, o, to)
+    return True
+
+
+@njit(cache=True)
+def _worst_host(state: State, threshold: float, tried: Any) -> int:
+    """Return the latest host above the threshold that may still be helped, or -1."""
+    b = -1
+    for h in range(len(tried)):
+        late = state.latency[h] > threshold and tried[h] < 2
+        if late and (b < 0 or state.latency[h] > state.latency[b]):
+            b = h
+    return b
+
+
+@njit(cache=True)
+def climb(state: State, goal: float, steps: int, budget: int, turn: Any) -> tuple[float, int]:
+    """Lower the worst latency by exchanges between hosts until the goal, the budget or a local optimum is reached.
+
+    A threshold between the goal and the worst host falls whenever all hosts are below it. The latest host is helped
+    first: by moving or swapping single operators, and where that gains little by exchanging up to two for up to two.
+
+    Parameters
+    ----------
+    state
+        The placement, changed in place: its ``where`` is the best one found.
+    goal
+        Latency (s) that is good enough.
+    steps, budget
+        Most exchanges made, and tried.
+    turn
+        Array (n,): the order in which hosts are asked.
 
     Returns
     -------
-    float
-        The worst latency (s).
+    float, int
+        The worst latency (s), and how many exchanges were tried.
     """
-    m, d = load.shape
-    n = len(capacity)
-    host = np.zeros((n, d))
-    level = np.zeros(n)
-    for o in range(m):
-        host[where[o]] += load[o]
-        level[where[o]] += mean[o]
-    latency = np.empty(n)
-    for h in range(n):
-        latency[h] = worst(host[h], capacity[h], period)
-    limit = np.maximum(usable, level) * (1 + 1e-9)
-    left = np.empty(WIDTH)
-    right = np.empty(WIDTH)
-    base = np.empty(d)
-    for _ in range(steps):
-        b = int(np.argmax(latency))
-        now = latency[b]
-        if now <= bound * (1 + 1e-9) + 1e-12:
+    n = len(turn)
+    least = state.latency.max()
+    best = state.where.copy()
+    threshold = goal + STEP * (least - goal)
+    empty = np.zeros((CUTS, WIDTH))
+    mine = Bundles(empty, np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1))
+    theirs = Bundles(empty.copy(), np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1))
+    asked = np.zeros(n, np.int64)
+    made = tried = at = 0
+    while made < steps and tried < budget and least > goal * (1 + 1e-9) + 1e-12:
+        b = _worst_host(state, threshold, asked)
+        if b < 0:
             break
-        inside = np.nonzero((where == b) & movable & (mean > 0.0))[0]
-        # The operators of the bottleneck, WIDTH at a time, one column each.
-        groups = (len(inside) + WIDTH - 1) // WIDTH
-        rows = np.zeros((groups, d, WIDTH))
-        for i in range(len(inside)):
-            for t in range(d):
-                rows[i // WIDTH, t, i % WIDTH] = load[inside[i], t]
-        order = np.argsort(latency + level / capacity * 1e-6)
-        best = now * (1 - 1e-9)
-        move, target, partner = -1, -1, -1
-        stay = np.empty((groups, WIDTH))
-        for g in range(groups):
-            count = min(WIDTH, len(inside) - g * WIDTH)
-            if not _tried(host[b], rows[g], -1.0, count, capacity[b], best * capacity[b] / period, stay[g]):
-                stay[g] = np.inf
-        for wide in range(2):
-            first, last = (0, min(targets, n)) if wide == 0 else (min(targets, n), n)
-            for j in range(first, last):
-                h = order[j]
-                if h == b or latency[h] >= best:
-                    continue
-                for g in range(groups):
-                    count = min(WIDTH, len(inside) - g * WIDTH)
-                    if not _tried(host[h], rows[g], 1.0, count, capacity[h], best * capacity[h] / period, right):
-                        continue
-                    for i in range(count):
-                        o = inside[g * WIDTH + i]
-                        if level[h] + mean[o] <= limit[h]:
-                            value = max(stay[g, i] * period / capacity[b], right[i] * period / capacity[h])
-                            if value < best:
-                                best, move, target = value, o, h
-                if wide and move >= 0:
-                    break
-            if move >= 0:
-                break
-        if move < 0 or best > 0.98 * now:
-            # No move helps much: swaps, host by host, until one helps.
-            for j in range(n):
-                h = order[j]
-                if h == b or latency[h] >= best:
-                    continue
-                others = np.nonzero((where == h) & movable)[0]
-                for q in range(len(others)):
-                    p = others[q]
-                    for g in range(groups):
-                        count = min(WIDTH, len(inside) - g * WIDTH)
-                        for t in range(d):
-                            base[t] = host[b, t] + load[p, t]
-                        if not _tried(base, rows[g], -1.0, count, capacity[b], best * capacity[b] / period, left):
-                            continue
-                        for t in range(d):
-                            base[t] = host[h, t] - load[p, t]
-                        if not _tried(base, rows[g], 1.0, count, capacity[h], best * capacity[h] / period, right):
-                            continue
-                        for i in range(count):
-                            o = inside[g * WIDTH + i]
-                            change = mean[o] - mean[p]
-                            if level[h] + change > limit[h] or level[b] - change > max(limit[b], level[b]):
-                                continue
-                            value = max(left[i] * period / capacity[b], right[i] * period / capacity[h])
-                            if value < best:
-                                best, move, target, partner = value, o, h, p
-                if partner >= 0 and (best < 0.9 * now or j >= targets):
-                    break
-        if move < 0:
-            break
-        for t in range(d):
-            change = load[move, t] - (load[partner, t] if partner >= 0 else 0.0)
-            host[b, t] -= change
-            host[target, t] += change
-        change = mean[move] - (mean[partner] if partner >= 0 else 0.0)
-        level[b] -= change
-        level[target] += change
-        where[move] = target
-        if partner >= 0:
-            where[partner] = b
-        latency[b] = worst(host[b], capacity[b], period)
-        latency[target] = worst(host[target], capacity[target], period)
-    return latency.max()
+        _note(state, b)
+        found, more = _search(state, b, asked[b] == 1, threshold, turn, at, mine, theirs)
+        tried, at = tried + more, (at + 1) % n
+        if found.g < 0:
+            asked[b] += 1
+            continue
+        if not _made(state, b, found, threshold):
+            continue
+        made += 1
+        asked[b] = asked[found.g] = 0
+        if made % 256 == 0:
+            asked[:] = 0
+        now = state.latency.max()
+        if now < least * (1 - 1e-9):
+            least = now
+            best[:] = state.where
+            if least <= threshold:
+                threshold = goal + STEP * (least - goal)
+                asked[:] = 0
+    state.where[:] = best
+    return least, tried
