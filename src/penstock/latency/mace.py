@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.cluster import Cluster, base_name
+from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.load import LoadModel, Statistics
 from penstock.network import Network
@@ -70,9 +72,9 @@ def mace(
     """Estimate latency by Mace.
 
     Links with a bandwidth are further hosts whose cycles are tuples. With propagation delays a host's value is a lower
-    bound: Mace plus the shortest delay of a path through it (section VII-B). Of ``bounds``, ``upper`` is proved:
-    waits and delays added along the longest path of hosts, None where there is no proof; ``relaxed`` the same for any
-    scheduling inside a period; ``printed`` that of theorem 2, which several hosts can break.
+    bound: Mace plus the shortest delay of a path through it (section VII-B). Of ``bounds``, ``upper``, ``relaxed`` and
+    ``any`` are those of `penstock.latency.bounds.Bounds`; ``printed`` is that of theorem 2, which several hosts can
+    break.
 
     Returns
     -------
@@ -96,11 +98,8 @@ def mace(
     bottleneck = max(sorted(used), key=lambda name: (used[name], busy.get(name, 0.0)))
     peaks = {name: float(row.max(initial=0.0)) for name, row in waits.items()}
     printed = max(peak + longest.get(name, 0.0) for name, peak in peaks.items())
-    proved = along_paths(network, placement, cluster, peaks)
-    # Relaxed scheduling inside a period costs at most the period's load of every host (section VII-A).
-    relaxed = float((load / capacity[:, None]).sum(axis=0).max(initial=0.0)) * model.period
-    service = sum(max(operator.cost or (0.0,)) for operator in network.operators.values()) / float(capacity.min())
-    margin = model.period + 2 * service
+    proved = upper_bounds(model, placement, cluster, peaks)
+    service = 2 * service_times(network, cluster)
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
@@ -113,62 +112,12 @@ def mace(
         excess=dict(zip(names, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
         sinks=_sinks(model, placement, lower),
-        bounds={
-            "lower": worst,
-            "upper": None if proved is None else proved + margin,
-            "printed": printed + margin,
-            "relaxed": None if proved is None else proved + model.period + relaxed,
-        },
+        bounds={"lower": worst, "printed": printed + model.period + service, **attrs.asdict(proved)},
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,
         statistics=described(statistics),
         episodes=episodes(bottleneck, waits[bottleneck], model.period),
     )
-
-
-def along_paths(
-    network: Network, placement: Mapping[str, str], cluster: Cluster, waits: Mapping[str, float]
-) -> float | None:
-    """Return the most that waits of hosts and links, and delays, add up to on a path of hosts.
-
-    An upper bound of the latency of a fluid: if everything older than a moment reaches a host at most D late, it leaves
-    it at most D plus the host's worst wait late.
-
-    Returns
-    -------
-    float or None
-        Seconds; None where hosts feed each other in a circle, or a join with count windows gives tuples of a late
-        input the stimulus of the other one: the loads are then not those of the load model.
-    """
-    copies: dict[str, list[str]] = {}
-    for copy, host in sorted(placement.items()):
-        copies.setdefault(base_name(copy), []).append(host)
-    hosts = dict.fromkeys(placement.values())
-    if len(hosts) > 1 and any(operator.counts is not None for operator in network.operators.values()):
-        return None
-    before: dict[str, dict[str, float]] = {host: {} for host in hosts}
-    enters = dict.fromkeys(hosts, 0.0)
-    for name in network.operators:
-        for stream in network.inputs(name):
-            source = network.sources.get(stream.writer)
-            starts = copies[stream.writer] if source is None else [source.host]
-            for start in starts:
-                for end in copies[name]:
-                    if start is None or start == end:
-                        continue
-                    far = cluster.link(start, end).delay + waits.get(f"{start}->{end}", 0.0)
-                    if source is None:
-                        before[end][start] = far
-                    else:
-                        enters[end] = max(enters[end], far)
-    late: dict[str, float] = {}
-    while len(late) < len(hosts):
-        ready = [host for host in hosts if host not in late and all(given in late for given in before[host])]
-        if not ready:
-            return None
-        for host in ready:
-            late[host] = waits[host] + max([enters[host], *(late[g] + far for g, far in before[host].items())])
-    return max(late.values(), default=0.0)
 
 
 def error_bar(

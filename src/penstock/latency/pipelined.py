@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
+from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.flow import flow
 from penstock.latency.mace import cumulative_excess, described, error_bar
@@ -84,7 +85,7 @@ def pipelined(
     bar = error_bar(model, placement, cluster, statistics)
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
     series = _by_period(shown, fine)
-    service = sum(max(operator.cost or (0.0,)) for operator in network.operators.values()) / float(capacity.min())
+    service = service_times(network, cluster)
     worst = float(series.max(initial=0.0))
     row = list(cluster.hosts).index(bar.host)
     return Estimate(
