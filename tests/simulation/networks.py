@@ -6,6 +6,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Host, Link
 from penstock.network import Network, Operator, Sink, Source
+from penstock.network.windows import windows_behind
 from penstock.simulation import Arrivals, Failure, Move, Options, Recovery
 from penstock.workload import Rates
 
@@ -78,12 +79,18 @@ def random_case(seed, *, features=True):
         arrivals = Arrivals.of(times, [pick(*(s.name for s in sources)) for _ in times], rng.uniform(0.2, 3, 100))
     streams = [stream.name for stream in network.streams]
     streams += [f"{s.writer}->{copy}" for s in network.streams for copy in placement if copy == f"{s.reader}#2"]
+    # Where different windows follow, no window can be dropped whole: keep fractions are refused there.
+    mixed = {stream.name for stream in network.streams if len(windows_behind(network, stream)) > 1}
     options = Options(
         policy=pick("fcfs", "round-robin", "stimulus"),
         queue=pick(None, None, 0, 3, 20),
         drain=bool(rng.random() < 0.5),
         duration=None if rng.random() < 0.7 else float(rng.uniform(0.5, 5)),
-        keep={name: float(pick(0.0, 0.5, 0.8)) for name in streams if rng.random() < 0.2},
+        keep={
+            name: float(pick(0.0, 0.5, 0.8))
+            for name in streams
+            if rng.random() < 0.2 and name.partition("#")[0] not in mixed
+        },
         failures=(Failure("h2", 1.0),) if features and rng.random() < 0.4 else (),
         moves=tuple(
             Move(pick(*placement), pick("h1", "h2", "h3"), float(rng.uniform(0, 3)))

@@ -155,6 +155,17 @@ class Reference:
     def emit(self, unit, host, identity, stimulus, work, now):
         self.put(unit, host, identity, stimulus, work, now)
 
+    def window_behind(self, reader):
+        """Return the window of the first aggregates behind a reader, None where there is none."""
+        ahead, lengths = [reader], set()
+        while ahead:
+            operator = self.net.operators.get(ahead.pop())
+            if operator is not None and operator.kind == "aggregate":
+                lengths.add(operator.window)
+            elif operator is not None:
+                ahead += [o.name for o in self.net.operators.values() if operator.name in o.inputs]
+        return max((length for length in lengths if length), default=None)
+
     def put(self, writer, start, identity, stimulus, work, now, part=0):
         crossing, low = {}, 0.0
         streams = self.net.outputs(base_name(writer))
@@ -169,7 +180,7 @@ class Reference:
                 count["arrived"] += 1
                 keep, window = (
                     self.options.keep.get(f"{stream.writer}->{reader}", self.options.keep.get(stream.name, 1.0)),
-                    getattr(self.net.operators.get(stream.reader), "window", None),
+                    self.window_behind(stream.reader),
                 )
                 salt = mix(math.floor(stimulus / window)) if window else identity
                 if keep < 1 and uniform(int(key("stream", stream.name)), salt) >= keep:

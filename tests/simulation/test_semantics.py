@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster import Cluster, Host, Link
+from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import InputError
 from penstock.latency.fragments import fragments
 from penstock.latency.microbatch import microbatch, weighted_quantile
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
-from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recovery, simulate
+from penstock.shedding import Exact, Question, build_program, build_table
+from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recovery, Shed, simulate
 from penstock.workload import Rates
 
 
@@ -190,6 +191,55 @@ def test_in_front_of_an_aggregate_whole_windows_are_dropped():
     shed = run(network, rates, Options(drain=True, keep={"s->a": 0.5})).trace[["stimulus", "egress"]].tolist()
     assert 30 < len(shed) < 70
     assert set(shed) < set(true)
+
+
+def behind_a_map(cost: float = 0.0, **second: object) -> Network:
+    """A source, a map, and one or two aggregates behind the map."""
+    rows = [Operator(name="m", kind="map", inputs=("s",), cost=(cost,))]
+    for name, extra in (("a", {"window": 1.0}), ("b", second)):
+        if extra:
+            rows.append(Operator(name=name, kind="aggregate", inputs=("m",), cost=(0.0,), selectivity=(1.0,), **extra))
+    sinks = [Sink(name=f"t-{row.name}", input=row.name) for row in rows[1:]]
+    return Network.of("behind", [Source(name="s")], rows, sinks)
+
+
+def test_windows_behind_a_map_are_dropped_whole():
+    """A drop in front of a map in front of an aggregate leaves out whole windows; what is left has every row."""
+    network = behind_a_map()
+    shed = run(network, Rates.constant({"s": 100}, 100), Options(drain=True, keep={"s->m": 0.5}))
+    rows = np.bincount(np.floor(shed.trace["stimulus"]).astype(int), minlength=100)
+    assert set(rows.tolist()) == {0, 100}
+    assert 30 < (rows == 100).sum() < 70
+    assert shed.streams["s->m"]["dropped"] == 100 * (rows == 0).sum()
+
+
+def test_plans_leave_out_whole_windows_behind_a_map():
+    """While a plan changes fractions, a window that a map leads to enters whole or not at all."""
+    network = behind_a_map(cost=0.01)
+    program = build_program(network, Cluster.uniform(1), Placement(dict.fromkeys(network.operators, "h1")))
+    table = build_table("exact", Question(Exact(program), np.full(1, 500.0), 0.05))
+    rates = Rates.of(1.0, {"s": np.tile([50.0, 400.0, 200.0, 300.0], 20)})
+    result = run(network, rates, Options(shed=Shed(table=table, period=0.5), drain=True), log=True)
+    entered = {e["identity"]: e["time"] for e in result.log if e["kind"] == 5}
+    # The map keeps a tuple's number in its identity: what it serves is counted by the moment of entry.
+    assert result.streams["s->m"]["dropped"] > 1000
+    served = {e["identity"] for e in result.log if e["kind"] == 2}
+    fates: dict[int, set[bool]] = {}
+    for identity, time in entered.items():
+        fates.setdefault(int(time), set()).add(identity in served)
+    assert all(len(fate) == 1 for fate in fates.values())
+    assert {True} in fates.values()
+    assert {False} in fates.values()
+
+
+def test_no_window_is_whole_behind_different_ones():
+    """A keep fraction on a stream that leads to aggregates with different windows is refused, as on Spark."""
+    rates = Rates.constant({"s": 10}, 4)
+    different = behind_a_map(window=2.0)
+    with pytest.raises(InputError, match="different windows"):
+        run(different, rates, Options(keep={"s->m": 0.5}))
+    assert run(different, rates, Options(keep={"s->m": 1.0, "m->b": 0.5})).balanced
+    assert run(behind_a_map(window=1.0), rates, Options(keep={"s->m": 0.5})).balanced
 
 
 def test_failure_loses_what_the_host_holds_and_what_is_sent_to_it():

@@ -140,7 +140,7 @@ def _limited_links(network: Network, copies: Mapping[str, list[str]], cluster: C
 
 
 def whole_slots(cluster: Cluster) -> bool:
-    """Whether every link carries its bandwidth: with a delay, bandwidth · delay tuples are in flight, a whole number."""
+    """Whether every link carries its bandwidth: with a delay, bandwidth · delay is a whole number of tuples."""
     links = (cluster.default_link, *cluster.links.values())
     volumes = [link.bandwidth * link.delay for link in links if link.delay > 0 and math.isfinite(link.bandwidth)]
     return all(volume >= 1 - 1e-9 and abs(volume - round(volume)) < 1e-6 for volume in volumes)
@@ -168,7 +168,7 @@ class Bounds:
 def upper_bounds(
     model: LoadModel, placement: Mapping[str, str], cluster: Cluster, waits: Mapping[str, float]
 ) -> Bounds:
-    """Return the proved upper bounds, from the worst waits of a fluid on each host and each link with a bandwidth (s)."""
+    """Return the proved upper bounds, from a fluid's worst waits on each host and link with a bandwidth (s)."""
     network, period = model.network, model.period
     if not certain(network) or not whole_slots(cluster):
         return Bounds()

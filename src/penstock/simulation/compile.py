@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from penstock.cluster import Cluster, Placement, base_name
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.network import Network, Operator
+from penstock.network import Network, Operator, Stream
+from penstock.network.windows import windows_behind
 from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
 from penstock.simulation.options import Arrivals, Options
@@ -174,8 +175,7 @@ def compile_run(
     flows = layout.table(len(streams), layout.STREAM)
     for index, stream in enumerate(network.streams):
         flows[index]["key"] = key("stream", stream.name)
-        if stream.reader in network.operators:
-            flows[index]["window"] = network.operators[stream.reader].window or 0.0
+        flows[index]["window"] = _dropped_whole(network, stream, options.keep)
     _keep(options.keep, edges, streams, unit_names, table)
     shedder = None
     if options.shed is not None:
@@ -254,6 +254,30 @@ def _keep(
         if not here.any():
             raise InputError(f"{name!r} is no stream", at="keep", hint=suggest(name, streams, "streams"))
         edges["keep"][here] = share
+
+
+def _dropped_whole(network: Network, stream: Stream, keep: Mapping[str, float]) -> float:
+    """Return the length of the windows (s) that drops of a stream leave out whole; 0 for single tuples.
+
+    -1 where the stream leads to different windows, of which none can be left out whole: a plan then drops nothing.
+
+    Raises
+    ------
+    InputError
+        If such a stream has a keep fraction.
+    """
+    windows = windows_behind(network, stream)
+    if len(windows) < 2:
+        return max((length for length, _ in windows), default=0.0)
+    for name, share in keep.items():
+        writer, _, reader = name.partition("->")
+        if share < 1 and (writer, base_name(reader)) == (stream.writer, stream.reader):
+            raise InputError(
+                "leads to aggregates with different windows, so that no window can be dropped whole",
+                at=f"keep.{name}",
+                hint="drop on the streams into the aggregates",
+            )
+    return -1.0
 
 
 def _copies(placement: Placement) -> dict[str, list[str]]:

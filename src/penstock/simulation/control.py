@@ -48,6 +48,7 @@ def _look(run: Compiled, pending: list[Control], control: Control) -> Compiled:
     keep = np.ones(len(run.streams))
     for name, share in shedder.look(s.sources["number"] + (s.trace.size > 0)).items():
         keep[run.streams.index(name)] = share
+    keep[s.streams["window"] < 0] = 1.0  # different windows behind it, of which none would be dropped whole
     stream = s.inputs["stream"][s.outputs["input"]]
     wanted = keep[stream]
     windowed = s.streams["window"][stream] > 0

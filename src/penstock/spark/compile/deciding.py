@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.network.windows import windows_behind
 from penstock.spark.compile import streams
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph, drops_into
@@ -15,7 +16,7 @@ def knobs_of(deployment: Deployment, graph: Graph) -> Knobs | None:
     for stream in network.streams:
         here = stream.reader in mine or (stream.writer in mine and stream.reader in network.sinks)
         if stream.name in live and here:
-            behind = streams.windows_behind(network, stream)
+            behind = windows_behind(network, stream)
             for length, slide in behind:
                 origin = graph.origin(stream)
                 windows[stream.name] = Windows(

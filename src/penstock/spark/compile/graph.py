@@ -14,7 +14,7 @@ import attrs
 
 from penstock.latency.fragments import CHEAP, Fragment, chain, lineage, origins, own_plan
 from penstock.network import Network, Operator, Stream
-from penstock.spark.compile.streams import windows_behind
+from penstock.network.windows import windows_behind
 
 
 @attrs.frozen(eq=False)

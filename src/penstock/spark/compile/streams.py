@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import InputError
 from penstock.network import Network, Stream
+from penstock.network.windows import windows_behind
 from penstock.spark.compile.drops import Drops, window_limit
 from penstock.spark.compile.sql import bucket, literal, quoted
 from penstock.spark.shipped.turn import BUCKETS
@@ -93,19 +94,6 @@ def with_knobs(
 def overlapping(length: float, slide: float) -> int:
     """Return how many windows a row is in."""
     return max(1, round(length / slide))
-
-
-def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]:
-    """Return length and slide of the windows of the first aggregates that a stream leads to."""
-    if stream.reader not in network.operators:
-        return set()
-    reader = network.operators[stream.reader]
-    if reader.kind == "aggregate":
-        return {(reader.window or 0.0, reader.slide or reader.window or 0.0)}
-    found: set[tuple[float, float]] = set()
-    for out in network.outputs(reader.name):
-        found |= windows_behind(network, out)
-    return found
 
 
 def drop_windows(frame: DataFrame, stream: str, window: tuple[float, float], drops: Drops) -> DataFrame:
