@@ -156,7 +156,7 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         warm = chain.WARM * calibration.duration
         statistics = calibrate.calibrate_in_place(alone, network, placed, outcome, calibration, skip=warm)
         first = {host: speed(engine, host) for host in cluster.hosts}
-        prediction = chain.predict(network, cluster, placed, rates, statistics)
+        prediction = chain.predict(statistics.complete(network, override=True), cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
         beside = [quantiles(chain.predict(network, cluster, placed, rates, dearer(statistics, e))) for e in (-E, E)]
         rows, before = [], None

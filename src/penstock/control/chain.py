@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import EngineError
+from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import MicrobatchResult, microbatch, weighted_quantile
+from penstock.latency.mace import error_bar as latency_bar
+from penstock.latency.microbatch import MicrobatchResult, weighted_quantile
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
@@ -52,21 +54,15 @@ def predict(
 ) -> Prediction:
     """Predict batches and latencies of a placed network under given rates and keep fractions.
 
+    Costs that the network leaves open come from the statistics, as in every command.
+
     Raises
     ------
     InputError
         If a cost is unknown.
     """
-    model = load_model(statistics.complete(network, override=True), rates)
-    result = microbatch(
-        model,
-        fragments(network, placement),
-        trigger=cluster.spark.trigger,
-        overhead={name: host.overhead for name, host in statistics.hosts.items()},
-        factor={name: host.factor for name, host in statistics.hosts.items()},
-        idle={name: host.idle for name, host in statistics.hosts.items() if host.idle is not None},
-        keep=keep,
-    )
+    model = load_model(statistics.complete(network), rates)
+    result = BatchHosts.of(statistics, cluster).run(model, placement, keep)
     return Prediction(model, result, statistics)
 
 
@@ -100,14 +96,9 @@ def simulated(
 
     batches = None
     if model == "microbatch":
-        known = {name: statistics.hosts.get(name, HostStatistics()) for name in cluster.hosts}
-        batches = MicroBatch(
-            trigger=cluster.spark.trigger,
-            overhead={name: row.overhead for name, row in known.items()},
-            progressive=cluster.spark.hop == "kafka",
-        )
-        slower = {n: attrs.evolve(host, capacity=host.capacity / known[n].factor) for n, host in cluster.hosts.items()}
-        cluster = attrs.evolve(cluster, hosts=slower)
+        hosts = BatchHosts.of(statistics, cluster)
+        batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.overhead, progressive=hosts.progressive)
+        cluster = hosts.paced(cluster)
     options = Options(policy="stimulus", drain=True, microbatch=batches)
     return simulate(network, cluster, Placement(dict(placement)), rates, options, seed=seed)
 
@@ -144,18 +135,9 @@ def summary(latency: Array, weight: Array | None = None) -> dict[str, float]:
 
 def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Cluster) -> dict[str, Any]:
     """Return how an error of the bottleneck's cost shows in the worst latency: e·ρ/(ρ−1) while it is overloaded."""
-    model, statistics = prediction.model, prediction.statistics
-    load = model.host_load(placement, cluster)
-    worst: dict[str, Any] = {"host": None, "load": 0.0, "cost_error": 0.0, "latency_error": 0.0}
-    for (name, host), series in zip(cluster.hosts.items(), load, strict=True):
-        known = statistics.hosts.get(name, HostStatistics())
-        # The mean over the overloaded periods is what builds the backlog.
-        share = series * known.factor / host.capacity
-        peak = float(share[share > 1].mean()) if (share > 1).any() else float(share.max(initial=0.0))
-        if peak > worst["load"]:
-            bar = known.error * peak / (peak - 1) if peak > 1 else known.error
-            worst = {"host": name, "load": peak, "cost_error": known.error, "latency_error": bar}
-    return worst
+    paced = BatchHosts.of(prediction.statistics, cluster).paced(cluster)
+    bar = latency_bar(prediction.model, placement, paced, prediction.statistics)
+    return {"host": bar.host, "load": bar.load, "cost_error": bar.cost_error, "latency_error": bar.relative}
 
 
 def describe(network: Network) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import chain
-from penstock.control.job import Job, execute, finish, predicted
+from penstock.control.job import Job, execute, finish
 from penstock.load import load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
@@ -78,20 +78,20 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             outcome = execute(engine, warming, lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share))
             warm = chain.WARM * trace.duration
             statistics = calibrate.calibrate_in_place(alone, graph, placed, outcome, trace, skip=warm)
-            job = Job(graph, cluster, placed, scratch / "run", statistics=statistics, rates=rates)
-            prediction = predicted(job, rates)
-            assert prediction is not None  # noqa: S101 - calibration has priced every operator
-            comparison = compare_plans(graph, cluster, plans, rates, statistics)
+            measured = statistics.complete(graph, override=True)
+            prediction = chain.predict(measured, cluster, placed, rates, statistics)
+            comparison = compare_plans(measured, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()
             guess = chain.summary(latency, weight)
             figures = ", ".join(
                 f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2)
             )
             say(f"predicted before the run: {figures}")
+            job = Job(graph, cluster, placed, scratch / "run", statistics=statistics, rates=rates)
             outcome = execute(engine, job, lambda _what, share: tell("running", 0.58 + 0.4 * share))
         document = finish(job, outcome, prediction).report
         tell("simulating", 0.98)
-        virtual = chain.simulated(statistics.complete(graph, override=True), cluster, placed, rates, statistics)
+        virtual = chain.simulated(measured, cluster, placed, rates, statistics)
         document["simulated"] = dict(virtual.latency)
         for name, row in virtual.sinks.items():
             document["sinks"][name]["simulated"] = dict(row)

@@ -1,0 +1,135 @@
+"""One reading of hosts, costs and factors for every prediction of batches."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import random_case, scaled_costs
+
+from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
+from penstock.control.chain import error_bar, predict, simulated, summary
+from penstock.latency.batches import microbatch_estimate
+from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.statistics import HostStatistics
+from penstock.network.shapes import chain
+from penstock.workload import Rates
+
+
+def case(seed: int, *, operators: int = 8):
+    """Return model, placement, cluster and statistics with random capacities, factors, overheads and measured costs."""
+    rng = np.random.default_rng(seed)
+    model, placement, cluster = random_case(seed, joins=False, links=False, operators=operators, hosts=3, peak=1.5)
+    hosts, known = [], {}
+    for name, host in cluster.hosts.items():
+        capacity, factor = float(rng.choice([0.5, 1.0, 2.0, 4.0])), float(rng.uniform(0.5, 2.0))
+        hosts.append(attrs.evolve(host, capacity=host.capacity * capacity))
+        known[name] = HostStatistics(overhead=float(rng.uniform(0, 0.2)), factor=factor, error=0.02)
+    measured = {
+        name: OperatorStatistics(cost=tuple(2 * c for c in operator.cost), error=0.01)
+        for name, operator in model.network.operators.items()
+        if rng.random() < 0.5
+    }
+    settings_ = SparkSettings(trigger=float(rng.choice([0.5, 1.0])), hop=str(rng.choice(["directory", "kafka"])))
+    statistics = Statistics(operators=measured, hosts=known)
+    return model, placement, Cluster.of(hosts, Link(), spark=settings_), statistics
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_estimate_is_what_run_predicts(seed: int) -> None:
+    """The same costs, capacities and factors give the same latencies before a run and in its report."""
+    model, placement, cluster, statistics = case(seed)
+    network = model.network
+    found = microbatch_estimate(load_model(statistics.complete(network), model.rates), placement, cluster, statistics)
+    prediction = predict(network, cluster, placement, model.rates, statistics)
+    _, latency, weight = prediction.result.whole()
+    told = summary(latency, weight)
+    assert (told["max"], told["p99"], told["p50"]) == (found.total.worst, found.total.p99, found.total.p50)
+    assert told["mean"] == pytest.approx(found.total.mean)
+    bar = error_bar(prediction, placement, cluster)
+    assert bar["host"] == found.error.host == found.bottleneck
+    assert bar["latency_error"] == found.error.relative
+
+
+def test_simulator_agrees() -> None:
+    """The simulator's micro-batches, tuple by tuple, are as late as the recursion says, but for jumps of a trigger."""
+    worst, mean = [], []
+    for seed in range(24):
+        model, placement, cluster, statistics = case(seed, operators=4)
+        found = microbatch_estimate(model, placement, cluster, statistics)
+        true = simulated(model.network, cluster, placement, model.rates, statistics).latency
+        mean.append(abs(found.total.mean / true["mean"] - 1))
+        # Of what appears evenly during a batch the recursion has no single tuples.
+        if cluster.spark.hop == "directory":
+            worst.append(abs(found.total.worst / true["max"] - 1))
+    assert np.quantile(mean, 0.9) <= 0.05
+    assert max(worst) <= 0.05
+
+
+@pytest.mark.parametrize("capacity", [0.5, 1.0, 2.0, 16.0])
+def test_capacity_and_factor_are_one_pace(capacity: float) -> None:
+    """A host of twice the capacity at twice the factor takes as long: only their ratio counts."""
+    model = load_model(chain([0.006]), Rates.of(1.0, {"s1": [200.0, 200.0, 20.0, 20.0]}))
+    placement = Placement({"o1.1": "h1"})
+    base = microbatch_estimate(model, placement, Cluster.uniform(1))
+    cluster = Cluster.of([Host(name="h1", capacity=capacity)])
+    statistics = Statistics(hosts={"h1": HostStatistics(factor=capacity)})
+    assert microbatch_estimate(model, placement, cluster, statistics).total.worst == pytest.approx(base.total.worst)
+    worst = predict(model.network, cluster, placement, model.rates, statistics).result.whole()[1].max()
+    assert worst == pytest.approx(base.total.worst)
+
+
+def test_error_bar_names_the_host_that_decides() -> None:
+    """Of a dear host and a cheap one the dear is named, whose factor moves the latency most."""
+    network = chain([0.01, 0.015])
+    rates = Rates.of(1.0, {"s1": [75.0] * 20 + [5.0] * 40})
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=SparkSettings(trigger=0.02))
+    placement = Placement({"o1.1": "h1", "o1.2": "h2"})
+
+    def worst(first: float, second: float) -> tuple[float, str, float]:
+        hosts = {"h1": HostStatistics(factor=first, error=0.01), "h2": HostStatistics(factor=second, error=0.01)}
+        prediction = predict(network, cluster, placement, rates, Statistics(hosts=hosts))
+        bar = error_bar(prediction, placement, cluster)
+        return float(prediction.result.whole()[1].max()), bar["host"], bar["latency_error"]
+
+    base, host, bar = worst(2.0, 1.0)
+    assert host == "h1"
+    # Batches jump to other triggers, so the slope is that over many small changes.
+    changes = np.linspace(-0.05, 0.05, 41)
+    dear = np.polyfit(changes, [worst(2.0 * (1 + c), 1.0)[0] / base for c in changes], 1)[0]
+    cheap = np.polyfit(changes, [worst(2.0, 1 + c)[0] / base for c in changes], 1)[0]
+    assert dear > 3 * abs(cheap)
+    assert bar == pytest.approx(0.01 * 1.5 / (1.5 - 1))
+
+
+def test_file_costs_win_in_every_command(penstock, tmp_path) -> None:
+    """Measured costs fill what the network leaves open; a number in the file stays, also in a run's prediction."""
+    network = chain([0.004, 0.004])
+    rows = [attrs.evolve(o, cost=None) if o.name == "o1.2" else o for o in network.operators.values()]
+    open_ = type(network).of("n", network.sources.values(), rows, network.sinks.values())
+    known = Statistics(operators={name: OperatorStatistics(cost=(0.009,)) for name in network.operators})
+    cluster, placement = Cluster.uniform(1), Placement(dict.fromkeys(network.operators, "h1"))
+    prediction = predict(open_, cluster, placement, Rates.of(1.0, {"s1": [10.0] * 5}), known)
+    costs = {name: operator.cost for name, operator in prediction.model.network.operators.items()}
+    assert costs == {"o1.1": (0.004,), "o1.2": (0.009,)}
+    text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    (tmp_path / "s.json").write_text(json.dumps({"operators": {"a": {"cost": 0.1}}}))
+    common = ["estimate", tmp_path / "n.toml", "--hosts", 1, "--rates", "s=100", "--placement", "a=h1", "--json"]
+    plain = penstock(*common, "--model", "microbatch").document
+    beside = penstock(*common, "--model", "microbatch", "--statistics", tmp_path / "s.json").document
+    assert plain["worst"] == beside["worst"]
+
+
+def test_scaled_costs_are_a_factor() -> None:
+    """All costs times two are a factor of two on every host."""
+    model, placement, cluster, _ = case(3)
+    twice = Statistics(hosts={name: HostStatistics(factor=2.0) for name in cluster.hosts})
+    one = microbatch_estimate(scaled_costs(model, 2.0), placement, cluster)
+    two = microbatch_estimate(model, placement, cluster, twice)
+    assert one.total.worst == pytest.approx(two.total.worst)
