@@ -77,7 +77,7 @@ def uneven(hosts: int, operators: int, seed: int) -> Arrays:
     rng = np.random.default_rng(seed)
     high = np.repeat(rng.random((20, 100)) < 0.25, 5, axis=1)
     sources = np.where(high, rng.uniform(3, 8, (20, 500)), 1.0)
-    load = sources[rng.integers(0, 20, operators)] * rng.gamma(1.0, 1.0, (operators, 1))
+    load = sources[rng.integers(0, 20, operators)] * rng.gamma(3.0, 1.0, (operators, 1))
     capacity = rng.choice([1.0, 2.0, 4.0], hosts)
     return Arrays.of(load * (0.8 * capacity.sum() / load.mean(axis=1).sum()), capacity)
 

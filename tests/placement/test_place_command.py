@@ -56,6 +56,31 @@ def test_no_is_exit_1(penstock, network):
     assert "short by 1.7" in outcome.document["reason"]
 
 
+@pytest.mark.parametrize("algorithm", ["exact", "mace-climb", "correlation", "economical"])
+def test_overload_allowed(penstock, network, algorithm):
+    """Where quotas cannot be kept, --overload allow answers with code 0, feasible false and the hosts that are over."""
+    common = ["place", network, "--hosts", 2, "--rates", "a=900,b=900", "--algorithm", algorithm, "--json"]
+    refused = penstock(*common)
+    assert refused.code == 1
+    assert refused.document["feasible"] is False
+    outcome = penstock(*common, "--overload", "allow")
+    assert outcome.code == 0
+    assert outcome.document["feasible"] is False
+    assert "short by" in outcome.document["reason"]
+    assert set(outcome.document["placement"]) == {"a1", "a2", "b1"}
+    kept = penstock("place", network, "--hosts", 3, "--rates", "a=900,b=900", "--overload", "allow", "--json")
+    assert kept.document["feasible"] is True
+
+
+def test_search_options(penstock, network):
+    """Budget, time and thresholds are options of the algorithms that have them."""
+    common = ["place", network, "--hosts", 2, "--rates", "a=100,b=200", "--json"]
+    climbed = penstock(*common, "--algorithm", "mace-climb", "--budget", 500, "--seconds", 5)
+    assert climbed.code == 0
+    assert penstock(*common, "--algorithm", "correlation-exchange", "--score-threshold", 0.1).code == 0
+    assert penstock(*common, "--load-threshold", 0.2, "--improvement-threshold", 0.5).code == 0
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -66,6 +91,11 @@ def test_no_is_exit_1(penstock, network):
         ["--weights", "load=x"],
         ["--replicas", "2"],
         ["--restarts", "0", "--algorithm", "mace-climb"],
+        ["--budget", "0", "--algorithm", "mace-climb"],
+        ["--seconds", "0", "--algorithm", "mace-climb"],
+        ["--score-threshold", "0.1"],
+        ["--load-threshold", "-1"],
+        ["--overload", "maybe"],
         ["--domains", "9"],
         ["--move-cost", "-1"],
         ["--previous", "a1=h1"],

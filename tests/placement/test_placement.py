@@ -254,6 +254,58 @@ def test_short_capacity_is_said():
             place(Problem(model, Cluster.uniform(2)), name, rng())
 
 
+@pytest.mark.parametrize("level", [0.85, 1.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_overload_is_one_rule(seed, level):
+    """Where no placement keeps the quotas all say no; allowed, exact is the best of all and heuristics answer."""
+    problem = problems.drawn(seed, hosts=3, operators=6, level=level, links=True)
+    arrays = as_arrays(problem)
+    everywhere = list(_all_placements(arrays))
+    fits = [where for where in everywhere if (arrays.host_mean(where) <= arrays.usable * (1 + 1e-9)).all()]
+    for name in SINGLE:
+        for measure in OBJECTIVES:
+            allowed = place(problem, name, rng(seed), measure=measure, overload=True)
+            assert bool(allowed.over) == bool(faults(problem, allowed.placement))
+            try:
+                strict = place(problem, name, rng(seed), measure=measure)
+            except Infeasible:
+                assert allowed.over
+            else:
+                assert fits
+                assert strict == allowed
+            if name == "exact":
+                assert bool(allowed.over) == (not fits)
+                if measure != "hosts":
+                    best = min(objective.value(arrays, where, measure) for where in fits or everywhere)
+                    assert allowed.value == pytest.approx(best, abs=1e-9)
+
+
+def test_lifted_quotas_are_lifted_by_little():
+    """Fewest hosts in an overload are those for all quotas raised alike, and no more than they need."""
+    problem = problems.filters(2.5, replicas=1, hosts=3)
+    answer = place(problem, "economical", rng(), overload=True)
+    mean = problem.model.host_load(answer.placement, problem.cluster).mean(axis=1)
+    assert answer.over
+    assert mean.max() == pytest.approx(2.5)
+    with pytest.raises(Infeasible, match="short by"):
+        place(problem, "economical", rng())
+    with pytest.raises(Infeasible, match="need 3 hosts"):
+        place(problems.filters(0.1, replicas=3, hosts=2), "economical-replicated", rng(), overload=True)
+
+
+def test_thresholds_are_parameters():
+    """A host that is good enough is left alone: the thresholds decide how much the pairwise steps move."""
+    problem = problems.drawn(7, hosts=2, operators=12, level=0.4)
+    skewed = Placement({name: "h1" if index % 3 else "h2" for index, name in enumerate(problem.names)})
+    problem = attrs.evolve(problem, previous=skewed, cluster=Cluster.uniform(2, 2.0))
+    eager = place(problem, "correlation-one-way", rng(), balance=0.0)
+    lazy = place(problem, "correlation-one-way", rng(), balance=1.0)
+    assert len(eager.moved) > len(lazy.moved) == 0
+    for wrong in ({"balance": -0.1}, {"score": 2.0}, {"threshold": -3.0}):
+        with pytest.raises(InputError, match="expected a threshold"):
+            place(problem, "correlation-exchange", rng(), **wrong)
+
+
 def test_short_link_is_said():
     """A link that carries more than its bandwidth is named, with what is missing."""
     model = load_model(chain([0.004, 0.004]), problems.rates({"s1": np.full(2, 200.0)}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,32 @@ def command(
     ] = 0.0,
     replicas: Annotated[int, typer.Option("--replicas", metavar="R", help="Copies of each operator.")] = 0,
     restarts: Annotated[int | None, typer.Option("--restarts", metavar="K", help="Starts of mace-climb.")] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="N", help="Exchanges that mace-climb tries at most.")
+    ] = None,
+    limit: Annotated[
+        float | None, typer.Option("--seconds", metavar="S", help="Time after which mace-climb ends (s).")
+    ] = None,
+    load_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--load-threshold", metavar="D", help="Difference of two hosts' loads that correlation evens out."
+        ),
+    ] = None,
+    score_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--score-threshold", metavar="S", help="Score above which correlation-exchange moves an operator."
+        ),
+    ] = None,
+    improvement_threshold: Annotated[
+        float | None,
+        typer.Option("--improvement-threshold", metavar="R", help="Correlation of hosts that is good enough."),
+    ] = None,
+    overload: Annotated[
+        str | None,
+        typer.Option("--overload", metavar="allow", help="Answer also where quotas cannot be kept: the best without."),
+    ] = None,
     objective: Annotated[
         str | None,
         typer.Option("--objective", metavar="NAME", help="latency, balance, potential or hosts."),
@@ -68,7 +94,17 @@ def command(
         before = common.get_placement(previous, graph, machines)
         wanted = set(expand_replicas(graph, copies))
         before = Placement({name: host for name, host in before.items() if name in wanted})
-    parameters = {} if restarts is None else {"restarts": restarts}
+    if overload not in (None, "allow"):
+        raise InputError(f"expected allow, got {overload!r}", at="--overload")
+    given = {
+        "restarts": restarts,
+        "budget": budget,
+        "seconds": limit,
+        "balance": load_threshold,
+        "score": score_threshold,
+        "threshold": improvement_threshold,
+    }
+    parameters: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     problem = Problem(model, machines, before, graph.pins, copies)
     prepare(problem, algorithm, **parameters)
     start = time.perf_counter()
@@ -81,6 +117,7 @@ def command(
         theta=theta,
         domains=domains,
         move_cost=move_cost,
+        overload=overload is not None,
         **parameters,
     )
     seconds = time.perf_counter() - start
@@ -89,7 +126,8 @@ def command(
         common.answer(
             {
                 "algorithm": algorithm,
-                "feasible": True,
+                "feasible": not answer.over,
+                **({"reason": "; ".join(answer.over)} if answer.over else {}),
                 "placement": dict(answer.placement),
                 "hosts": rows,
                 "objective": {"name": answer.objective, "value": answer.value, "lower_bound": answer.bound},
@@ -115,4 +153,6 @@ def command(
     )
     least = "" if answer.bound is None else f" (no placement is below {answer.bound:.4g})"
     moves = f"; {len(answer.moved)} operators moved, load {answer.moved_load:.4g}" if before is not None else ""
+    for sentence in answer.over:
+        common.say(sentence)
     typer.echo(f"{answer.objective} {answer.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -13,9 +15,11 @@ from penstock.cluster import Placement
 from penstock.errors import Infeasible, InputError
 from penstock.files import suggest
 from penstock.placement import objective
-from penstock.placement.base import Algorithm, Arrays, Problem, as_arrays, short
+from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, short
+from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
-from penstock.placement.verify import faults, over_link
+from penstock.placement.repair import repaired
+from penstock.placement.verify import faults, over_link, over_quota
 
 __all__ = [
     "ALGORITHMS",
@@ -32,6 +36,10 @@ __all__ = [
     "place",
     "prepare",
 ]
+
+
+MOST_LIFT = 1e6
+"""Factor on quotas beyond which something else must stand in the way."""
 
 
 @attrs.frozen
@@ -137,6 +145,8 @@ class Answer:
         Its name, its value, and a lower bound over all placements (None where none is known).
     moved, moved_load
         The operators that ``previous`` has elsewhere, and their mean load in benchmark cores.
+    over
+        A sentence for each host over its quota, which only ``overload`` allows.
     """
 
     placement: Placement
@@ -145,6 +155,7 @@ class Answer:
     bound: float | None
     moved: tuple[str, ...]
     moved_load: float
+    over: tuple[str, ...] = ()
 
 
 def place(
@@ -157,6 +168,7 @@ def place(
     theta: float = 0.0,
     domains: int = 1,
     move_cost: float = 0.0,
+    overload: bool = False,
     **parameters: Any,
 ) -> Answer:
     """Decide a placement, put right what a heuristic left over a quota, check it, and measure it.
@@ -175,6 +187,8 @@ def place(
         Parts into which hosts and operators are divided first.
     move_cost
         Units of the objective per benchmark core moved; only moves that pay are made.
+    overload
+        Whether quotas may be exceeded where they cannot be kept.
     parameters
         Of the algorithm.
 
@@ -185,9 +199,6 @@ def place(
     InputError
         If a parameter is wrong.
     """
-    from penstock.placement.moving import worthwhile
-    from penstock.placement.repair import repaired
-
     row = _row(name)
     measure = measure or row.objective
     if measure not in OBJECTIVES:
@@ -202,8 +213,6 @@ def place(
     weights = weights or Weights()
     held = problem.held(theta)
     arrays = as_arrays(held)
-    if arrays.mean.sum() > arrays.usable.sum() * (1 + 1e-9):
-        raise short(arrays)
     shared = {"objective": measure, "weights": weights}
     parameters |= {key: shared[key] for key in sorted(_parameters(row) & set(shared))}
     solve = algorithm(name, **parameters)
@@ -211,18 +220,22 @@ def place(
         from penstock.placement.domains import Domains
 
         solve = Domains(inner=solve, count=domains)
-    where = solve(arrays, rng)
-    if (arrays.host_mean(where) > arrays.usable * (1 + 1e-9)).any():
-        better = repaired(arrays, where) if row.replicas != "apart" else None
-        if better is None:
-            raise short(arrays, where)
-        where = better
-    if move_cost:
-        where = worthwhile(arrays, where, lambda trial: objective.value(arrays, trial, measure, weights), move_cost)
+
+    again = copy.deepcopy(rng)
+
+    def decide(lift: float) -> Ints:
+        lifted = attrs.evolve(arrays, lift=lift)
+        # Every further trial begins with the same random numbers.
+        where = _within(lifted, solve, rng if lift == 1.0 else copy.deepcopy(again), row.replicas == "apart")
+        if move_cost:
+            where = worthwhile(lifted, where, lambda w: objective.value(arrays, w, measure, weights), move_cost)
+        return where
+
+    where, feasible = _allowed(decide, measure) if overload else (decide(1.0), True)
     if wrong := over_link(arrays, where):
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
-    if found := faults(held, placement, apart=row.replicas == "apart", links=False):
+    if found := faults(held, placement, apart=row.replicas == "apart", quotas=feasible, links=False):
         raise AssertionError(f"{name} gave a wrong placement: {'; '.join(found)}")
     moved = placement.moved(problem.previous or placement)
     load = dict(zip(arrays.names, arrays.mean, strict=True))
@@ -233,7 +246,60 @@ def place(
         bound=objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),
+        over=tuple(over_quota(arrays, where)),
     )
+
+
+def _within(arrays: Arrays, solve: Algorithm, rng: np.random.Generator, apart: bool) -> Ints:
+    """Return a placement within what hosts may carry: the algorithm's, put right where it needs to be.
+
+    Raises
+    ------
+    Infeasible
+        If none was found.
+    """
+    if arrays.mean.sum() > arrays.limit.sum() * (1 + TIE):
+        raise short(arrays)
+    where = solve(arrays, rng)
+    if (arrays.host_mean(where) > arrays.limit * (1 + TIE)).any():
+        better = None if apart else repaired(arrays, where)
+        if better is None:
+            raise short(arrays, where)
+        return better
+    return where
+
+
+def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]:
+    """Return a placement within the quotas and True, or else the best one without them and False.
+
+    Fewest hosts mean nothing without quotas: there all are lifted by the least factor that is enough, to 1 %.
+
+    Raises
+    ------
+    Infeasible
+        If something else than quotas stands in the way.
+    """
+    try:
+        return decide(1.0), True
+    except Infeasible:
+        if measure != "hosts":
+            return decide(math.inf), False
+    low, high = 1.0, 2.0
+    while True:
+        try:
+            found = decide(high)
+            break
+        except Infeasible:
+            if high > MOST_LIFT:
+                raise
+            low, high = high, 2 * high
+    while high > 1.01 * low:
+        middle = (low + high) / 2
+        try:
+            found, high = decide(middle), middle
+        except Infeasible:
+            low = middle
+    return found, False
 
 
 def _parameters(row: Row) -> set[str]:

@@ -99,6 +99,8 @@ class Arrays:
         Arrays (n, n) of the links, in s and tuples/s; None where all links are free.
     period
         Length of a period (s).
+    lift
+        Factor on all quotas while placing: above 1 only where quotas that cannot be kept may be exceeded.
     """
 
     names: tuple[str, ...]
@@ -118,6 +120,12 @@ class Arrays:
     delay: Floats | None = None
     bandwidth: Floats | None = None
     period: float = 1.0
+    lift: float = 1.0
+
+    @property
+    def limit(self) -> Floats:
+        """What each host may carry, array (n,): ``usable``, or more where quotas are lifted."""
+        return self.usable if self.lift == 1.0 else self.usable * self.lift
 
     @classmethod
     def of(

@@ -110,7 +110,7 @@ class MaceClimb:
             where = _disturbed(arrays, best, rng)
         else:
             where = Random()(arrays, rng)
-        over = arrays.host_mean(where) > arrays.usable * (1 + TIE)
+        over = arrays.host_mean(where) > arrays.limit * (1 + TIE)
         return repaired(arrays, where) if over.any() else where
 
 
@@ -127,14 +127,14 @@ class _Search:
         """Even a placement out, in place; return how many swaps were tried."""
         a, code = self.arrays, kernel("even_kernel", self.work)
         tried: int = code.evened(
-            a.load, a.mean, a.capacity, a.usable * (1 + TIE), a.fixed < 0, where, a.period, self.goal, turn, budget
+            a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period, self.goal, turn, budget
         )
         return tried
 
     def climb(self, where: Ints, turn: Ints, budget: int) -> tuple[float, int]:
         """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
         a, code = self.arrays, kernel("climb_kernel", self.work)
-        state = code.begun(a.load, a.mean, a.capacity, a.usable * (1 + TIE), a.fixed < 0, where, a.period)
+        state = code.begun(a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period)
         found: tuple[float, int] = code.climb(state, self.goal, self.most, budget, turn)
         return found
 

@@ -49,7 +49,7 @@ class Random:
         free = where < 0
         level = np.bincount(where[~free], weights=arrays.mean[~free], minlength=len(arrays.hosts))
         for index in np.flatnonzero(free):
-            room = np.flatnonzero(level + arrays.mean[index] <= arrays.usable * (1 + TIE))
+            room = np.flatnonzero(level + arrays.mean[index] <= arrays.limit * (1 + TIE))
             where[index] = rng.choice(room) if len(room) else rng.integers(len(arrays.hosts))
             level[where[index]] += arrays.mean[index]
         return where
@@ -97,6 +97,9 @@ class Correlation:
     threshold: float = 0.8
     balance: float = 0.1
 
+    def __attrs_post_init__(self) -> None:
+        _check_thresholds(load=self.balance, improvement=self.threshold)
+
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
         code = kernel("correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
@@ -126,7 +129,7 @@ class Pairwise:
         last two with the improvement step of section 3.3.4.
     by
         How operators are chosen: ``correlation``; ``load``, the largest first; ``chance``.
-    balance, score, improve
+    balance, score, threshold
         Thresholds: of the difference of two hosts' shares of load, of an exchanged operator's score, and of the
         correlation of two hosts below which a host is improved whose divergent load level (mean plus standard
         deviation) exceeds what we may use of it.
@@ -136,11 +139,12 @@ class Pairwise:
     by: str = "correlation"
     balance: float = 0.1
     score: float = 0.2
-    improve: float = 0.8
+    threshold: float = 0.8
 
     def __attrs_post_init__(self) -> None:
         if self.step not in ("one-way", "two-way", "exchange") or self.by not in MODES:
             raise InputError(f"expected a pair step and a way to choose, got {self.step!r} and {self.by!r}")
+        _check_thresholds(load=self.balance, score=self.score, improvement=self.threshold)
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
@@ -152,9 +156,16 @@ class Pairwise:
         step = ("one-way", "two-way", "exchange").index(self.step)
         code.pairwise(
             arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, priority, where,
-            MODES.index(self.by), step, self.balance, self.score, self.improve if step else -2.0,
+            MODES.index(self.by), step, self.balance, self.score, self.threshold if step else -2.0,
         )  # fmt: skip
         return where
+
+
+def _check_thresholds(**given: float) -> None:
+    for name, value in given.items():
+        least = 0.0 if name == "load" else -1.0
+        if not least <= value <= 1.0:
+            raise InputError(f"expected a threshold from {least:g} to 1, got {value}", at=f"--{name}-threshold")
 
 
 def score(series: Floats, hosts: Floats, host: int) -> float:

@@ -101,7 +101,7 @@ def _exchange(arrays: Arrays, where: Ints) -> None:
         code.pairwise(
             arrays.load, arrays.mean, arrays.usable, movable, none, where, code.BY_CORRELATION, 0, 0.1, 0.0, -2.0
         )
-    over = arrays.host_mean(where) - arrays.usable * (1 + TIE)
+    over = arrays.host_mean(where) - arrays.limit * (1 + TIE)
     if (over > 0).any():
         from penstock.placement.repair import repaired
 

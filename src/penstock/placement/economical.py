@@ -17,7 +17,7 @@ class Economical:
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
         where = arrays.fixed.copy()
-        limit = arrays.usable * (1 + TIE)
+        limit = arrays.limit * (1 + TIE)
         level = np.zeros(len(limit))
         np.add.at(level, where[where >= 0], arrays.mean[where >= 0])
         order = np.argsort(-arrays.usable, kind="stable")
@@ -134,7 +134,7 @@ class _Colouring:
                 if self.members[other] & self.members[group]:
                     return False
                 level += self.load[other]
-        if level > self.arrays.usable[host] * (1 + TIE):
+        if level > self.arrays.limit[host] * (1 + TIE):
             return False
         return self.arrays.bandwidth is None or not self._over_link(group, host, placed)
 
@@ -173,7 +173,7 @@ class _Colouring:
         """Return the colouring with the fewest hosts, no worse than ``start``."""
         best, fewest = start, len(set(start)) if start else len(self.order) + 1
         per_host = max(len(self.groups) // copies, 1)
-        room = np.cumsum(np.sort(self.arrays.usable)[::-1])
+        room = np.cumsum(np.sort(self.arrays.limit)[::-1])
         floor = max(
             -(-len(self.groups) // per_host), int(np.searchsorted(room * (1 + TIE), sum(self.load))) + 1, copies
         )
@@ -192,7 +192,7 @@ class _Colouring:
             for host in self.order:
                 if host not in used:
                     # Unused hosts of one size are alike, unless links or pins tell them apart.
-                    size = float(self.arrays.usable[host])
+                    size = float(self.arrays.limit[host])
                     if size in fresh and self.arrays.bandwidth is None and max(self.pin) < 0:
                         continue
                     fresh.add(size)

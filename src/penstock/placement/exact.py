@@ -54,9 +54,9 @@ class Exact:
         code = kernel("exact_kernel", work)
         weights = np.array([self.weights.load, self.weights.correlation, self.weights.network])
         least, steps = code.search(
-            arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.fixed, _alike(arrays), arrays.period,
-            GOALS.index(self.objective), weights, 20.0, arrays.writer, arrays.reader, arrays.rate, arrays.shared,
-            delay, bandwidth, best, least, -np.inf if bound is None else bound, self.limit,
+            arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.limit, arrays.fixed, _alike(arrays),
+            arrays.period, GOALS.index(self.objective), weights, 20.0, arrays.writer, arrays.reader, arrays.rate,
+            arrays.shared, delay, bandwidth, best, least, -np.inf if bound is None else bound, self.limit,
         )  # fmt: skip
         if steps >= self.limit:
             raise InputError(

@@ -14,12 +14,13 @@ LATENCY, BALANCE, HOSTS, POTENTIAL = 0, 1, 2, 3
 
 @njit(cache=True)
 def search(
-    load: Any, mean: Any, capacity: Any, usable: Any, fixed: Any, alike: Any, period: float, goal: int,
+    load: Any, mean: Any, capacity: Any, usable: Any, limits: Any, fixed: Any, alike: Any, period: float, goal: int,
     weights: Any, penalty: float, writer: Any, reader: Any, rate: Any, shared: Any, delay: Any, bandwidth: Any,
     best: Any, least: float, bound: float, limit: int,
 ) -> tuple[float, int]:  # fmt: skip
     """Find the placement of least value below ``least``; ``best`` is filled where one is found.
 
+    ``limits`` is what hosts may carry, ``usable`` what loads are measured by.
     ``alike[h]`` numbers the hosts that can be exchanged for each other: of those that are empty only the first is
     tried. Returns the least value and the number of steps, which is ``limit`` where the search was cut short.
     """
@@ -58,7 +59,7 @@ def search(
         chosen = -1
         while h < n:
             steps += 1
-            if level[at, h] + mean[o] <= usable[h] * (1 + 1e-9) and not _repeats(used, alike, h, fixed[o]):
+            if level[at, h] + mean[o] <= limits[h] * (1 + 1e-9) and not _repeats(used, alike, h, fixed[o]):
                 level[at + 1] = level[at]
                 level[at + 1, h] += mean[o]
                 late[at + 1] = late[at]

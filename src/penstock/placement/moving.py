@@ -24,7 +24,7 @@ def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cos
     cost
         Units of the objective per benchmark core moved.
     """
-    limit = arrays.usable * (1 + TIE)
+    limit = arrays.limit * (1 + TIE)
 
     def price(where: Ints) -> float:
         over = arrays.host_mean(where) > np.maximum(limit, start)

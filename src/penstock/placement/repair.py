@@ -10,7 +10,7 @@ from penstock.placement.base import TIE, Arrays, Ints
 def repaired(arrays: Arrays, where: Ints) -> Ints | None:
     """Return a placement within all quotas that is near the given one, or None where none was found."""
     where = where.copy()
-    limit = arrays.usable * (1 + TIE)
+    limit = arrays.limit * (1 + TIE)
     level = arrays.host_mean(where)
     movable = arrays.fixed < 0
     for _ in range(4 * len(where) + 16):
@@ -53,7 +53,7 @@ def _step(
 def _packed(arrays: Arrays) -> Ints | None:
     """Return the best-fit decreasing packing, or None where an operator fits nowhere."""
     where = arrays.fixed.copy()
-    limit = arrays.usable * (1 + TIE)
+    limit = arrays.limit * (1 + TIE)
     level = np.zeros(len(limit))
     np.add.at(level, where[where >= 0], arrays.mean[where >= 0])
     for operator in np.flatnonzero(where < 0):
