@@ -12,6 +12,7 @@ from latency_cases import random_chain
 from penstock.cluster import Cluster, Placement
 from penstock.latency.headroom import headroom, rescaled
 from penstock.latency.mace import mace
+from penstock.latency.models import MODELS
 from penstock.latency.reorder import by_rank, commute, rows, variants
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
@@ -206,3 +207,11 @@ def test_estimate_is_checked_with_the_simulator(penstock, examples, model) -> No
     assert abs(check["disagreement"]["worst"]) < 0.1
     assert "checked with the simulator" in penstock(*words, "--check-with", "simulation").out
     assert penstock(*words, "--check-with", "spark").code == 2
+
+
+@pytest.mark.parametrize("command", ["estimate", "compare", "admit", "provision"])
+def test_help_names_every_model(penstock, command) -> None:
+    """The help of a command that takes a model names all of them."""
+    text = " ".join(penstock(command, "--help").out.split())
+    for name in MODELS:
+        assert name in text.partition("--model")[2].partition("--")[0]

@@ -46,7 +46,7 @@ def least_worst_latency(tuples: list[tuple[float, tuple[float, ...]]]) -> float:
     st.floats(0.05, 1),
 )
 def test_oldest_stimulus_first_is_optimal_on_one_host(entries, first, second):
-    """Theorem 1: no order of service has a smaller worst latency, whatever tuples cost and however far they have to go."""
+    """Theorem 1: no order of service has a smaller worst latency, whatever the costs and steps of the tuples."""
     rows = sorted(entries)
     network = chains([list(first), [second]])
     arrivals = Arrivals.of([t for t, _, _ in rows], [("s1", "s2")[k] for _, k, _ in rows], [w for _, _, w in rows])

@@ -99,7 +99,7 @@ class Estimate:
     Attributes
     ----------
     model
-        ``mace``, ``pipelined`` or ``microbatch``.
+        Its name, one of `penstock.latency.models.MODELS`.
     period
         Length of a period of the series (s).
     total

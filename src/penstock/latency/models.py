@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
+
+import attrs
 
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest
+from penstock.latency.batches import microbatch_estimate
 from penstock.latency.estimate import Estimate
+from penstock.latency.mace import mace
+from penstock.latency.pipelined import pipelined
+from penstock.latency.sharing import sharing
 from penstock.load import LoadModel, Statistics
 from penstock.network import Network
 
-MODELS: Mapping[str, tuple[str, str]] = {
-    "mace": ("mace", "mace"),
-    "pipelined": ("pipelined", "pipelined"),
-    "microbatch": ("batches", "microbatch_estimate"),
-    "sharing": ("sharing", "sharing"),
-}
-"""Name to module and function; imported when used."""
-
 Model = Callable[[LoadModel, Mapping[str, str], Cluster, Statistics | None], Estimate]
+
+
+def _without_count_joins(network: Network) -> bool:
+    return all(operator.counts is None for operator in network.operators.values())
+
+
+@attrs.frozen
+class Row:
+    """One latency model.
+
+    Attributes
+    ----------
+    estimate
+        The function.
+    above_backlog
+        For which networks it never answers less than the largest backlog of a host. What a join with count windows
+        yields of a late input has the stimulus of the prompt one, so that `pipelined` may answer less; micro-batches
+        have costs of their own.
+    second
+        The model that is asked for a second opinion.
+    """
+
+    estimate: Model
+    above_backlog: Callable[[Network], bool] = lambda _: False
+    second: str | None = None
+
+
+MODELS: Mapping[str, Row] = {
+    "mace": Row(mace, lambda _: True, second="pipelined"),
+    "pipelined": Row(pipelined, _without_count_joins, second="mace"),
+    "microbatch": Row(microbatch_estimate),
+    "sharing": Row(sharing),
+}
 
 
 def model_of(name: str) -> Model:
@@ -31,21 +61,18 @@ def model_of(name: str) -> Model:
     InputError
         If there is no such model.
     """
-    if name not in MODELS:
-        raise InputError(f"{name!r} is no latency model", at="--model", hint=suggest(name, MODELS, "models"))
-    module, function = MODELS[name]
-    found: Model = getattr(importlib.import_module(f"penstock.latency.{module}"), function)
-    return found
+    return _row(name).estimate
 
 
 def above_backlog(name: str, network: Network) -> bool:
-    """Whether a model never answers less than the largest backlog of a host.
+    """Whether a model never answers less than the largest backlog of a host."""
+    return _row(name).above_backlog(network)
 
-    What a join with count windows yields of a late input has the stimulus of the prompt one, so that `pipelined` may
-    answer less; micro-batches have costs of their own.
-    """
-    joins = any(operator.counts is not None for operator in network.operators.values())
-    return name == "mace" or (name == "pipelined" and not joins)
+
+def _row(name: str) -> Row:
+    if name not in MODELS:
+        raise InputError(f"{name!r} is no latency model", at="--model", hint=suggest(name, MODELS, "models"))
+    return MODELS[name]
 
 
 def checked_bound(latency: float, at: str = "--latency") -> float:
@@ -71,7 +98,7 @@ def second_opinion(
     The bars are those of the costs, and for each the span in which the model itself may be off: a period for mace,
     a slice for pipelined.
     """
-    other = {"mace": "pipelined", "pipelined": "mace"}.get(found.model)
+    other = _row(found.model).second
     replicas = any("#" in name for name in placement)
     # Backlog on one host alone is the same for both.
     behind = sum(bool(series.any()) for series in found.excess.values())

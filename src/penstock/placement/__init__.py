@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,8 +15,14 @@ from penstock.errors import Infeasible, InputError
 from penstock.files import suggest
 from penstock.placement import objective
 from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, short
+from penstock.placement.climb import MaceClimb
+from penstock.placement.correlation import Connected, Correlation, LargestFirst, Pairwise, Random
+from penstock.placement.domains import Domains
+from penstock.placement.economical import Economical, Replicated
+from penstock.placement.exact import Exact
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
+from penstock.placement.potential import Potential
 from penstock.placement.repair import repaired
 from penstock.placement.verify import faults, over_link, over_quota
 
@@ -44,12 +49,12 @@ MOST_LIFT = 1e6
 
 @attrs.frozen
 class Row:
-    """One algorithm: where it is, what it is built with, what it is measured by, and what it can do.
+    """One algorithm: what makes it, what it is measured by, and what it can do.
 
     Attributes
     ----------
-    module, factory
-        Imported when it is used, so that the table costs nothing.
+    factory
+        Its class, whose fields are its parameters.
     fixed
         Parameters that make this row.
     objective
@@ -58,33 +63,32 @@ class Row:
         ``none``, ``free`` (copies are operators of their own) or ``apart`` (never on one host).
     """
 
-    module: str
-    factory: str
+    factory: type[Any]
     fixed: Mapping[str, Any] = attrs.field(factory=dict)
     objective: str = "latency"
     replicas: str = "none"
 
 
 ALGORITHMS: Mapping[str, Row] = {
-    "correlation": Row("correlation", "Correlation"),
-    "correlation-one-way": Row("correlation", "Pairwise", {"step": "one-way"}),
-    "correlation-two-way": Row("correlation", "Pairwise", {"step": "two-way"}),
-    "correlation-exchange": Row("correlation", "Pairwise", {"step": "exchange"}),
-    "largest-first": Row("correlation", "LargestFirst", objective="balance"),
-    "largest-first-balance": Row("correlation", "Pairwise", {"by": "load"}, "balance"),
-    "random": Row("correlation", "Random"),
-    "random-balance": Row("correlation", "Pairwise", {"by": "chance"}, "balance"),
-    "connected": Row("correlation", "Connected"),
-    "potential-greedy": Row("potential", "Potential", {"rule": "greedy"}, "potential"),
-    "potential-greedy-linked": Row("potential", "Potential", {"rule": "greedy", "linked": True}, "potential"),
-    "potential-dynamic": Row("potential", "Potential", {"rule": "accumulated"}, "potential"),
-    "potential-dynamic-printed": Row("potential", "Potential", {"rule": "printed"}, "potential"),
-    "resilient": Row("correlation", "LargestFirst", {"fitted": False}, "balance", "free"),
-    "economical": Row("economical", "Economical", objective="hosts", replicas="free"),
-    "economical-replicated": Row("economical", "Replicated", {"colouring": "first-fit"}, "hosts", "apart"),
-    "economical-replicated-minimal": Row("economical", "Replicated", {"colouring": "minimal"}, "hosts", "apart"),
-    "mace-climb": Row("climb", "MaceClimb"),
-    "exact": Row("exact", "Exact"),
+    "correlation": Row(Correlation),
+    "correlation-one-way": Row(Pairwise, {"step": "one-way"}),
+    "correlation-two-way": Row(Pairwise, {"step": "two-way"}),
+    "correlation-exchange": Row(Pairwise, {"step": "exchange"}),
+    "largest-first": Row(LargestFirst, objective="balance"),
+    "largest-first-balance": Row(Pairwise, {"by": "load"}, "balance"),
+    "random": Row(Random),
+    "random-balance": Row(Pairwise, {"by": "chance"}, "balance"),
+    "connected": Row(Connected),
+    "potential-greedy": Row(Potential, {"rule": "greedy"}, "potential"),
+    "potential-greedy-linked": Row(Potential, {"rule": "greedy", "linked": True}, "potential"),
+    "potential-dynamic": Row(Potential, {"rule": "accumulated"}, "potential"),
+    "potential-dynamic-printed": Row(Potential, {"rule": "printed"}, "potential"),
+    "resilient": Row(LargestFirst, {"fitted": False}, "balance", "free"),
+    "economical": Row(Economical, objective="hosts", replicas="free"),
+    "economical-replicated": Row(Replicated, {"colouring": "first-fit"}, "hosts", "apart"),
+    "economical-replicated-minimal": Row(Replicated, {"colouring": "minimal"}, "hosts", "apart"),
+    "mace-climb": Row(MaceClimb),
+    "exact": Row(Exact),
 }
 
 
@@ -102,12 +106,11 @@ def algorithm(name: str, **parameters: Any) -> Algorithm:
         If there is no such algorithm or parameter.
     """
     row = _row(name)
-    factory = getattr(importlib.import_module(f"penstock.placement.{row.module}"), row.factory)
-    known = {field.name for field in attrs.fields(factory)} - set(row.fixed)
+    known = _parameters(row) - set(row.fixed)
     for key in parameters:
         if key not in known:
             raise InputError(f"{name} has no parameter {key!r}", hint=suggest(key, sorted(known), "parameters"))
-    made: Algorithm = factory(**row.fixed, **parameters)
+    made: Algorithm = row.factory(**row.fixed, **parameters)
     return made
 
 
@@ -217,8 +220,6 @@ def place(
     parameters |= {key: shared[key] for key in sorted(_parameters(row) & set(shared))}
     solve = algorithm(name, **parameters)
     if domains > 1:
-        from penstock.placement.domains import Domains
-
         solve = Domains(inner=solve, count=domains)
 
     again = copy.deepcopy(rng)
@@ -303,5 +304,4 @@ def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]
 
 
 def _parameters(row: Row) -> set[str]:
-    factory = getattr(importlib.import_module(f"penstock.placement.{row.module}"), row.factory)
-    return {field.name for field in attrs.fields(factory)}
+    return {field.name for field in attrs.fields(row.factory)}

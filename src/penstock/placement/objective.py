@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
@@ -12,8 +12,6 @@ from penstock.errors import InputError
 from penstock.latency.mace import mace_series
 from penstock.load import correlation
 from penstock.placement.base import TIE, Arrays, Floats, Ints
-
-OBJECTIVES = ("latency", "balance", "potential", "hosts")
 
 
 @attrs.frozen
@@ -139,24 +137,34 @@ def potential(arrays: Arrays, where: Ints, weights: Weights, penalty: float = 20
     return energy
 
 
+@attrs.frozen
+class Row:
+    """One objective: its value for a placement, and a lower bound over all placements where one is known."""
+
+    value: Callable[[Arrays, Ints, Weights], float]
+    bound: Callable[[Arrays], float] | None = None
+
+
+OBJECTIVES: Mapping[str, Row] = {
+    "latency": Row(lambda arrays, where, _: latency(arrays, where), latency_bound),
+    "balance": Row(lambda arrays, where, _: balance(arrays, where), balance_bound),
+    "potential": Row(potential),
+    "hosts": Row(lambda arrays, where, _: hosts(arrays, where), hosts_bound),
+}
+
+
 def value(arrays: Arrays, where: Ints, name: str, weights: Weights | None = None) -> float:
     """Return the value of an objective by name."""
-    if name == "latency":
-        return latency(arrays, where)
-    if name == "balance":
-        return balance(arrays, where)
-    if name == "hosts":
-        return hosts(arrays, where)
-    if name == "potential":
-        return potential(arrays, where, weights or Weights())
-    raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {name!r}", at="--objective")
+    return _row(name).value(arrays, where, weights or Weights())
 
 
 def bound(arrays: Arrays, name: str) -> float | None:
     """Return a lower bound of an objective over all placements, or None where none is known."""
-    known: Mapping[str, float] = {
-        "latency": latency_bound(arrays),
-        "balance": balance_bound(arrays),
-        "hosts": hosts_bound(arrays),
-    }
-    return known.get(name)
+    known = _row(name).bound
+    return None if known is None else known(arrays)
+
+
+def _row(name: str) -> Row:
+    if name not in OBJECTIVES:
+        raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {name!r}", at="--objective")
+    return OBJECTIVES[name]
