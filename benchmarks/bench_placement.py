@@ -13,6 +13,7 @@ Rows that were not measured again stay as they were.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -35,6 +36,8 @@ from penstock.workload.shapes import fluctuating
 SEED = 0
 OUT = Path(__file__).parent / "results"
 PLOT = Path(__file__).parent.parent / "docs" / "background" / "placement-growth.svg"
+BUDGETS, GAP = (60_000_000, 600_000_000), 0.05
+"""Exchanges tried within about 2 s and 20 s of processor time on 400 hosts, and the distance from the bound to reach."""
 PATIENCE = 2.0
 """Seconds for one answer, after which an algorithm is given nothing larger."""
 
@@ -94,14 +97,17 @@ def near_bound() -> list[dict[str, object]]:
         for hosts in (20, 100, 400):
             given = [make(hosts, seed) for seed in range(10)]
             bounds = [objective.latency_bound(arrays) for arrays in given]
-            for budget, gap in ((60_000_000, 0.05), (600_000_000, 0.05)):
-                found, spent = [], []
-                for arrays, bound in zip(given, bounds, strict=True):
+            found, spent = [math.inf] * len(given), [0.0] * len(given)
+            for budget in BUDGETS if kind != "uneven hosts" else BUDGETS[:1]:
+                for k, (arrays, bound) in enumerate(zip(given, bounds, strict=True)):
+                    # What has reached the goal within a smaller budget is the same within a larger one.
+                    if found[k] <= 1 + GAP + 1e-6:
+                        continue
                     start = time.process_time()
-                    where = algorithm("mace-climb", budget=budget, gap=gap)(arrays, np.random.default_rng(SEED))
-                    spent.append(time.process_time() - start)
+                    where = algorithm("mace-climb", budget=budget, gap=GAP)(arrays, np.random.default_rng(SEED))
+                    spent[k] = time.process_time() - start
                     assert (arrays.host_mean(where) <= arrays.usable * (1 + 1e-9)).all()
-                    found.append(objective.latency(arrays, where) / bound)
+                    found[k] = objective.latency(arrays, where) / bound
                 rows.append(
                     {
                         "name": f"mace-climb, {kind}, budget {budget:.0e}", "hosts": hosts, "operators": 10 * hosts,
