@@ -37,7 +37,7 @@ SEED = 0
 OUT = Path(__file__).parent / "results"
 PLOT = Path(__file__).parent.parent / "docs" / "background" / "placement-growth.svg"
 BUDGETS, GAP = (60_000_000, 600_000_000), 0.05
-"""Exchanges tried within about 2 s and 20 s of processor time on 400 hosts, and the distance from the bound to reach."""
+"""Exchanges tried in about 2 s and 20 s of processor time on 400 hosts, and the distance from the bound to reach."""
 PATIENCE = 2.0
 """Seconds for one answer, after which an algorithm is given nothing larger."""
 

@@ -26,6 +26,8 @@ BUDGET, SMALL_BUDGET = 20_000_000, 20_000
 """Exchanges tried unless told otherwise: compiled, and interpreted, where each takes a hundred times as long."""
 CHUNK = 2_000_000
 """Exchanges tried between two looks at the clock."""
+STARTS, PATIENCE, INSIGNIFICANT = 20, 50, 1e-3
+"""Starts unless told otherwise; starts without a relative gain of this much after which a larger budget is given up."""
 KICK = 3
 """Operators of the latest host that are swapped by chance before the best placement is climbed from again."""
 
@@ -40,8 +42,9 @@ class MaceClimb:
     Attributes
     ----------
     restarts
-        Starts at most: the previous placement where there is one, largest-first, then by turns the best placement
-        disturbed and random ones.
+        Starts at most: the previous placement where there is one, largest-first, then the best placement disturbed,
+        and every fourth time a random one. None: 20, or with a budget or a time limit until many starts in a row
+        have gained nothing.
     steps
         Most exchanges made in one climb.
     gap
@@ -56,7 +59,7 @@ class MaceClimb:
         Tells the time in seconds.
     """
 
-    restarts: int = 20
+    restarts: int | None = None
     steps: int = 10_000
     gap: float | None = None
     budget: int | None = None
@@ -64,7 +67,7 @@ class MaceClimb:
     clock: Callable[[], float] = time.perf_counter
 
     def __attrs_post_init__(self) -> None:
-        if self.restarts < 1:
+        if self.restarts is not None and self.restarts < 1:
             raise InputError(f"expected at least 1 start, got {self.restarts}", at="--restarts")
         if self.budget is not None and self.budget < 1:
             raise InputError(f"expected at least 1 exchange, got {self.budget}", at="--budget")
@@ -80,38 +83,43 @@ class MaceClimb:
         goal = latency_bound(arrays) * (1 + ((0.05 if large else 0.0) if self.gap is None else self.gap))
         search = _Search(arrays, goal, self.steps, 0.0 if small else math.inf)
         best, least = LargestFirst()(arrays, rng), math.inf
-        for number in range(self.restarts):
-            start = self._start(arrays, number, best if least < math.inf else None, rng)
-            if start is None:
+        free = self.restarts is None and (self.budget is not None or self.seconds is not None)
+        number, idle = 0, 0
+        while number < (self.restarts or STARTS) or (free and idle < PATIENCE):
+            where, fresh = self._start(arrays, number, best if least < math.inf else None, rng)
+            number, idle = number + 1, idle + 1
+            if where is None:
                 continue
             turn = rng.permutation(len(arrays.hosts))
-            where, kept = start, number == 0 and _known(arrays)
-            left -= 0 if kept else search.even(where, turn, left // 2)
+            left -= search.even(where, turn, left // 2) if fresh else 0
             while True:
                 value, tried = search.climb(where, turn, min(max(left, 0), CHUNK))
                 left -= tried
                 if tried < CHUNK or self.clock() >= until:
                     break
             if value < least - 1e-12:
+                idle = 0 if value < least * (1 - INSIGNIFICANT) else idle
                 best, least = where, value
             if least <= goal * (1 + 1e-9) + 1e-12 or left <= 0 or self.clock() >= until:
                 break
         return best
 
     @staticmethod
-    def _start(arrays: Arrays, number: int, best: Ints | None, rng: np.random.Generator) -> Ints | None:
-        """Return where a climb begins, within the quotas; None where that could not be reached."""
-        known = _known(arrays)
+    def _start(arrays: Arrays, number: int, best: Ints | None, rng: np.random.Generator) -> tuple[Ints | None, bool]:
+        """Return where a climb begins, within the quotas (None where that failed), and whether to even it out first."""
+        known, fresh = _known(arrays), True
         if known and number == 0:
+            fresh = False
             where = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
         elif number == int(known):
             where = LargestFirst()(arrays, rng)
-        elif best is not None and number % 2:
+        elif best is not None and number % 4:
+            fresh = False
             where = _disturbed(arrays, best, rng)
         else:
             where = Random()(arrays, rng)
         over = arrays.host_mean(where) > arrays.limit * (1 + TIE)
-        return repaired(arrays, where) if over.any() else where
+        return (repaired(arrays, where) if over.any() else where), fresh
 
 
 @attrs.frozen
