@@ -115,7 +115,7 @@ def test_state_stays_that_of_the_placement(seed):
     free = np.ones(len(where), bool)
     state = code.begun(arrays.load, arrays.mean, arrays.capacity, arrays.usable, free, where, 1.0)
     least, tried = code.climb(state, objective.latency_bound(arrays), 1000, 3000, np.arange(4))
-    assert least == pytest.approx(objective.latency(arrays, state.where))
+    assert least == pytest.approx(objective.latency(arrays, state.best))
     assert least <= before
     assert tried <= 3000 + 128 * 128
     now = np.zeros(len(where), np.int64)

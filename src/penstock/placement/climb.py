@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -92,11 +93,13 @@ class MaceClimb:
                 continue
             turn = rng.permutation(len(arrays.hosts))
             left -= search.even(where, turn, left // 2) if fresh else 0
+            state = search.begun(where)
             while True:
-                value, tried = search.climb(where, turn, min(max(left, 0), CHUNK))
+                value, tried = search.climb(state, turn, min(max(left, 0), CHUNK))
                 left -= tried
                 if tried < CHUNK or self.clock() >= until:
                     break
+            where = state.best
             if value < least - 1e-12:
                 idle = 0 if value < least * (1 - INSIGNIFICANT) else idle
                 best, least = where, value
@@ -139,10 +142,14 @@ class _Search:
         )
         return tried
 
-    def climb(self, where: Ints, turn: Ints, budget: int) -> tuple[float, int]:
-        """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
+    def begun(self, where: Ints) -> Any:
+        """Return the state from which a placement is climbed from."""
         a, code = self.arrays, kernel("climb_kernel", self.work)
-        state = code.begun(a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period)
+        return code.begun(a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period)
+
+    def climb(self, state: Any, turn: Ints, budget: int) -> tuple[float, int]:
+        """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
+        code = kernel("climb_kernel", self.work)
         found: tuple[float, int] = code.climb(state, self.goal, self.most, budget, turn)
         return found
 

@@ -31,7 +31,8 @@ class State(NamedTuple):
     ``host`` (n, d) and ``level`` (n,) are the loads, ``latency`` (n,) the worst waits in s. ``sums`` (m, CUTS) and
     ``excess`` (n, CUTS) are loads and excesses in the kept intervals, in benchmark-core seconds; ``used`` says when an
     interval was the worst of a host, ``counts`` how many there are and how often one was. ``head``, ``after`` and
-    ``before`` chain the operators of each host.
+    ``before`` chain the operators of each host. ``best`` (m,) is the best placement so far, ``least`` holds its worst
+    latency and the threshold (s); ``asked`` says which neighbours of a host have been tried in vain.
     """
 
     load: Any
@@ -50,6 +51,9 @@ class State(NamedTuple):
     head: Any
     after: Any
     before: Any
+    best: Any
+    least: Any
+    asked: Any
     period: float
 
 
@@ -90,7 +94,7 @@ def begun(load: Any, mean: Any, capacity: Any, usable: Any, movable: Any, where:
     state = State(
         load, mean, capacity, usable, movable, where, np.zeros((n, d)), np.zeros(n), np.zeros(n), np.zeros((m, CUTS)),
         np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64), np.full(n, -1), np.full(m, -1),
-        np.full(m, -1), period,
+        np.full(m, -1), where.copy(), np.full(2, np.inf), np.zeros(n, np.int64), period,
     )  # fmt: skip
     for o in range(m - 1, -1, -1):
         state.host[where[o]] += load[o]
@@ -98,6 +102,7 @@ def begun(load: Any, mean: Any, capacity: Any, usable: Any, movable: Any, where:
         _link(state, o, where[o])
     for h in range(n):
         state.latency[h] = worst(state.host[h], capacity[h], period)
+    state.least[0] = state.latency.max()
     return state
 
 
@@ -313,11 +318,11 @@ def _made(state: State, b: int, found: Exchange, threshold: float) -> bool:
 
 
 @njit(cache=True)
-def _worst_host(state: State, threshold: float, tried: Any) -> int:
+def _worst_host(state: State, threshold: float) -> int:
     """Return the latest host above the threshold that may still be helped, or -1."""
     b = -1
-    for h in range(len(tried)):
-        late = state.latency[h] > threshold and tried[h] < 2
+    for h in range(len(state.asked)):
+        late = state.latency[h] > threshold and state.asked[h] < 2
         if late and (b < 0 or state.latency[h] > state.latency[b]):
             b = h
     return b
@@ -329,11 +334,12 @@ def climb(state: State, goal: float, steps: int, budget: int, turn: Any) -> tupl
 
     A threshold between the goal and the worst host falls whenever all hosts are below it. The latest host is helped
     first: by moving or swapping single operators, and where that gains little by exchanging up to two for up to two.
+    Another call goes on where this one ends.
 
     Parameters
     ----------
     state
-        The placement, changed in place: its ``where`` is the best one found.
+        The placement, changed in place; ``best`` is the best one found.
     goal
         Latency (s) that is good enough.
     steps, budget
@@ -347,36 +353,33 @@ def climb(state: State, goal: float, steps: int, budget: int, turn: Any) -> tupl
         The worst latency (s), and how many exchanges were tried.
     """
     n = len(turn)
-    least = state.latency.max()
-    best = state.where.copy()
-    threshold = goal + STEP * (least - goal)
+    least, threshold = state.least[0], min(state.least[1], goal + STEP * (state.least[0] - goal))
     empty = np.zeros((CUTS, WIDTH))
     mine = Bundles(empty, np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1))
     theirs = Bundles(empty.copy(), np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1))
-    asked = np.zeros(n, np.int64)
     made = tried = at = 0
     while made < steps and tried < budget and least > goal * (1 + 1e-9) + 1e-12:
-        b = _worst_host(state, threshold, asked)
+        b = _worst_host(state, threshold)
         if b < 0:
             break
         _note(state, b)
-        found, more = _search(state, b, asked[b] == 1, threshold, turn, at, mine, theirs)
+        found, more = _search(state, b, state.asked[b] == 1, threshold, turn, at, mine, theirs)
         tried, at = tried + more, (at + 1) % n
         if found.g < 0:
-            asked[b] += 1
+            state.asked[b] += 1
             continue
         if not _made(state, b, found, threshold):
             continue
         made += 1
-        asked[b] = asked[found.g] = 0
+        state.asked[b] = state.asked[found.g] = 0
         if made % 256 == 0:
-            asked[:] = 0
+            state.asked[:] = 0
         now = state.latency.max()
         if now < least * (1 - 1e-9):
             least = now
-            best[:] = state.where
+            state.best[:] = state.where
             if least <= threshold:
                 threshold = goal + STEP * (least - goal)
-                asked[:] = 0
-    state.where[:] = best
+                state.asked[:] = 0
+    state.least[0], state.least[1] = least, threshold
     return least, tried
