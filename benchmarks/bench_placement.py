@@ -4,8 +4,9 @@ Writes ``benchmarks/results/placement.json`` and ``placement.md``. Peers, run si
 straightforward algorithm in numpy (its greedy step only, so the comparison favours the peer), and for the exact
 answer the mixed integer program of Mace's objective in HiGHS (scipy) and, where installed, CP-SAT (OR-tools).
 ``--oracle`` compares every heuristic with the exact answer on 1,000 random networks. ``--bound`` measures nothing but
-how near mace-climb comes to its lower bound on ten instances of several generators (or of those that are named), within two budgets of exchanges; ``--growth`` measures how long
-each algorithm takes as hosts and operators grow, and draws ``docs/background/placement-growth.svg``.
+how near mace-climb comes to its lower bound on ten instances of several generators (or of those that are named), within
+two budgets of exchanges; ``--growth`` measures how long each algorithm takes as hosts and operators grow, and draws
+``docs/background/placement-growth.svg``.
 All seconds are those of the processor. Rows that were not measured again stay as they were.
 """
 

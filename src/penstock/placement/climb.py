@@ -27,6 +27,8 @@ BUDGET, SMALL_BUDGET = 20_000_000, 20_000
 """Exchanges tried unless told otherwise: compiled, and interpreted, where each takes a hundred times as long."""
 CHUNK = 2_000_000
 """Exchanges tried between two looks at the clock."""
+EVEN = 16_000_000
+"""Swaps tried at most to even out a start; they count, but are not cut short by the budget."""
 STARTS, PATIENCE, INSIGNIFICANT = 20, 50, 1e-3
 """Starts unless told otherwise; starts without a relative gain of this much after which a larger budget is given up."""
 KICK = 3
@@ -52,8 +54,8 @@ class MaceClimb:
         Relative distance from the lower bound that is near enough. None: 0, or 5 % where loads are so many (over a
         million numbers) that each climb is long.
     budget
-        Exchanges tried at most, over all starts. None: twenty million, or 20,000 on networks so small that loading
-        compiled code would take longer.
+        Exchanges tried over all starts, after which the search ends. None: twenty million, or 20,000 on networks so
+        small that loading compiled code would take longer.
     seconds
         Time after which no further climb begins; the answer then depends on the machine. None: no limit.
     clock
@@ -92,7 +94,8 @@ class MaceClimb:
             if where is None:
                 continue
             turn = rng.permutation(len(arrays.hosts))
-            left -= search.even(where, turn, left // 2) if fresh else 0
+            # In full whatever is left: a larger budget then only adds to what a smaller one does.
+            left -= search.even(where, turn, EVEN) if fresh else 0
             state = search.begun(where)
             while True:
                 value, tried = search.climb(state, turn, min(max(left, 0), CHUNK))
