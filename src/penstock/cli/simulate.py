@@ -16,7 +16,7 @@ from penstock.errors import InputError
 from penstock.files import Text, atomic
 
 if TYPE_CHECKING:
-    from penstock.simulation import Job, MicroBatch, Options, Shed, SimulationResult
+    from penstock.simulation import Job, MicroBatch, Options, Shed, SimulationResult, Steering
 
 T = TypeVar("T")
 
@@ -59,6 +59,28 @@ def command(
     move_time_per_tuple: Annotated[
         float, typer.Option("--move-time-per-tuple", metavar="S", help="The same, per tuple in its queue.")
     ] = 0.0,
+    rebalance: Annotated[
+        str | None,
+        typer.Option(
+            "--rebalance", metavar="ALGORITHM", help="Operators move by what is observed, e.g. correlation-exchange."
+        ),
+    ] = None,
+    every: Annotated[float, typer.Option("--every", metavar="S", help="How often --rebalance decides.")] = 1.0,
+    window: Annotated[int, typer.Option("--window", metavar="K", help="Samples that a decision reads.")] = 10,
+    sample: Annotated[
+        float | None, typer.Option("--sample", metavar="S", help="Length of a sample; default: as --every.")
+    ] = None,
+    initial: Annotated[
+        str | None,
+        typer.Option("--initial", metavar="ALGORITHM", help="Distributes all operators once, after the warm-up."),
+    ] = None,
+    theta: Annotated[
+        float, typer.Option("--theta", metavar="T", help="Share of the operators, the lightest, that stay.")
+    ] = 0.0,
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", metavar="W", help="Of potential energies, as load=1,correlation=1,network=1."),
+    ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="Go on after the input until the system is empty.")] = False,
     trace: Annotated[
         str | None, typer.Option("--trace", metavar="OUT.csv", help="A row per sink tuple: sink,stimulus,egress.")
@@ -110,6 +132,7 @@ def command(
         move_time=move_time,
         move_time_per_tuple=move_time_per_tuple,
         shed=_shed(plan, control_period),
+        steer=_steering(rebalance, initial, every, window, sample, warmup, theta, weights),
         microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
         **_events(fail, recover, move),
     )
@@ -262,6 +285,22 @@ def _shed(plan: str | None, period: float) -> Shed | None:
     return Shed(table=read_table(plan), period=period)
 
 
+def _steering(
+    algorithm: str | None, initial: str | None, every: float, window: int, sample: float | None, warmup: float,
+    theta: float, weights: str | None,
+) -> Steering | None:  # fmt: skip
+    """Return who moves operators, if anybody does."""
+    if algorithm is None and initial is None:
+        return None
+    from penstock.control.rebalance import Rebalance
+    from penstock.placement import Weights
+
+    return Rebalance(
+        algorithm=algorithm, initial=initial, every=every, window=window, sample=sample, warmup=warmup, theta=theta,
+        parameters={} if weights is None else {"weights": Weights.parse(weights)},
+    )  # fmt: skip
+
+
 def _microbatch(
     trigger: float | None, overhead: float | None, progressive: bool, known: dict[str, float]
 ) -> MicroBatch | None:
@@ -310,6 +349,9 @@ def _print(document: dict[str, Any]) -> None:
             ["all", *(document[part] for part in parts)],
         ],
     )
+    if document["moves"]:
+        keys = ("time", "operator", "from", "to")
+        common.table("moves", keys, [[move[key] for key in keys] for move in document["moves"]])
     if "plan" in document:
         common.show_plan(document["plan"])
     if "repeated" in document:

@@ -1,7 +1,7 @@
 """ENGINE 1: the network in virtual time, event by event."""
 
 from penstock.shedding.live import Shed
-from penstock.simulation.options import Arrivals, Failure, MicroBatch, Move, Options, Recovery, read_arrivals
+from penstock.simulation.options import Arrivals, Failure, MicroBatch, Move, Options, Recovery, Steering, read_arrivals
 from penstock.simulation.repeat import Job, repeat, summary
 from penstock.simulation.result import SimulationResult
 from penstock.simulation.run import simulate
@@ -16,6 +16,7 @@ __all__ = [
     "Recovery",
     "Shed",
     "SimulationResult",
+    "Steering",
     "read_arrivals",
     "repeat",
     "simulate",

@@ -13,9 +13,10 @@ import numpy as np
 
 from penstock.simulation.compile import FAIL, LOOK, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
 from penstock.simulation.state import FCFS, KEEP, ROUND_ROBIN, State
+from penstock.simulation.steering import STEER, Watch
 
 
-def apply(run: Compiled, pending: list[Control]) -> Compiled:
+def apply(run: Compiled, pending: list[Control], watch: Watch) -> Compiled:
     """Apply the first of the pending controls, put what follows from it among them, and return the run."""
     s, g = run.state, run.state.g
     control = pending.pop(0)
@@ -25,11 +26,17 @@ def apply(run: Compiled, pending: list[Control]) -> Compiled:
     elif control.kind == RECOVER:
         s.hosts[control.host]["down"] = 0
     elif control.kind == MOVE:
+        home = int(s.units[control.unit]["host"])
+        run = watch.before_move(run, control.unit, control.host)
         queue = _suspend(run, control.unit, control.host)
         pause = run.options.move_time + run.options.move_time_per_tuple * queue
+        pause += watch.crossing(home, control.host, queue)
         _later(pending, Control(control.at + pause, 3, RESUME, control.host, control.unit))
     elif control.kind == LOOK:
         run = _look(run, pending, control)
+    elif control.kind == STEER:
+        for each in watch.look(run, pending, control.at):
+            _later(pending, each)
     else:
         _resume(run, control.unit)
     g["control"] = pending[0].at if pending else np.inf

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import Text, suggest
+from penstock.load import Observation
+from penstock.network import Network
 from penstock.shedding.live import Shed
 
+Decide = Callable[[Observation], Sequence[tuple[str, str]]]
 POLICIES = ("fcfs", "round-robin", "stimulus")
 
 
@@ -40,6 +45,19 @@ class Move:
     operator: str
     host: str
     at: float
+
+
+class Steering(Protocol):
+    """Moves operators of a run by what is observed; one value may steer many runs."""
+
+    @property
+    def tick(self) -> float:
+        """Time between two looks (s)."""
+        ...
+
+    def begin(self, network: Network, cluster: Cluster, seed: int) -> Decide:
+        """Return what each look of a run is given to, in order; it answers with operators and the hosts they go to."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +106,9 @@ class Options:
         None: hosts serve tuple by tuple.
     shed
         A plan table whose keep fractions follow the measured rates; None: those of ``keep`` hold throughout.
+    steer
+        Who moves operators during the run, by what is observed at each of its looks. The queue of an operator that is
+        moved so also has to cross the link between the two hosts.
     """
 
     policy: str = "fcfs"
@@ -103,6 +124,7 @@ class Options:
     drain: bool = False
     microbatch: MicroBatch | None = None
     shed: Shed | None = None
+    steer: Steering | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.policy not in POLICIES:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from penstock.shedding.live import Taken, described
 from penstock.simulation.compile import Compiled
 from penstock.simulation.state import COUNTS, Records
+from penstock.simulation.steering import Moved
 
 EXACT = 1 << 22
 """Up to so many sink tuples the quantiles are exact; beyond, to the relative width of a bin."""
@@ -157,6 +158,8 @@ class SimulationResult:
         Queues and load of the hosts over time, if samples were asked for.
     shed
         What each look into the plan table found, if there is one.
+    moves
+        Operators that have moved, in order.
     """
 
     latency: Mapping[str, float]
@@ -174,6 +177,7 @@ class SimulationResult:
     log: Records | None = None
     series: Series | None = None
     shed: tuple[Taken, ...] | None = None
+    moves: tuple[Moved, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return what ``penstock simulate --json`` prints, without the seconds that it took."""
@@ -189,12 +193,18 @@ class SimulationResult:
             "duplicates": self.duplicates,
             "end": self.end,
             "events": self.events,
+            "moves": [move.document() for move in self.moves],
             **({} if self.shed is None else {"plan": described(self.shed)}),
         }
 
 
 def assemble(
-    run: Compiled, latencies: Latencies, trace: Records | None, log: Records | None, series: Series | None
+    run: Compiled,
+    latencies: Latencies,
+    trace: Records | None,
+    log: Records | None,
+    series: Series | None,
+    moves: tuple[Moved, ...],
 ) -> SimulationResult:
     """Read the result out of the arrays after a run."""
     s, g = run.state, run.state.g[0]
@@ -241,6 +251,7 @@ def assemble(
         log=log,
         series=series,
         shed=None if run.shedder is None else tuple(run.shedder.taken),
+        moves=moves,
     )
 
 

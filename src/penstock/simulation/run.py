@@ -17,6 +17,7 @@ from penstock.simulation.control import apply
 from penstock.simulation.options import Arrivals, Options
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble, busy
 from penstock.simulation.state import Records, State
+from penstock.simulation.steering import Watch, everywhere
 from penstock.workload import Rates
 
 _STRIDE = 5_000_000
@@ -68,8 +69,11 @@ def simulate(
     advance = compiled()
 
     options = options or Options()
-    run = compile_run(network, cluster, placement, arrivals, options, seed, log=1 << 16 if log else 0)
-    pending = list(run.controls)
+    run = everywhere(compile_run(network, cluster, placement, arrivals, options, seed, log=1 << 16 if log else 0))
+    watch = Watch(run, network, cluster, seed)
+    pending = sorted((*run.controls, *watch.first()), key=lambda control: (control.at, control.rank))
+    if pending:
+        run.state.g["control"] = pending[0].at
     latencies = Latencies(len(run.sinks))
     rows: list[Records] = []
     logged: list[Records] = []
@@ -100,7 +104,7 @@ def simulate(
                 break
             s.g["end"] = min(final, (len(samples) + 1) * step)
         elif status == layout.CONTROL:
-            run = apply(run, pending)
+            run = apply(run, pending, watch)
         elif status == layout.ROWS:
             flush(s)
         elif status == layout.LOG:
@@ -118,6 +122,7 @@ def simulate(
         np.concatenate(rows) if trace is True and rows else None,
         np.concatenate(logged) if log else None,
         _series(samples),
+        tuple(watch.moved),
     )
 
 
