@@ -145,6 +145,12 @@ def test_picture(files):
         (("--arrivals", "stranger.csv"), "stranger.csv"),
         (("--arrivals", "none.csv"), "no such file"),
         ((*RATES, "--repeat", "0"), "at least one run"),
+        ((*RATES, "--rebalance", "exact"), "does not move operators"),
+        ((*RATES, "--rebalance", "correlation-one-way", "--every", "0"), "period > 0"),
+        ((*RATES, "--rebalance", "correlation-one-way", "--window", "0"), "at least 1 sample"),
+        ((*RATES, "--rebalance", "correlation-one-way", "--sample", "0.3"), "multiple"),
+        ((*RATES, "--rebalance", "correlation-one-way", "--weights", "load=1"), "no parameter"),
+        ((*RATES, "--every", "2"), "--rebalance with --every"),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_two(files, options, message):
@@ -156,3 +162,26 @@ def test_bad_input_is_one_message_and_exit_code_two(files, options, message):
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_operators_move_by_what_is_observed(files):
+    """With --rebalance operators move, every move is told, and the same seed moves the same."""
+    options = ("--rates", "clicks=400,buys=20", "--duration", "20", "--move-time", "0.2", "--rebalance")
+    for name in ("correlation-one-way", "correlation-two-way", "correlation-exchange", "potential-greedy"):
+        given = (*options, name, "--every", "2", "--window", "3")
+        found = document(files, *given)
+        assert found["balanced"]
+        for move in found["moves"]:
+            assert set(move) == {"time", "operator", "from", "to"}
+            assert move["from"] != move["to"]
+            assert move["time"] >= 6
+            assert move["time"] % 2 == 0
+        assert document(files, *given)["moves"] == found["moves"]
+    still = document(files, *options[:4])
+    assert still["moves"] == []
+
+
+def test_moves_told_beforehand_are_in_the_document(files):
+    """A move by --move is told in the same way."""
+    found = document(files, *RATES, "--move", "views:h2@1,views:h2@2")
+    assert found["moves"] == [{"time": 1.0, "operator": "views", "from": "h1", "to": "h2"}]

@@ -65,8 +65,12 @@ def command(
             "--rebalance", metavar="ALGORITHM", help="Operators move by what is observed, e.g. correlation-exchange."
         ),
     ] = None,
-    every: Annotated[float, typer.Option("--every", metavar="S", help="How often --rebalance decides.")] = 1.0,
-    window: Annotated[int, typer.Option("--window", metavar="K", help="Samples that a decision reads.")] = 10,
+    every: Annotated[
+        float | None, typer.Option("--every", metavar="S", help="How often --rebalance decides; default 1 s.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option("--window", metavar="K", help="Samples that a decision reads; default 10.")
+    ] = None,
     sample: Annotated[
         float | None, typer.Option("--sample", metavar="S", help="Length of a sample; default: as --every.")
     ] = None,
@@ -75,8 +79,8 @@ def command(
         typer.Option("--initial", metavar="ALGORITHM", help="Distributes all operators once, after the warm-up."),
     ] = None,
     theta: Annotated[
-        float, typer.Option("--theta", metavar="T", help="Share of the operators, the lightest, that stay.")
-    ] = 0.0,
+        float | None, typer.Option("--theta", metavar="T", help="Share of the operators, the lightest, that stay.")
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option("--weights", metavar="W", help="Of potential energies, as load=1,correlation=1,network=1."),
@@ -132,7 +136,7 @@ def command(
         move_time=move_time,
         move_time_per_tuple=move_time_per_tuple,
         shed=_shed(plan, control_period),
-        steer=_steering(rebalance, initial, every, window, sample, warmup, theta, weights),
+        steer=_steering(rebalance, initial, warmup, weights, every=every, window=window, sample=sample, theta=theta),
         microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
         **_events(fail, recover, move),
     )
@@ -286,19 +290,21 @@ def _shed(plan: str | None, period: float) -> Shed | None:
 
 
 def _steering(
-    algorithm: str | None, initial: str | None, every: float, window: int, sample: float | None, warmup: float,
-    theta: float, weights: str | None,
-) -> Steering | None:  # fmt: skip
-    """Return who moves operators, if anybody does."""
+    algorithm: str | None, initial: str | None, warmup: float, weights: str | None, **given: float | None
+) -> Steering | None:
+    """Return who moves operators, if anybody does; what is not given is left to the policy's defaults."""
+    said: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if algorithm is None and initial is None:
+        for key in (*said, *(["weights"] if weights is not None else [])):
+            raise InputError(f"expected --rebalance with --{key}", at=f"--{key}")
         return None
     from penstock.control.rebalance import Rebalance
-    from penstock.placement import Weights
 
-    return Rebalance(
-        algorithm=algorithm, initial=initial, every=every, window=window, sample=sample, warmup=warmup, theta=theta,
-        parameters={} if weights is None else {"weights": Weights.parse(weights)},
-    )  # fmt: skip
+    if weights is not None:
+        from penstock.placement import Weights
+
+        said["parameters"] = {"weights": Weights.parse(weights)}
+    return Rebalance(algorithm=algorithm, initial=initial, warmup=warmup, **said)
 
 
 def _microbatch(

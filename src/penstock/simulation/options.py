@@ -141,6 +141,8 @@ class Options:
                 raise InputError(
                     f"expected a finite number of seconds >= 0, got {value:g}", at="--" + name.replace("_", "-")
                 )
+        if self.shed is not None and self.steer is not None:
+            raise InputError("a plan table is made for one placement: expected no moves by a policy", at="--plan")
         for stream, share in self.keep.items():
             if not 0 <= share <= 1:
                 raise InputError(f"expected a keep fraction in 0..1, got {share:g}", at=f"keep.{stream}")
