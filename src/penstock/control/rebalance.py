@@ -25,7 +25,7 @@ from penstock.files import suggest
 from penstock.load import Observation, OperatorStatistics, Statistics, load_model
 from penstock.network import Network
 from penstock.placement import ALGORITHMS, Arrays, Problem, algorithm, as_arrays
-from penstock.placement.base import Ints
+from penstock.placement.base import Algorithm, Ints
 from penstock.placement.jit import LIMIT, compiling
 from penstock.workload import Rates
 
@@ -48,7 +48,7 @@ class Rebalance:
     algorithm
         What decides every ``every`` seconds: a pairwise one (Xing et al., section 3.3), which pairs the most loaded
         host with the least loaded and so on, anew each time, or one of potential energy (Wang et al., section 4.2).
-        None: nothing after ``initial``.
+        None: nothing after ``initial``. A name, or the algorithm itself.
     every
         Load distribution period (s).
     window
@@ -65,12 +65,12 @@ class Rebalance:
         Of ``algorithm``: thresholds, weights.
     """
 
-    algorithm: str | None = "correlation-one-way"
+    algorithm: str | Algorithm | None = "correlation-one-way"
     every: float = 1.0
     window: int = 10
     sample: float | None = None
     warmup: float = 0.0
-    initial: str | None = None
+    initial: str | Algorithm | None = None
     theta: float = 0.0
     parameters: Mapping[str, Any] = attrs.field(factory=dict)
 
@@ -83,11 +83,11 @@ class Rebalance:
         if not 0 <= self.theta <= 1:
             raise InputError(f"expected a share from 0 to 1, got {self.theta:g}", at="--theta")
         known = (*PAIRWISE, *WHOLE)
-        if self.algorithm is not None and self.algorithm not in known:
+        if isinstance(self.algorithm, str) and self.algorithm not in known:
             hint = suggest(self.algorithm, known, "algorithms")
             raise InputError(f"{self.algorithm!r} does not move operators", at="--rebalance", hint=hint)
         able = [name for name, row in ALGORITHMS.items() if row.replicas != "apart"]
-        if self.initial is not None and self.initial not in able:
+        if isinstance(self.initial, str) and self.initial not in able:
             hint = suggest(self.initial, able, "algorithms")
             raise InputError(
                 f"{self.initial!r} is no placement algorithm for single operators", at="--initial", hint=hint
@@ -99,7 +99,7 @@ class Rebalance:
                 "the other",
                 at="--sample",
             )
-        if self.algorithm is not None:
+        if isinstance(self.algorithm, str):
             algorithm(self.algorithm, **self.parameters)
 
     @property
@@ -195,7 +195,7 @@ def decide(
     arrays = _problem(policy, network, cluster, memory)
     if arrays is None:
         return memory, ()
-    where = algorithm(name, **parameters)(arrays, rng)
+    where = (algorithm(name, **parameters) if isinstance(name, str) else name)(arrays, rng)
     if not warm:
         where = _from_overloaded(arrays, where)
     moves = tuple(

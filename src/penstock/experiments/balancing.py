@@ -1,7 +1,6 @@
 """Load distribution over time (Xing et al., section 5.1): chains under changing rates, with operators that move.
 
-What is moved follows from the rates of the sources alone: loads are the ideal ones (section 2.2), whatever waits. So
-all moves are decided first, each from the tuples that have entered by then, and then simulated with everything else.
+The policy that steers the simulator decides from what the simulator measures: see `penstock.control.rebalance`.
 """
 
 from __future__ import annotations
@@ -10,19 +9,38 @@ from itertools import pairwise
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
+from penstock.control.rebalance import Rebalance
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.network.shapes import chains
 from penstock.placement import Arrays, algorithm
-from penstock.placement.base import Floats, Ints
+from penstock.placement.base import Algorithm, Floats, Ints
 from penstock.placement.correlation import LargestFirst
-from penstock.simulation import Arrivals, Move, Options, SimulationResult, simulate
+from penstock.simulation import Arrivals, Options, SimulationResult, simulate
 from penstock.workload import Rates
 
-GLOBAL = {"COR-GLB": "correlation", "LLF-GLB": "largest-first", "RAND-GLB": "even", "CONNECTED": "connected"}
+DELAY = 1e-3
+"""Processing delay of an operator (s), all alike, so that the delay of a chain is known."""
+MIGRATION = 0.2
+
+
+@attrs.frozen
+class EvenlyRandom:
+    """RAND-GLB: operators in random order, each to the host that is then the least loaded (section 5.1.3)."""
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        order = rng.permutation(len(arrays.mean))
+        where = np.empty(len(order), np.int64)
+        where[order] = LargestFirst()(attrs.evolve(arrays, mean=arrays.mean[order]), rng)
+        return where
+
+
+GLOBAL: dict[str, str | Algorithm] = {
+    "COR-GLB": "correlation", "LLF-GLB": "largest-first", "RAND-GLB": EvenlyRandom(),
+}  # fmt: skip
 PAIRS = {
     "COR-BAL": "correlation-one-way",
     "LLF-BAL": "largest-first-balance",
@@ -30,9 +48,6 @@ PAIRS = {
     "COR-RD-IMP": "correlation-two-way",
     "COR-SE-IMP": "correlation-exchange",
 }
-DELAY = 1e-3
-"""Processing delay of an operator (s), all alike, so that the delay of a chain is known."""
-MIGRATION = 0.2
 
 
 @attrs.frozen(kw_only=True)
@@ -63,6 +78,15 @@ class Setting:
     samples: int = 10
     bursty: bool = False
 
+    def policy(self, label: str | None, warmup: float, first: str | None = None) -> Rebalance:
+        """Return the policy that the paper names so; with ``first`` a global algorithm goes before."""
+        once = label if label in GLOBAL else first
+        return Rebalance(
+            algorithm=None if label is None or label in GLOBAL else PAIRS[label],
+            initial=None if once is None else GLOBAL[once],
+            every=1.0, window=self.samples, sample=self.window / self.samples, warmup=warmup,
+        )  # fmt: skip
+
 
 @attrs.frozen(eq=False)
 class System:
@@ -86,62 +110,61 @@ class System:
         """Names of the operators, as the rows of ``unit``."""
         return tuple(self.network.operators)
 
-    def arrays(self, at: float, previous: Ints | None = None) -> Arrays:
-        """Return the problem as the statistics window that ends at a time shows it; row r is operator ``str(r)``."""
+    def load(self, at: float) -> Floats:
+        """Return the load series of the operators in the window that ends at a time, array (operators, samples)."""
         setting = self.setting
         edges = at - setting.window + np.arange(setting.samples + 1) * (setting.window / setting.samples)
         counts = np.array([np.diff(np.searchsorted(times, edges)) for times in self.times])
-        load = self.unit @ (counts / (setting.window / setting.samples))
-        part = self.unit.argmax(axis=1)
-        return Arrays.of(load, np.ones(setting.hosts), previous=previous, part=part)
+        found: Floats = self.unit @ (counts / (setting.window / setting.samples))
+        return found
 
-    def decided(self, name: str, at: float, previous: Ints | None, rng: np.random.Generator) -> Ints:
-        """Return where an algorithm puts the operators, array (operators,), from the statistics at a time."""
-        arrays = self.arrays(at, previous)
-        rows = np.array(arrays.names, np.int64)
-        where = np.empty(len(rows), np.int64)
-        if name == "even":
-            # RAND: operators in random order, each to the host that is then the least loaded.
-            order = rng.permutation(len(rows))
-            drawn = LargestFirst()(attrs.evolve(arrays, mean=arrays.mean[order]), rng)
-            where[rows[order]] = drawn
-        else:
-            where[rows] = algorithm(name)(arrays, rng)
-        return where
+    def hosts_load(self, placement: Placement, at: float) -> Floats:
+        """Return the load series of the hosts in the window that ends at a time, array (hosts, samples)."""
+        total = np.zeros((self.setting.hosts, self.setting.samples))
+        np.add.at(total, [int(placement[name][1:]) - 1 for name in self.names], self.load(at))
+        return total
 
-    def placement(self, where: Ints) -> Placement:
-        """Return the placement of the simulator."""
-        return Placement({name: f"h{host + 1}" for name, host in zip(self.names, where, strict=True)})
+    def scattered(self, rng: np.random.Generator) -> Placement:
+        """Return a random placement."""
+        drawn = rng.integers(self.setting.hosts, size=len(self.names))
+        return Placement({name: f"h{host + 1}" for name, host in zip(self.names, drawn.tolist(), strict=True)})
 
-    def run(self, plan: Plan, begin: float, end: float, seed: int, *, trace: bool = False) -> SimulationResult:
-        """Simulate a plan until a time; latencies count from ``begin`` on."""
-        moves = tuple(
-            Move(self.names[row], f"h{after[row] + 1}", at)
-            for before, (at, after) in zip([plan.start, *(w for _, w in plan.steps)], plan.steps, strict=False)
-            for row in np.flatnonzero(before != after)
-        )
+    def connected(self, rng: np.random.Generator) -> Placement:
+        """Return the placement with each chain as a whole on one host, as many chains on each as on the others."""
+        return self.decided("connected", self.setting.window, rng)
+
+    def decided(self, name: str | Algorithm, at: float, rng: np.random.Generator) -> Placement:
+        """Return the placement that an algorithm decides from the tuples of a window."""
+        arrays = Arrays.of(self.load(at), np.ones(self.setting.hosts), part=self.unit.argmax(axis=1))
+        where = (algorithm(name) if isinstance(name, str) else name)(arrays, rng)
+        hosts = dict(zip(arrays.names, where.tolist(), strict=True))
+        return Placement({name: f"h{hosts[str(row)] + 1}" for row, name in enumerate(self.names)})
+
+    def run(
+        self, start: Placement, policy: Rebalance | None, begin: float, end: float, seed: int, *, trace: bool = False
+    ) -> SimulationResult:
+        """Simulate from a placement until a time; latencies count from ``begin`` on."""
         when = np.concatenate(self.times)
         source = np.repeat(np.arange(len(self.times)), [len(times) for times in self.times])
         order = np.lexsort((source, when))
-        labels = [f"s{c + 1}" for c in range(len(self.times))]
         inside = order[when[order] < end]
-        arrivals = Arrivals.of(when[inside], [labels[c] for c in source[inside]])
-        options = Options(warmup=begin, duration=end, moves=moves, move_time=MIGRATION)
+        arrivals = Arrivals.of(when[inside], [f"s{c + 1}" for c in source[inside].tolist()])
+        options = Options(warmup=begin, duration=end, steer=policy, move_time=MIGRATION)
         cluster = Cluster.uniform(self.setting.hosts)
-        return simulate(self.network, cluster, self.placement(plan.start), arrivals, options, seed=seed, trace=trace)
+        return simulate(self.network, cluster, start, arrivals, options, seed=seed, trace=trace)
 
-    def ratio(self, plan: Plan, begin: float, end: float, seed: int) -> float:
-        """Return the mean latency of the results after ``begin`` over the processing delay of a chain."""
-        return float(self.run(plan, begin, end, seed).latency["mean"]) / (DELAY * self.setting.length)
+    def ratio(self, result: SimulationResult) -> float:
+        """Return the mean latency over the processing delay of a chain."""
+        return float(result.latency["mean"]) / (DELAY * self.setting.length)
 
-
-@attrs.frozen(eq=False)
-class Plan:
-    """A placement at the start, and those that follow at given times; ``moved`` is the load moved at each of them."""
-
-    start: Ints
-    steps: tuple[tuple[float, Ints], ...] = ()
-    moved: tuple[float, ...] = ()
+    def load_moved(self, result: SimulationResult, since: float) -> dict[float, float]:
+        """Return by time the load that was moved, in hosts: mean loads of the operators (the paper's footnote 3)."""
+        row = {name: index for index, name in enumerate(self.names)}
+        moved: dict[float, float] = {}
+        for time in sorted({move.time for move in result.moves if move.time >= since}):
+            mean = self.load(time).mean(axis=1)
+            moved[time] = float(sum(mean[row[m.operator]] for m in result.moves if m.time == time))
+        return moved
 
 
 def system(
@@ -217,43 +240,7 @@ def _bursts(count: int, duration: float, rng: np.random.Generator) -> list[tuple
     return found
 
 
-def adapted(
-    given: System, start: Ints, name: str, begin: float, end: float, rng: np.random.Generator,
-    *, once: bool = False, warm: bool = False,
-) -> Plan:  # fmt: skip
-    """Return a plan in which an algorithm runs every second from ``begin`` on, or at ``begin`` only.
-
-    Parameters
-    ----------
-    once
-        Whether it runs at ``begin`` only.
-    warm
-        Whether before that, once a statistics window has passed, hosts that are overloaded give operators to the hosts
-        that they are paired with (section 5.1.4).
-    """
-    where, steps, moved = start, [], []
-    first = begin if not warm else float(np.ceil(given.setting.window))
-    for at in np.arange(first, begin + 0.5 if once else end, 1.0):
-        if at < begin:
-            after = given.decided("largest-first-balance", at, where, rng)
-            arrays = given.arrays(at)
-            mean = np.empty(len(where))
-            mean[np.array(arrays.names, np.int64)] = arrays.mean
-            over = np.bincount(where, weights=mean, minlength=given.setting.hosts) > 1
-            after = np.where(over[where], after, where)
-        else:
-            after = given.decided(name, at, where, rng)
-        changed = after != where
-        if changed.any():
-            arrays = given.arrays(at)
-            rows = np.array(arrays.names, np.int64)
-            steps.append((float(at), after))
-            moved.append(float(arrays.mean[changed[rows]].sum()))
-            where = after
-    return Plan(start, tuple(steps), tuple(moved))
-
-
-def by_second(result: SimulationResult, begin: float, end: float) -> NDArray[np.float64]:
+def by_second(result: SimulationResult, begin: float, end: float) -> Floats:
     """Return the mean latency (s) of the results in each second."""
     trace = result.trace
     assert trace is not None  # noqa: S101 -- the run was asked for it
@@ -261,5 +248,5 @@ def by_second(result: SimulationResult, begin: float, end: float) -> NDArray[np.
     inside = (second >= 0) & (second < int(end - begin))
     total = np.bincount(second[inside], (trace["egress"] - trace["stimulus"])[inside], int(end - begin))
     count = np.bincount(second[inside], minlength=int(end - begin))
-    mean: NDArray[np.float64] = total / np.maximum(count, 1)
+    mean: Floats = total / np.maximum(count, 1)
     return mean

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
+import numpy as np
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -86,3 +90,65 @@ class Figure:
 def listed(values: tuple[float, ...] | list[float]) -> str:
     """Return numbers with three digits, for a claim."""
     return ", ".join(f"{value:.3g}" for value in values)
+
+
+class Sheet:
+    """Builds a figure: what is measured goes in as rows by label, and each claim with how it was judged."""
+
+    def __init__(self, paper: str, name: str, title: str, **parameters: object) -> None:
+        self.paper, self.name, self.title = paper, name, title
+        self.parameters = {key.replace("_", " "): str(value) for key, value in parameters.items()}
+        self._panels: list[Panel] = []
+        self._claims: list[Claim] = []
+
+    def claim(self, name: str, expected: str, measured: str, holds: bool | np.bool_, note: str = "") -> None:
+        """Add a claim; the note says why it does not hold, or what the paper leaves open."""
+        self._claims.append(
+            Claim(
+                paper=self.paper, figure=self.name, name=name, expected=expected, measured=measured,
+                holds=bool(holds), note=note,
+            )
+        )  # fmt: skip
+
+    def panel(
+        self, x: str, y: str, at: Iterable[float], rows: Mapping[str, Sequence[float]], log: bool = False
+    ) -> None:
+        """Add a pair of axes with a curve for each row, all over the same places."""
+        places = tuple(map(float, at))
+        curves = tuple(Curve(label=label, x=places, y=tuple(map(float, row))) for label, row in rows.items())
+        self._panels.append(Panel(x=x, y=y, curves=curves, log=log))
+
+    def scatter(self, x: str, y: str, rows: Mapping[str, Iterable[tuple[float, float]]], log: bool = False) -> None:
+        """Add a pair of axes with a curve through points of its own for each row."""
+        curves = []
+        for label, points in rows.items():
+            first, second = zip(*sorted(points), strict=True)
+            curves.append(Curve(label=label, x=tuple(map(float, first)), y=tuple(map(float, second))))
+        self._panels.append(Panel(x=x, y=y, curves=tuple(curves), log=log))
+
+    def done(self) -> Figure:
+        """Return the figure."""
+        return Figure(
+            paper=self.paper, name=self.name, title=self.title, parameters=self.parameters,
+            panels=tuple(self._panels), claims=tuple(self._claims),
+        )  # fmt: skip
+
+
+def rng(*parts: int) -> np.random.Generator:
+    """Return the generator that belongs to these numbers."""
+    return np.random.default_rng(list(parts))
+
+
+def averaged(at: Iterable[T], seeds: int, one: Callable[[T, int], Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return by label the mean over seeds of what is measured at each place."""
+    found: dict[str, list[float]] = {}
+    for place in at:
+        rows = [one(place, k) for k in range(seeds)]
+        for label in rows[0]:
+            found.setdefault(label, []).append(float(np.mean([row[label] for row in rows])))
+    return found
+
+
+def said(rows: Mapping[str, Sequence[float]]) -> str:
+    """Return rows in words, for a claim."""
+    return "; ".join(f"{label} {listed(list(row))}" for label, row in rows.items())

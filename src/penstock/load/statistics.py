@@ -75,6 +75,7 @@ class Statistics:
         for operator in network.operators.values():
             known = self.operators.get(operator.name)
             if known is not None:
+                changes = {}
                 for key in ("cost", "selectivity"):
                     measured = getattr(known, key)
                     if measured is not None and (override or getattr(operator, key) is None):
@@ -84,7 +85,8 @@ class Statistics:
                                 at=f"operators.{operator.name}.{key}",
                             )
                         values = measured * len(operator.inputs) if len(measured) == 1 else measured
-                        operator = attrs.evolve(operator, **{key: values})
+                        changes[key] = values
+                operator = attrs.evolve(operator, **changes)
             operators.append(operator)
         return Network.of(network.name, network.sources.values(), operators, network.sinks.values(), network.file)
 
