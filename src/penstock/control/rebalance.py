@@ -192,7 +192,7 @@ def decide(
         memory = attrs.evolve(memory, distributed=True)
     if name is None:
         return memory, ()
-    arrays = _problem(policy, network, cluster, memory)
+    arrays = observed_problem(policy, network, cluster, memory)
     if arrays is None:
         return memory, ()
     where = (algorithm(name, **parameters) if isinstance(name, str) else name)(arrays, rng)
@@ -218,7 +218,7 @@ def observed_loads(policy: Rebalance, network: Network, memory: Memory) -> tuple
     return seen, Rates.of(policy.step, dict(zip(last.sources, rates, strict=True)))
 
 
-def _problem(policy: Rebalance, network: Network, cluster: Cluster, memory: Memory) -> Arrays | None:
+def observed_problem(policy: Rebalance, network: Network, cluster: Cluster, memory: Memory) -> Arrays | None:
     """Return the problem that the window shows; None where nothing is to be done or nothing can."""
     last = memory.looks[-1]
     still = {name for name in network.operators if name not in memory.known.operators} | last.moving

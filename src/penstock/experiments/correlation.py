@@ -213,7 +213,7 @@ def table_3(quick: bool, seed: int) -> Figure:
 
 def figure_5(quick: bool, seed: int) -> Figure:
     """Return latency ratio and load moved when the level rises from 0.5 to 0.8."""
-    seeds, begin, end = (5 if quick else 30), 20.0, 80.0
+    seeds, begin, end = (5 if quick else 20), 20.0, 80.0
     rows: dict[str, list[tuple[float, float]]] = {label: [] for label in STATIC}
     setting = Setting(level=0.5)
     with compiling():
@@ -239,7 +239,7 @@ def figure_5(quick: bool, seed: int) -> Figure:
     return sheet.done()
 
 
-WARM, LAST = 30.0, 150.0
+WARM, LAST = 30.0, 120.0
 RECOVERY = {
     "start": f"connected, after a warm-up of {WARM:g} s in which only overloaded hosts give operators away",
     "measured": f"{LAST - WARM:g} s from the moment on when the algorithm is turned on",
@@ -263,7 +263,7 @@ def _recoveries(labels: Sequence[str], at: Sequence[float], seeds: int, seed: in
 
 def figure_6(quick: bool, seed: int) -> Figure:
     """Return the latency ratio of the one-way pairwise algorithms by load level."""
-    at, seeds = ([0.8, 0.9], 1) if quick else ([0.6, 0.8, 0.9, 0.95], 5)
+    at, seeds = ([0.8, 0.9], 1) if quick else ([0.6, 0.8, 0.9], 5)
     found = _recoveries(("COR-BAL", "LLF-BAL", "RAND-BAL", "COR-GLB"), at, seeds, seed)
     cor, llf, rand, best = (np.array(row) for row in found.values())
     sheet = Sheet(PAPER, "Fig. 6", "One-way pairwise algorithms", **RECOVERY, seeds=seeds)
@@ -277,7 +277,6 @@ def figure_6(quick: bool, seed: int) -> Figure:
     sheet.claim(
         "all of them are much worse than COR-GLB", "at least twice its latency ratio, each at each level",
         listed(list(apart)), (apart >= 2).all(),
-        "but at level 0.95, where the backlog of the connected plan hardly drains, wherever operators go",
     )  # fmt: skip
     sheet.panel("load level", "latency ratio", at, found, log=True)
     return sheet.done()
@@ -285,15 +284,15 @@ def figure_6(quick: bool, seed: int) -> Figure:
 
 def figure_7(quick: bool, seed: int) -> Figure:
     """Return the latency ratio of the improved two-way algorithms by load level."""
-    at, seeds = ([0.9], 1) if quick else ([0.8, 0.9, 0.95, 1.0], 5)
+    at, seeds = ([0.9], 1) if quick else ([0.8, 0.9, 1.0], 5)
     found = _recoveries(("COR-BAL", "COR-RD-IMP", "COR-SE-IMP", "COR-GLB"), at, seeds, seed)
     one, divide, exchange, _ = (np.array(row) for row in found.values())
     sheet = Sheet(PAPER, "Fig. 7", "Improved two-way algorithms", **RECOVERY, seeds=seeds)
     sheet.claim(
         "the two-way algorithms are much better than COR-BAL", "less than half at every level", said(found),
         (np.maximum(divide, exchange) < one / 2).all(),
-        "from level 0.95 on there is next to no capacity to work off the backlog of the connected plan and of the "
-        "moves, wherever operators go",
+        "at level 1 there is no capacity to work off the backlog of the connected plan and of the moves, wherever "
+        "operators go",
     )  # fmt: skip
     sheet.claim(
         "COR-SE-IMP is better on average than COR-RD-IMP", "mean over levels below",
@@ -353,7 +352,7 @@ def figure_8(quick: bool, seed: int) -> Figure:
     sheet.claim(
         "COR-SE-IMP is better on average than COR-RD-IMP", "mean latency ratio below",
         f"{ratio['COR-SE-IMP']:.3g} and {ratio['COR-RD-IMP']:.3g}", ratio["COR-SE-IMP"] < ratio["COR-RD-IMP"],
-        "the longer it is measured the less its many moves weigh against the better plan of COR-RD-IMP; over 120 s, in "
+        "the longer it is measured the less its many moves weigh against the better plan of COR-RD-IMP; over 90 s, in "
         "Fig. 7, it is the other way round",
     )  # fmt: skip
     titles = ("latency ratio", "load moved (hosts)", "mean deviation of host load", "average correlation of hosts")
@@ -364,7 +363,7 @@ def figure_8(quick: bool, seed: int) -> Figure:
 
 
 SWEEPS: Mapping[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
-    "hosts": ("hosts", (4, 10, 20, 30), (4, 20)),
+    "hosts": ("hosts", (4, 10, 20), (4, 20)),
     "operators a host": ("per_host", (3, 5, 10, 20), (3, 10)),
     "statistics window (s)": ("window", (5, 10, 20), (5, 10)),
     "samples in the window": ("samples", (5, 10, 20), (5, 10)),
@@ -379,7 +378,7 @@ def _sensitive(setting: Setting, seed: int, k: int) -> dict[str, float]:
     """Return the latency ratio of static and of pairwise algorithms in one setting of Figure 9."""
     # A window of 20 s needs more than 20 s of warm-up.
     begin = START + max(0.0, setting.window - 10)
-    end, found = begin + 100.0, {}
+    end, found = begin + 60.0, {}
     given = system(setting, end, rng(seed, 9, k))
     for label in ("COR-GLB", "LLF-GLB"):
         start = given.scattered(rng(seed, 9, k, 1))
@@ -405,7 +404,7 @@ def figure_9(quick: bool, seed: int) -> Figure:
             found[title] = averaged(made, count, lambda setting, k: _sensitive(setting, seed, k))
     sheet = Sheet(
         PAPER, "Fig. 9", "Sensitivity at level 0.9", static="COR-GLB, LLF-GLB from a random start",
-        pairwise="COR-SE-IMP, LLF-BAL from a connected one", measured="100 s after the warm-up",
+        pairwise="COR-SE-IMP, LLF-BAL from a connected one", measured="60 s after the warm-up",
         seeds=seeds if quick else f"{seeds}, by hosts 8",
     )  # fmt: skip
     below = {
@@ -468,7 +467,7 @@ BURSTY = {
 
 def figure_10(quick: bool, seed: int) -> Figure:
     """Return the latency ratio of global and pairwise algorithms together under on-off sources, by load level."""
-    at, seeds, end = ([0.7], 1, 70.0) if quick else ([0.6, 0.7, 0.8], 5, 120.0)
+    at, seeds, end = ([0.7], 1, 70.0) if quick else ([0.6, 0.7, 0.8], 5, 100.0)
 
     def one(level: float, k: int) -> dict[str, float]:
         setting, found = Setting(level=level, bursty=True), {}
