@@ -261,8 +261,8 @@ def figure_5(quick: bool, seed: int) -> Figure:
             f"{low[0]:.3g} s to {low[-1]:.3g} s", low[-1] > low[0], NEVER,
         )  # fmt: skip
         left = (
-            "with 20 ms the best division, five operators and four, fills a host to exactly 1: what the random start left "
-            "there never goes"
+            "with 20 ms the best division, five operators and four, fills a host to exactly 1: what the random start "
+            "left there never goes"
         )
         name = f"scheme 1: all are near their best at log w_l = 2{way}"
         _good(sheet, name, _near(curves, powers, 2.0), 1.25, 4, left if way else NEVER)

@@ -1,9 +1,9 @@
 """The six schemes of Wang et al. (section 5.2, Tables 2 and 3), and runs of them as section 5.3 does them.
 
 A run starts from a random placement. After a warm-up of 120 s an algorithm decides from what was measured in the last
-50 s of it, in 10 samples; operators move, which costs 20 ms for each tuple of their queues and the time of the link. The
-paper does not say when it measures: here it is two minutes that begin one minute after the moves, when what the random
-start left in the queues has mostly gone.
+50 s of it, in 10 samples; operators move, which costs 20 ms for each tuple of their queues and the time of the link.
+The paper does not say when it measures: here it is two minutes that begin one minute after the moves, when what the
+random start left in the queues has mostly gone.
 """
 
 from __future__ import annotations
