@@ -113,19 +113,18 @@ def command(
 
     Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
     """
-    from penstock.simulation import Job, Options, read_arrivals, simulate, summary
+    from penstock.simulation import Job, Options, read_arrivals
 
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
     placed = common.get_placement(placement, graph, machines)
     if (rates is None) == (arrivals is None):
         raise InputError("expected one of --rates and --arrivals", at="--rates")
-    given: Any
-    if rates is not None:
-        given = common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
-    else:
-        assert arrivals is not None  # noqa: S101
-        given = read_arrivals(arrivals)
+    given: Any = (
+        read_arrivals(str(arrivals))
+        if rates is None
+        else common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
+    )
     options = Options(
         policy=policy,
         duration=duration,
@@ -145,49 +144,56 @@ def command(
     if repeat > 1 and (trace is not None or plot is not None):
         raise InputError("expected a single run with --trace or --plot", at="--repeat")
     began = time.perf_counter()
+    job = Job(graph, machines, placed, given, options)
     try:
         if repeat > 1 or on_spark:
-            results = _several(Job(graph, machines, placed, given, options), range(seed, seed + repeat), on_spark)
+            results = _several(job, range(seed, seed + repeat), on_spark)
         else:
-            with ExitStack() as files:
-                sink = None if trace is None else _tracer(files.enter_context(atomic(trace)), sorted(graph.sinks))
-                show = files.enter_context(_progress(given, options))
-                if plot is not None:
-                    step = _span(given, options) / 200
-                    results = [
-                        simulate(
-                            graph, machines, placed, given, options, seed=seed, trace=True, sample=step, progress=show
-                        )
-                    ]
-                    if sink is not None and results[0].trace is not None:
-                        sink(results[0].trace)
-                else:
-                    results = [
-                        simulate(graph, machines, placed, given, options, seed=seed, trace=sink or False, progress=show)
-                    ]
+            results = [_once(job, seed, trace, plot)]
     except InputError as error:
         files_of = {"arrivals": arrivals, "rates": rates, "placement": placement, "keep": keep, "plan": plan}
         source = files_of.get(str(error.at))
         raise error.located(source) if source and "=" not in source else error from None
-    result = results[0]
-    if plot is not None:
-        from penstock.simulation.plot import plot as draw
-
-        draw(plot, result)
     seconds = time.perf_counter() - began
-    document = {"network": graph.name, "policy": policy, "seed": seed, **result.document(), "seconds": seconds}
+    document = {"network": graph.name, "policy": policy, "seed": seed, **results[0].document(), "seconds": seconds}
     if repeat > 1:
-        document["repeated"] = {
-            "latency": summary(results),
-            "runs": [
-                {"seed": seed + k, "latency": dict(one.latency), **one.totals, "balanced": one.balanced}
-                for k, one in enumerate(results)
-            ],
-        }
+        document["repeated"] = _together(results, seed)
     if json:
         common.answer(document)
         return
     _print(document)
+
+
+def _once(job: Job, seed: int, trace: str | None, plot: str | None) -> SimulationResult:
+    """Run once; write the rows of the sinks, and draw the run, where that is asked for."""
+    from penstock.simulation import simulate
+    from penstock.simulation.plot import plot as draw
+
+    with ExitStack() as files:
+        sink = None if trace is None else _tracer(files.enter_context(atomic(trace)), sorted(job.network.sinks))
+        show = files.enter_context(_progress(job.arrivals, job.options))
+        step = None if plot is None else _span(job.arrivals, job.options) / 200
+        parts = (job.network, job.cluster, job.placement, job.arrivals, job.options)
+        keep: Any = True if plot is not None else sink or False
+        result = simulate(*parts, seed=seed, trace=keep, sample=step, progress=show)
+        if plot is not None:
+            if sink is not None and result.trace is not None:
+                sink(result.trace)
+            draw(plot, result)
+    return result
+
+
+def _together(results: list[SimulationResult], seed: int) -> dict[str, Any]:
+    """Return what several runs say together, and each of them in short."""
+    from penstock.simulation import summary
+
+    return {
+        "latency": summary(results),
+        "runs": [
+            {"seed": seed + k, "latency": dict(one.latency), **one.totals, "balanced": one.balanced}
+            for k, one in enumerate(results)
+        ],
+    }
 
 
 def _several(job: Job, seeds: range, on_spark: bool) -> list[SimulationResult]:

@@ -279,8 +279,8 @@ def figure_8(quick: bool, seed: int) -> Figure:
         missed, mean = int((np.abs(errors) >= 0.03).sum()), float(np.abs(errors).mean())
         sheet.claim(
             f"{name}: estimated and measured worst latency by hosts", "error below 3 %, in the mean over settings",
-            f"{100 * mean:.3g} %, from {100 * errors.min():.3g} to {100 * errors.max():.3g} %, 3 % or more in {missed} of "
-            f"{errors.size} settings", mean < 0.03, note,
+            f"{100 * mean:.3g} %, from {100 * errors.min():.3g} to {100 * errors.max():.3g} %, 3 % or more in {missed} "
+            f"of {errors.size} settings", mean < 0.03, note,
         )  # fmt: skip
     first = {key: row[0] for key, row in rows.items()}
     at = [float(s) for s in sizes]

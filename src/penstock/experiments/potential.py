@@ -180,7 +180,7 @@ def figure_4(quick: bool, seed: int) -> Figure:
     return sheet.done()
 
 
-def _variants(seed: int) -> dict[str, list[Trial]]:
+def _variants(seed: int, repeats: int) -> dict[str, list[Trial]]:
     """Return four variants of scheme 3, with chains, hosts, costs and rates distorted at random, and their repeats."""
     made = {}
     for k in range(4):
@@ -188,7 +188,7 @@ def _variants(seed: int) -> dict[str, list[Trial]]:
         length, hosts = int(draw.integers(20, 31)), int(draw.integers(7, 14))
         cost, gap = float(draw.uniform(5e-3, 15e-3)), float(draw.uniform(0.07, 0.14))
         scheme = scheme_3(draw, length=length, hosts=hosts, cost=cost, gap=gap)
-        made[f"variant {k + 1}"] = trials([scheme], seed, REPEATS)[0]
+        made[f"variant {k + 1}"] = trials([scheme], seed, repeats)[0]
     return made
 
 
@@ -207,11 +207,11 @@ def _curves(
 
 
 def _by_scheme(
-    seed: int, powers: Sequence[float], chosen: Callable[[float], Weights]
+    seed: int, repeats: int, powers: Sequence[float], chosen: Callable[[float], Weights]
 ) -> tuple[tuple[Curves, Curves], tuple[Curves, Curves]]:
     """Return the curves of scheme 1 by cost, and of the variants of scheme 3."""
     first = {label: [Trial(scheme_1(cost), seed)] for label, cost in COSTS.items()}
-    return _curves(first, powers, chosen), _curves(_variants(seed), powers, chosen)
+    return _curves(first, powers, chosen), _curves(_variants(seed, repeats), powers, chosen)
 
 
 def _near(curves: Curves, powers: list[float], power: float) -> Curves:
@@ -243,12 +243,12 @@ def _three(
 
 def figure_5(quick: bool, seed: int) -> Figure:
     """Return latency by the weight of the load: scheme 1 by cost, and variants of scheme 3."""
-    powers = _powers(-2, 5, quick)
+    powers, repeats = _powers(-2, 5, quick), 1 if quick else REPEATS
     with compiling():
-        first, third = _by_scheme(seed, powers, lambda power: weights(load=10**power))
+        first, third = _by_scheme(seed, repeats, powers, lambda power: weights(load=10**power))
     sheet = Sheet(
         PAPER, "Fig. 5", "Effect of the weight of the load under different schemes",
-        scheme_1="1, 10, 20, 40 ms a tuple", scheme_3=f"length, hosts, cost and rate distorted, {REPEATS} runs each",
+        scheme_1="1, 10, 20, 40 ms a tuple", scheme_3=f"length, hosts, cost and rate distorted, {repeats} runs each",
     )  # fmt: skip
     for way, curves in zip(("", f", {BOTH_WAYS}"), first, strict=True):
         high, low = curves["40 ms"], curves["1 ms"]
@@ -303,12 +303,12 @@ def figure_6(quick: bool, seed: int) -> Figure:
 
 def figure_7(quick: bool, seed: int) -> Figure:
     """Return latency by the weight of the network: scheme 1 by cost, and variants of scheme 3."""
-    powers = _powers(-5, 2, quick)
+    powers, repeats = _powers(-5, 2, quick), 1 if quick else REPEATS
     with compiling():
-        first, third = _by_scheme(seed, powers, lambda power: weights(100.0, 1.0, 10**power))
+        first, third = _by_scheme(seed, repeats, powers, lambda power: weights(100.0, 1.0, 10**power))
     sheet = Sheet(
         PAPER, "Fig. 7", "Effect of the weight of the network under different schemes",
-        scheme_1="1, 10, 20, 40 ms a tuple", scheme_3=f"length, hosts, cost and rate distorted, {REPEATS} runs each",
+        scheme_1="1, 10, 20, 40 ms a tuple", scheme_3=f"length, hosts, cost and rate distorted, {repeats} runs each",
     )  # fmt: skip
     small = (
         "a link of 100 ms weighs 0.1 then, a share of load of 1 weighs 100: the network decides nothing; ten to a "
@@ -406,8 +406,8 @@ def figure_9(quick: bool, seed: int) -> Figure:
 def figure_10(quick: bool, seed: int) -> Figure:
     """Return the latency of greedy and of correlation placement in scheme 6, by chain length and by high rate."""
     seeds = 1 if quick else REPEATS
-    lengths = [5, 10, 20] if quick else [5, 10, 15, 20, 25, 30]
-    gaps = [20.0, 15.0, 10.0, 5.0] if quick else [20.0, 17.5, 15.0, 12.5, 10.0, 5.0, 2.0, 1.0]
+    lengths = [5, 10] if quick else [5, 10, 15, 20, 25, 30]
+    gaps = [20.0, 10.0] if quick else [20.0, 17.5, 15.0, 12.5, 10.0, 5.0, 2.0, 1.0]
     sheet = Sheet(
         PAPER, "Fig. 10", "Potential-driven placement (PD) and correlation (XZH)", scheme=6, weights="100, 1, 0.001",
         threshold_of_XZH=0.8, seeds=seeds,
