@@ -93,3 +93,67 @@ def optimum(program: Program, rates: Matrix) -> float:
     found = linprog(-program.weight, rows, bounds, method="highs")
     assert found.status == 0
     return float(-found.fun)
+
+
+def random_tree(
+    rng: np.random.Generator, *, roots: int = 1, depth: int = 3, fan: int = 3, late: float = 0.0, merges: float = 0.2
+) -> tuple[Network, Cluster, Placement]:
+    """A random network on hosts that form trees: each reads from its parent alone.
+
+    Parameters
+    ----------
+    roots, depth, fan
+        Trees, most hosts on a way, and most children of a host.
+    late
+        Chance that a source enters at a host below the root.
+    merges
+        Chance that an operator reads two streams.
+    """
+    sources: list[Source] = []
+    operators: list[Operator] = []
+    place: dict[str, str] = {}
+    machines: list[Host] = []
+
+    def source() -> str:
+        sources.append(Source(name=f"s{len(sources)}"))
+        return sources[-1].name
+
+    def grow(given: list[str], level: int) -> None:
+        host = f"h{len(machines)}"
+        machines.append(Host(name=host, capacity=float(rng.uniform(0.5, 2)), quota=0.8))
+        writers, mine = list(given), []
+        if not given or rng.random() < late:
+            writers.append(source())
+        unread = list(writers)
+        for _ in range(int(rng.integers(1, 4))):
+            if not unread and rng.random() < 0.5:
+                break
+            first = unread.pop() if unread else str(rng.choice(writers))
+            inputs = [first]
+            if rng.random() < merges and len(writers) > 1:
+                other = str(rng.choice([name for name in writers if name != first]))
+                inputs.append(other)
+            kind = "map" if len(inputs) == 1 else str(rng.choice(["union", "join"]))
+            operators.append(
+                Operator(
+                    name=f"o{len(operators)}", kind=kind, inputs=tuple(inputs),
+                    cost=tuple(rng.uniform(0.1, 2.0, len(inputs))),
+                    selectivity=tuple(rng.uniform(0.2, 1.2, len(inputs)) * (0.2 if kind == "join" else 1.0)),
+                    counts=(2, 3) if kind == "join" else None,
+                )
+            )  # fmt: skip
+            place[operators[-1].name] = host
+            mine.append(operators[-1].name)
+            writers.append(operators[-1].name)
+        if level < depth:
+            for _ in range(int(rng.integers(0, fan + 1))):
+                count = min(len(mine), int(rng.integers(1, 3)))
+                grow([str(name) for name in rng.choice(mine, count, replace=False)], level + 1)
+
+    for _ in range(roots):
+        grow([source()] if rng.random() < 0.5 else [source(), source()], 1)
+    read = {name for operator in operators for name in operator.inputs}
+    ends = [operator.name for operator in operators if operator.name not in read or rng.random() < 0.2]
+    sinks = [Sink(name=f"t{k}", input=name, weight=float(rng.uniform(0.5, 3))) for k, name in enumerate(ends)]
+    network = Network.of("tree", [item for item in sources if item.name in read], operators, sinks)
+    return network, Cluster.of(machines), Placement(place)

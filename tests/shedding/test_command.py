@@ -145,11 +145,50 @@ def test_replica_command(penstock: Any, figure: Path) -> None:
     assert alone.document["feasible"] is False
 
 
-def test_plot(penstock: Any, figure: Path, tmp_path: Path) -> None:
-    """The plot is a PNG file."""
-    path = tmp_path / "score.png"
-    assert shed(penstock, figure, "--planner", "exact", "--at", "x=9,y=9", "--plot", path).code == 0
-    assert path.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_plot(penstock: Any, figure: Path, tmp_path: Path, ending: str, start: bytes) -> None:
+    """The plot is what its name's ending says, and the same file each time."""
+    path = tmp_path / f"score.{ending}"
+    run = ("--planner", "exact", "--at", "x=9,y=9", "--plot", path)
+    assert shed(penstock, figure, *run).code == 0
+    assert path.read_bytes().startswith(start)
+
+
+def test_plot_of_another_kind(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """A plot whose name ends otherwise is refused before anything is planned."""
+    found = shed(penstock, figure, "--planner", "exact", "--at", "x=9,y=9", "--plot", tmp_path / "score.doc")
+    assert (found.code, ".svg, .png or .pdf" in found.err) == (2, True)
+
+
+def test_tables_of_hosts(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """d-fit says how many rows each host's table has and how many bytes it sent; also from a saved table."""
+    table = tmp_path / "table.json"
+    document = shed(penstock, figure, "--planner", "d-fit", "--at", "x=100,y=100", "--save", table).document
+    assert document["tables"]["h1"]["bytes"] == 0
+    assert document["tables"]["h2"]["bytes"] > 24 * document["tables"]["h2"]["entries"]
+    assert document["entries"] == sum(row["entries"] for row in document["tables"].values())
+    again = shed(penstock, figure, "--plan", table, "--at", "x=100,y=100").document
+    assert again["tables"] == document["tables"]
+
+
+def test_table_of_an_earlier_version(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """A d-fit table without tables of hosts, as earlier versions wrote it, is refused with what to do."""
+    table = tmp_path / "table.json"
+    shed(penstock, figure, "--planner", "d-fit", "--at", "x=100,y=100", "--save", table)
+    document = json.loads(table.read_text())
+    document["arrays"] = {"points": document["arrays"]["h1/points"]}
+    table.write_text(json.dumps(document))
+    found = shed(penstock, figure, "--plan", table, "--at", "x=1,y=1")
+    assert (found.code, "build it again with --save" in found.err) == (2, True)
+
+
+def test_budget(penstock: Any, figure: Path) -> None:
+    """Stopped at once, solver keeps and reports the error of a single cell."""
+    run = ("--planner", "solver", "--at", "x=100,y=100")
+    assert shed(penstock, figure, *run, "--budget", 0).document["reached"] == 1
+    assert shed(penstock, figure, *run).document["reached"] == 0.05
+    found = shed(penstock, figure, *run, "--budget", -1)
+    assert (found.code, "--budget" in found.err) == (2, True)
 
 
 @pytest.mark.parametrize(

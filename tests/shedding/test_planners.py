@@ -21,7 +21,7 @@ from penstock.shedding import (
     replica_plan,
     save_table,
 )
-from penstock.shedding.fit import build_c_fit
+from penstock.shedding.fit import plain_table
 
 
 def overloads(program: Program, upto: np.ndarray, count: int, seed: int) -> np.ndarray:  # type: ignore[type-arg]
@@ -150,7 +150,7 @@ def test_index_equals_scan() -> None:
     from penstock.shedding import kernels
 
     program = two_hosts((0.03, 0.05, 0.02), (0.06, 0.01, 0.04))
-    arrays = build_c_fit(Exact(program), np.full(3, 100.0), 0.2)
+    arrays = plain_table(Exact(program), 0.2)
     for point in overloads(program, np.full(3, 60.0), 500, 2):
         a = kernels.scan(arrays["points"], arrays["score"], point)
         b = kernels.search(
@@ -162,15 +162,15 @@ def test_index_equals_scan() -> None:
 
 def test_fit_of_figure_1() -> None:
     """C-FIT's grid of figure 1 falls from the global greatest rates 1/3 and 1/2 and includes 0."""
-    points = build_c_fit(Exact(figure_1()), np.array([2.0, 2.0]), 0.1)["points"]
+    points = plain_table(Exact(figure_1()), 0.1)["points"]
     assert points.max(axis=0) == pytest.approx([1 / 3, 1 / 2])
     assert points.min(axis=0) == pytest.approx([0, 0])
 
 
 def test_equal_inputs_are_merged() -> None:
     """Eight inputs of two kinds need no more points than two inputs."""
-    two = build_c_fit(Exact(two_hosts((64, 32), (32, 64))), np.full(2, 0.1), 0.1)
-    eight = build_c_fit(Exact(two_hosts((64, 32) * 4, (32, 64) * 4)), np.full(8, 0.1), 0.1)
+    two = plain_table(Exact(two_hosts((64, 32), (32, 64))), 0.1)
+    eight = plain_table(Exact(two_hosts((64, 32) * 4, (32, 64) * 4)), 0.1)
     assert len(eight["points"]) == len(two["points"])
 
 

@@ -37,18 +37,23 @@ def command(
     workload: Annotated[
         str, typer.Option("--workload", help="Of solver-w: uniform, or exponential:MEAN (as a share of --upto).")
     ] = "uniform",
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="SECONDS", help="Of solver: stop after this time, with what it has reached."),
+    ] = None,
     save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table.")] = None,
     plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from a plan table.")] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw score against load, beside the baselines.")
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Draw score against load, beside the baselines (svg, png or pdf)."),
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
     """Plan what to drop so that no host exceeds its quota, and the most is delivered.
 
-    Example: penstock shed examples/two-chains/network.toml --hosts 2 --placement views=h1,buys-eu=h1,matched=h2
-    --planner exact --at clicks=4000,buys=900
+    Example: penstock shed examples/two-chains/network.toml --hosts 2
+    --placement views=h1,scored=h2,paid=h1,billed=h2 --planner d-fit --at clicks=400,buys=150
     """
     del seed  # every planner is deterministic
     from penstock.shedding import Exact, build_program
@@ -61,6 +66,9 @@ def command(
         raise InputError("expected one of --planner and --plan", at="--planner")
     if not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error:g}", at="--error")
+    if budget is not None and not 0 <= budget < math.inf:
+        raise InputError(f"expected a time of at least 0 s, got {budget:g}", at="--budget")
+    kind = _kind(plot)
     program = build_program(graph, machines, placed)
     if planner == "replica":
         if save is not None or plot is not None:
@@ -73,10 +81,10 @@ def command(
         raise InputError("expected rates of at least --at", at="--upto")
     from penstock.shedding import Question
 
-    question = Question(exact, most, error, _scale(workload))
+    question = Question(exact, most, error, _scale(workload), budget)
     document = _planned(program, question, rates, planner, plan, save)
     if plot:
-        _plot(program, question, rates, plot)
+        _plot(program, question, rates, plot, kind)
     _show(document, json=json)
 
 
@@ -124,6 +132,7 @@ def _planned(
         "keep": program.keep(rates, kept),
         "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
         "entries": table.entries,
+        **PLANNERS[table.planner].facts(table),
         "seconds": seconds,
         "lookup": min(took),
     }
@@ -180,6 +189,14 @@ def _show(document: dict[str, Any], *, json: bool) -> None:
     )
     if "bound" in document:
         common.say(f"time-window joins are not linear: no plan scores more than {document['bound']:.6g}")
+    if "tables" in document:
+        common.table(
+            "tables: rows, and bytes that the host sent to its parent",
+            ["host", "entries", "bytes"],
+            [(name, row["entries"], row["bytes"]) for name, row in document["tables"].items()],
+        )
+    if "reached" in document:
+        common.say(f"the score is within {document['reached']:.3g} of the optimum everywhere up to --upto")
     common.say(
         f"{document['entries']} entries, planned in {document['seconds']:.3g} s, "
         f"look-up {document['lookup'] * 1e6:.3g} µs"
@@ -224,7 +241,15 @@ def _scale(workload: str) -> float | None:
     return scale
 
 
-def _plot(program: Program, question: Question, rates: Matrix, path: str) -> None:
+def _kind(plot: str | None) -> str:
+    """Return the format that the ending of a plot's name asks for."""
+    ending = (plot or ".png").rpartition(".")[2].lower()
+    if ending not in ("svg", "png", "pdf"):
+        raise InputError(f"expected a name that ends in .svg, .png or .pdf, got {plot!r}", at="--plot")
+    return ending
+
+
+def _plot(program: Program, question: Question, rates: Matrix, path: str, kind: str) -> None:
     import matplotlib as mpl
     import numpy as np
 
@@ -254,5 +279,7 @@ def _plot(program: Program, question: Question, rates: Matrix, path: str) -> Non
     axes.set_title(f"{program.network.name}: what shedding delivers")
     axes.legend(loc="upper left")
     with atomic(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
+        # Without dates and versions the same plot is the same file.
+        stamp = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+        figure.savefig(file, format=kind, dpi=120, metadata=stamp)
     pyplot.close(figure)

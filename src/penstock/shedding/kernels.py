@@ -387,8 +387,8 @@ def plans(
 
 
 @njit(cache=True)
-def boundary(levels: Any, counts: Any, load: Any, out: Any) -> Any:
-    """List grid points that fit while the next point up in every coordinate does not; return how many.
+def boundary(levels: Any, counts: Any, load: Any, out: Any, most: Any) -> Any:
+    """List grid points that fit while the next point up in every coordinate does not; return how many, up to ``most``.
 
     ``levels[s]`` falls from the greatest rate to 0, ``counts[s]`` of them; ``load`` has a row for each resource, with
     every limit 1. Without room in ``out`` points are only counted.
@@ -400,7 +400,7 @@ def boundary(levels: Any, counts: Any, load: Any, out: Any) -> Any:
     found = 0
     d = 0
     at[0] = -1
-    while d >= 0:
+    while d >= 0 and found < most:
         at[d] += 1
         if at[d] == counts[d]:
             d -= 1

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
+import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.shedding import fit
 from penstock.shedding.baselines import input_only, random_drop
 from penstock.shedding.exact import DualTable, Exact
-from penstock.shedding.fit import build_c_fit, build_d_fit, fit_plan
-from penstock.shedding.program import TOLERANCE, Matrix, Program
+from penstock.shedding.grid import TooLarge
+from penstock.shedding.hosts import host_parts
+from penstock.shedding.program import Matrix, Program
+from penstock.shedding.quadtree import build_solver, build_solver_w, descend
 from penstock.shedding.tables import PlanTable, fingerprint
+from penstock.shedding.trees import Tables, kept_rates, make_tables, restored, stored
 
-MOST_CELLS = 3_000_000
+Answer = Callable[[Matrix], Matrix]
 
 
 @attrs.frozen(eq=False)
@@ -34,20 +37,37 @@ class Question:
         Promised share of the optimum that may be lost.
     scale
         Of an exponential workload (mean rate as a share of ``upto``), for ``solver-w``; None: uniform.
+    budget
+        ``solver`` stops after this time (s) with what error it has reached; None: when it has reached the promised one.
+    clock
+        What time is measured by.
     """
 
     exact: Exact
     upto: Matrix
     error: float = 0.05
     scale: float | None = None
+    budget: float | None = None
+    clock: Callable[[], float] = time.perf_counter
 
 
-class Planner(Protocol):
-    """Build a table for a question."""
+@attrs.frozen
+class Planner:
+    """A row of `PLANNERS`.
 
-    def __call__(self, question: Question) -> PlanTable:
-        """Return the table."""
-        ...
+    Attributes
+    ----------
+    build
+        Makes a table for a question.
+    answers
+        Returns the look-up of a table: overloaded rates in, array (sources,); kept rates out, array (arcs,).
+    facts
+        What else a table has to say, as JSON data.
+    """
+
+    build: Callable[[Question], PlanTable]
+    answers: Callable[[Program, PlanTable], Answer]
+    facts: Callable[[PlanTable], dict[str, Any]] = lambda _: {}
 
 
 def build_exact(question: Question) -> PlanTable:
@@ -58,74 +78,14 @@ def build_exact(question: Question) -> PlanTable:
     return _table(question, "exact", len(table), arrays, 1e-6)
 
 
-def build_solver(question: Question) -> PlanTable:
-    """Divide the region until the optimum differs by at most the error within each cell (section 5.1)."""
-    exact, error = question.exact, question.error
-    dims = len(question.upto)
-    low, high = np.zeros((1, dims)), question.upto[None, :].astype(float)
-    ids = np.zeros(1, np.int64)
-    child: list[NDArray[np.int64]] = [np.full(1, -1)]
-    total = 1
-    plans: list[Matrix] = []
-    rows: list[tuple[NDArray[np.int64], int]] = []
-    full = _full_load(exact.program)
-    count = 0
-    while len(ids):
-        over = ~full(high)
-        low, high, ids = low[over], high[over], ids[over]
-        if not len(ids):
-            break
-        top, bottom = exact.values(high), exact.values(low)
-        bottom = np.where(full(low), _full_score(exact.program, low), bottom)
-        done = top - bottom <= error * top
-        if done.any():
-            plans.append(_plans(exact, low[done]))
-            rows.append((ids[done], count))
-            count += int(done.sum())
-        low, high, ids = low[~done], high[~done], ids[~done]
-        total = _split(child, ids, total, dims)
-        low, high, ids = _quarters(low, high, child, ids, dims)
-    return _tree(question, "solver", child, rows, plans, count)
+def answer_exact(program: Program, table: PlanTable) -> Answer:
+    """Look dual vertices up."""
+    a = table.arrays
+    dual = DualTable(a["alpha"], a["beta"], a["tights"], a["signs"], bool(a["complete"][0]))
+    return Exact(program, dual).plan
 
 
-def build_solver_w(question: Question) -> PlanTable:
-    """Divide the cell of the greatest expected error until their sum is at most the error (section 5.2)."""
-    exact, dims = question.exact, len(question.upto)
-    full = _full_load(exact.program)
-    corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
-    child = [-1]
-    waiting: list[tuple[float, int, Matrix, Matrix]] = []
-    expected = 0.0
-
-    def enter(ids: list[int], low: Matrix, high: Matrix) -> None:
-        nonlocal expected
-        over = ~full(high)
-        top = exact.values(high)
-        bottom = np.where(full(low), _full_score(exact.program, low), exact.values(low))
-        chance = _chance(question, low, high)
-        for k, node in enumerate(ids):
-            if over[k]:
-                loss = max(0.0, 1 - bottom[k] / top[k]) if top[k] > 0 else 0.0
-                expected += chance[k] * loss
-                heapq.heappush(waiting, (-chance[k] * loss, node, low[k], high[k]))
-
-    enter([0], np.zeros((1, dims)), question.upto[None, :].astype(float))
-    while waiting and expected > question.error:
-        loss, node, low, high = heapq.heappop(waiting)
-        expected += loss
-        child[node] = len(child)
-        ids = list(range(len(child), len(child) + (1 << dims)))
-        child.extend([-1] * (1 << dims))
-        _bounded(len(child))
-        half = (high - low) / 2
-        enter(ids, low + corners * half, low + corners * half + half)
-    waiting.sort(key=lambda cell: cell[1])
-    low = np.array([cell[2] for cell in waiting]).reshape(-1, dims)
-    leaves = np.array([cell[1] for cell in waiting], np.int64)
-    return _tree(question, "solver-w", [np.array(child)], [(leaves, 0)], [_plans(exact, low)], len(leaves))
-
-
-def build_formula(name: str) -> Planner:
+def build_formula(name: str) -> Callable[[Question], PlanTable]:
     """Return the builder of a baseline: there is nothing to prepare."""
 
     def build(question: Question) -> PlanTable:
@@ -134,33 +94,88 @@ def build_formula(name: str) -> Planner:
     return build
 
 
+def answer_formula(formula: Callable[[Program, Matrix], Matrix]) -> Callable[[Program, PlanTable], Answer]:
+    """Return the look-up of a baseline: its formula."""
+    return lambda program, _: lambda rates: formula(program, rates)
+
+
 def build_fit(question: Question) -> PlanTable:
     """c-fit; see `penstock.shedding.fit`."""
-    arrays = build_c_fit(question.exact, question.upto, question.error)
-    return _table(question, "c-fit", len(arrays["points"]), arrays, question.error)
+    exact, error = question.exact, question.error
+    fit.linear(exact.program)
+    if fit.plain(exact.program):
+        arrays = fit.plain_table(exact, error)
+    elif _apart(exact.program):
+        return attrs.evolve(build_distributed(question), planner="c-fit")
+    else:
+        arrays = fit.planned_table(exact, question.upto, error)
+    return _table(question, "c-fit", len(arrays["points"]), arrays, error)
+
+
+def _apart(program: Program) -> bool:
+    """Whether no host reads from another, so that each one's local plans are greedy and optimal."""
+    try:
+        return all(not part.children for part in host_parts(program).values())
+    except InputError:
+        return False
+
+
+def answer_fit(program: Program, table: PlanTable) -> Answer:
+    """Look the best point below up, in the central table or host by host where streams split."""
+    if "points" in table.arrays:
+        return lambda rates: fit.fit_plan(program, table.arrays, rates)
+    return answer_distributed(program, table)
 
 
 def build_distributed(question: Question) -> PlanTable:
-    """d-fit; see `penstock.shedding.fit`."""
-    arrays = build_d_fit(question.exact, question.upto, question.error)
-    return _table(question, "d-fit", int(arrays["sizes"].sum()), arrays, question.error)
+    """d-fit: every host makes its own table; see `penstock.shedding.trees`."""
+    exact, error = question.exact, question.error
+    try:
+        return host_plan(question, make_tables(exact.program, question.upto, error))
+    except TooLarge as large:
+        if not fit.plain(exact.program):
+            raise
+        raise TooLarge(large.problem, fit.smallest_error(exact, error)) from None
+
+
+def host_plan(question: Question, tables: Tables) -> PlanTable:
+    """Return the tables of all hosts as one plan table."""
+    entries = sum(map(len, tables.hosts.values()))
+    return _table(question, "d-fit", entries, stored(tables), question.error)
+
+
+def answer_distributed(program: Program, table: PlanTable) -> Answer:
+    """Let every host look up in its own table, parents first."""
+    found, arcs = restored(program, table.arrays)
+    return lambda rates: kept_rates(program, found, arcs, rates)
+
+
+def distributed_facts(table: PlanTable) -> dict[str, Any]:
+    """Return the size of each host's table, and how many bytes it sent to its parent."""
+    sent = {name.removesuffix("/sent"): value for name, value in table.arrays.items() if name.endswith("/sent")}
+    return {
+        "tables": {
+            host: {"entries": len(table.arrays[f"{host}/score"]), "bytes": int(value[0])}
+            for host, value in sent.items()
+        }
+    }
 
 
 PLANNERS: dict[str, Planner] = {
-    "exact": build_exact,
-    "solver": build_solver,
-    "solver-w": build_solver_w,
-    "c-fit": build_fit,
-    "d-fit": build_distributed,
-    "random-drop": build_formula("random-drop"),
-    "input-only": build_formula("input-only"),
+    "exact": Planner(build_exact, answer_exact),
+    "solver": Planner(build_solver, descend, lambda table: {"reached": table.error}),
+    "solver-w": Planner(build_solver_w, descend),
+    "c-fit": Planner(build_fit, answer_fit),
+    "d-fit": Planner(build_distributed, answer_distributed, distributed_facts),
+    "random-drop": Planner(build_formula("random-drop"), answer_formula(random_drop)),
+    "input-only": Planner(build_formula("input-only"), answer_formula(input_only)),
 }
 """The names on the command line (``replica`` plans by copies: `penstock.shedding.replica`)."""
 
 
 def build_table(planner: str, question: Question) -> PlanTable:
     """Build the table of a planner by its name."""
-    return PLANNERS[planner](question)
+    return PLANNERS[planner].build(question)
 
 
 class LookUp:
@@ -169,23 +184,20 @@ class LookUp:
     Raises
     ------
     InputError
-        If the table was made for another program.
+        If the table was made for another program, or is damaged.
     """
 
     def __init__(self, program: Program, table: PlanTable) -> None:
         self.program, self.table = program, table.check(program)
-        self._exact: Exact | None = None
-        arrays = table.arrays
+        if table.planner not in PLANNERS:
+            raise InputError(f"the plan table has the unknown planner {table.planner!r}")
         try:
-            if table.planner == "exact":
-                dual = DualTable(
-                    arrays["alpha"], arrays["beta"], arrays["tights"], arrays["signs"], bool(arrays["complete"][0])
-                )
-                self._exact = Exact(program, dual)
-            elif table.planner not in PLANNERS:
-                raise InputError(f"the plan table has the unknown planner {table.planner!r}")
+            self._answer = PLANNERS[table.planner].answers(program, table)
         except KeyError as error:
-            raise InputError(f"the plan table is damaged: {error} is missing") from None
+            raise InputError(
+                f"the plan table is damaged or of an earlier version: {error} is missing",
+                hint="build it again with --save",
+            ) from None
 
     def plan(self, rates: Matrix) -> Matrix:
         """Return the kept rate of each arc, array (arcs,): everything where everything fits.
@@ -200,107 +212,10 @@ class LookUp:
         full = self.program.flow(rates)
         if self.program.feasible(full):
             return full
-        name, arrays = self.table.planner, self.table.arrays
-        if self._exact is not None:
-            return self._exact.plan(rates)
-        if name == "random-drop":
-            return random_drop(self.program, rates)
-        if name == "input-only":
-            return input_only(self.program, rates)
-        if name in ("c-fit", "d-fit"):
-            return fit_plan(self.program, arrays, rates)
-        from penstock.shedding import kernels
-
-        leaf = kernels.descend(arrays["child"], np.zeros(len(rates)), self.table.upto, rates)
-        row = arrays["row"][leaf]
-        kept: Matrix = arrays["plans"][row].copy() if row >= 0 else np.zeros(self.program.arcs)
-        return kept
+        return self._answer(rates)
 
 
 def _table(question: Question, name: str, entries: int, arrays: dict[str, Any], error: float) -> PlanTable:
     return PlanTable(
         name, fingerprint(question.exact.program), np.asarray(question.upto, float), error, entries, arrays
     )
-
-
-def _full_load(program: Program) -> Callable[[Matrix], NDArray[np.bool_]]:
-    """Return a test of many points at once: does everything fit?"""
-    if program.products:
-        return lambda points: np.array([program.feasible(program.flow(point)) for point in points])
-    flow = np.linalg.solve(np.eye(program.arcs) - program.G, program.S)
-    load, limit = program.K @ flow, program.limit * (1 + TOLERANCE) + 1e-15
-    return lambda points: np.asarray(np.all(points @ load.T <= limit, axis=1))
-
-
-def _full_score(program: Program, points: Matrix) -> Matrix:
-    return (
-        np.array([program.score(program.flow(point)) for point in points])
-        if program.products
-        else points @ (program.weight @ np.linalg.solve(np.eye(program.arcs) - program.G, program.S))
-    )
-
-
-def _plans(exact: Exact, points: Matrix) -> Matrix:
-    out = np.zeros((len(points), exact.program.arcs))
-    for k, point in enumerate(points):
-        out[k] = exact.plan(point)
-    return out
-
-
-def _bounded(cells: int) -> None:
-    if cells > MOST_CELLS:
-        raise InputError(
-            f"the quadtree would need more than {MOST_CELLS} cells",
-            at="--planner",
-            hint="take a larger --error, a smaller --upto, or --planner exact",
-        )
-
-
-def _split(child: list[NDArray[np.int64]], ids: NDArray[np.int64], total: int, dims: int) -> int:
-    """Give each cell its children, numbered on from ``total``."""
-    grown = total + len(ids) * (1 << dims)
-    _bounded(grown)
-    if len(ids):
-        whole = np.concatenate(child)
-        whole[ids] = total + np.arange(len(ids)) * (1 << dims)
-        child[:] = [whole, np.full(grown - total, -1)]
-    return grown
-
-
-def _quarters(
-    low: Matrix, high: Matrix, child: list[NDArray[np.int64]], ids: NDArray[np.int64], dims: int
-) -> tuple[Matrix, Matrix, NDArray[np.int64]]:
-    if not len(ids):
-        return low, high, ids
-    first = child[0][ids]
-    corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
-    half = (high - low) / 2
-    lower = (low[:, None, :] + corners[None] * half[:, None, :]).reshape(-1, dims)
-    step = np.repeat(half, 1 << dims, axis=0)
-    return lower, lower + step, (first[:, None] + np.arange(1 << dims)[None]).ravel()
-
-
-def _tree(
-    question: Question,
-    name: str,
-    child: list[NDArray[np.int64]],
-    rows: list[tuple[NDArray[np.int64], int]],
-    plans: list[Matrix],
-    count: int,
-) -> PlanTable:
-    children = np.concatenate(child).astype(np.int64)
-    row = np.full(len(children), -1, np.int64)
-    for ids, first in rows:
-        row[ids] = first + np.arange(len(ids))
-    kept = np.concatenate(plans) if plans else np.zeros((0, question.exact.program.arcs))
-    return _table(question, name, count, {"child": children, "row": row, "plans": kept}, question.error)
-
-
-def _chance(question: Question, low: Matrix, high: Matrix) -> Matrix:
-    """Probability of each cell under the workload, cut to the region."""
-    upto = np.where(question.upto > 0, question.upto, 1.0)
-    a, b = low / upto, high / upto
-    if question.scale is not None:
-        most = -np.expm1(-1 / question.scale)
-        a, b = -np.expm1(-a / question.scale) / most, -np.expm1(-b / question.scale) / most
-    return np.asarray(np.prod(np.where(question.upto > 0, b - a, 1.0), axis=1))

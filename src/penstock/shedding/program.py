@@ -55,6 +55,8 @@ class Program:
     products
         Output arcs of joins with a time window, which no linear program holds exactly: (arc, left arc, right arc,
         factor), the arc offers factor · left · right; see `penstock.shedding.optimum`.
+    places
+        Hosts of each operator, more than one where it has replicas.
     """
 
     network: Network
@@ -70,6 +72,7 @@ class Program:
     arc: NDArray[np.int64]
     capacity: Matrix
     products: tuple[tuple[int, int, int, float], ...]
+    places: Mapping[str, tuple[str, ...]]
 
     @property
     def arcs(self) -> int:
@@ -251,6 +254,7 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
         arc,
         capacity,
         tuple(products),
+        {name: tuple(places[name]) for name in network.operators},
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import InputError
 from penstock.files import Text, shortened, write_json
@@ -87,16 +88,33 @@ def fingerprint(program: Program) -> str:
     return state.hexdigest()[:32]
 
 
+def packed(array: NDArray[Any]) -> dict[str, Any]:
+    """Return an array as JSON data: base64 of little-endian numbers, with type and shape."""
+    kind = array.dtype.newbyteorder("<")
+    data = base64.b64encode(np.ascontiguousarray(array, kind).tobytes()).decode()
+    return {"type": kind.str, "shape": list(array.shape), "data": data}
+
+
+def unpacked(part: Mapping[str, Any]) -> NDArray[Any]:
+    """Return the array of JSON data.
+
+    Raises
+    ------
+    ValueError
+        If it is of another type, or a number is not finite.
+    """
+    kind = np.dtype(part["type"])
+    if kind.str not in ("<f8", "<i8", "|i1"):
+        raise ValueError(f"arrays of type {kind.str}")
+    array = np.frombuffer(base64.b64decode(part["data"], validate=True), kind).reshape(part["shape"])
+    if not np.all(np.isfinite(array)):
+        raise ValueError("a number is not finite")
+    return array
+
+
 def save_table(table: PlanTable, path: str | os.PathLike[str]) -> None:
     """Write a table as JSON; arrays are base64 of little-endian numbers."""
-    arrays = {
-        name: {
-            "type": array.dtype.newbyteorder("<").str,
-            "shape": list(array.shape),
-            "data": base64.b64encode(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()).decode(),
-        }
-        for name, array in table.arrays.items()
-    }
+    arrays = {name: packed(array) for name, array in table.arrays.items()}
     write_json(
         path,
         {
@@ -129,15 +147,7 @@ def read_table(path: str | os.PathLike[str]) -> PlanTable:
             f"expected version {VERSION} of the plan table, got {shortened(document.get('version'))}", file=file.name
         )
     try:
-        arrays = {}
-        for name, part in document["arrays"].items():
-            kind = np.dtype(part["type"])
-            if kind.str not in ("<f8", "<i8", "|i1"):
-                raise ValueError(kind.str)
-            array = np.frombuffer(base64.b64decode(part["data"], validate=True), kind).reshape(part["shape"])
-            if not np.all(np.isfinite(array)):
-                raise ValueError(name)
-            arrays[name] = array
+        arrays = {name: unpacked(part) for name, part in document["arrays"].items()}
         upto = np.array(document["upto"], float)
         return PlanTable(
             str(document["planner"]),

@@ -1,0 +1,163 @@
+"""Compiled loops of the feasible input tables (plain references: `local.local_plan`, `merge.undominated`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def local_plans(points: Any, S: Any, G: Any, cost: Any, order: Any, load: Any, y: Any, whole: Any) -> Any:
+    """Fill the kept rates of the greedy local plan at each point (section 6.2.2).
+
+    ``order`` lists arcs by what they earn per load, ``load`` what a kept tuple saves when its arc's turn comes.
+    ``whole[p]`` says that no input need be cut: each has an arc that drops nothing.
+    """
+    arcs, inputs = S.shape
+    keep = np.ones(arcs)
+    for p in range(len(points)):
+        keep[:] = 1.0
+        turn = 0
+        while True:
+            used = 0.0
+            for a in range(arcs):
+                rate = 0.0
+                for s in range(inputs):
+                    rate += S[a, s] * points[p, s]
+                for b in range(a):
+                    if G[a, b] > 0.0:
+                        rate += G[a, b] * y[p, b]
+                y[p, a] = keep[a] * rate
+                used += cost[a] * y[p, a]
+            if used <= 1.0 + 1e-12 or turn == len(order):
+                break
+            while turn < len(order) and y[p, order[turn]] * load[turn] <= 0.0:
+                keep[order[turn]] = 0.0
+                turn += 1
+            if turn == len(order):
+                continue
+            saved = y[p, order[turn]] * load[turn]
+            keep[order[turn]] = max(0.0, 1.0 - (used - 1.0) / saved)
+            turn += 1
+        whole[p] = True
+        for s in range(inputs):
+            if points[p, s] > 0.0:
+                uncut = False
+                for a in range(arcs):
+                    uncut = uncut or (S[a, s] > 0.0 and keep[a] == 1.0)
+                whole[p] = whole[p] and uncut
+
+
+@njit(cache=True)
+def undominated(price: Any, score: Any, best_first: Any, most: Any, keep: Any) -> Any:
+    """Mark rows that no other beats: nowhere higher in price, and at least its score; any number of prices.
+
+    False where that takes more than ``most`` comparisons.
+    """
+    kept = np.zeros(len(score), np.int64)
+    count, work = 0, 0
+    for row in best_first:
+        beaten = False
+        work += count
+        if work > most:
+            return False
+        for k in range(count):
+            other = kept[k]
+            beaten = True
+            for d in range(price.shape[1]):
+                if price[other, d] > price[row, d]:
+                    beaten = False
+                    break
+            if beaten:
+                break
+        if not beaten:
+            kept[count] = row
+            count += 1
+            keep[row] = True
+    return True
+
+
+@njit(cache=True)
+def undominated_pair(rank: Any, score: Any, keep: Any) -> Any:
+    """Mark what `undominated` marks for two prices: rows come in order of the first, ``rank`` orders the second."""
+    size = len(rank)
+    tree = np.full(size + 1, -np.inf)
+    for row in range(size):
+        best = -np.inf
+        k = rank[row] + 1
+        while k > 0:
+            best = max(best, tree[k])
+            k -= k & -k
+        if score[row] > best:
+            keep[row] = True
+            k = rank[row] + 1
+            while k <= size:
+                tree[k] = max(tree[k], score[row])
+                k += k & -k
+
+
+@njit(cache=True)
+def best_pairs(
+    one: Any,
+    other: Any,
+    sizes: Any,
+    loads: Any,
+    other_loads: Any,
+    scores: Any,
+    other_scores: Any,
+    step: Any,
+    least: Any,
+    slots: Any,
+) -> Any:
+    """Return of all pairs of rows that fit the best in each cell (plain reference: `merge.similar` of all pairs).
+
+    Parameters
+    ----------
+    one, other
+        Arrays (rows, dims): cells of each row in all dims, -1 where the table does not have the dim; a pair has the
+        greater of both.
+    sizes
+        Array (dims,): how many cells a dim has.
+    step, least
+        A load lies in cell ``1 + floor(log(load) / step) - least``, and in 0 where there is none.
+    slots
+        Room for so many cells, a power of 2.
+
+    Returns
+    -------
+    first, second, ok
+        The pairs, and whether there was room.
+    """
+    keys = np.full(slots, -1, np.int64)
+    best = np.zeros(slots)
+    where = np.zeros((slots, 2), np.int64)
+    count = 0
+    dims = len(sizes)
+    for i in range(len(loads)):
+        for j in range(len(other_loads)):
+            load = loads[i] + other_loads[j]
+            if load > 1.0 + 1e-12:
+                continue
+            key = np.int64(0)
+            if load > 0.0:
+                key = 1 + np.int64(np.floor(np.log(load) / step)) - least
+            for d in range(dims):
+                key = key * sizes[d] + max(one[i, d], other[j, d])
+            score = scores[i] + other_scores[j]
+            slot = (key * np.int64(-7046029254386353131) >> 20) & (slots - 1)
+            while keys[slot] != -1 and keys[slot] != key:
+                slot = (slot + 1) & (slots - 1)
+            if keys[slot] == -1:
+                count += 1
+                if 2 * count > slots:
+                    return where[:0, 0], where[:0, 1], False
+                keys[slot] = key
+                best[slot] = score
+                where[slot, 0], where[slot, 1] = i, j
+            elif score > best[slot]:
+                best[slot] = score
+                where[slot, 0], where[slot, 1] = i, j
+    used = keys != -1
+    return where[used, 0], where[used, 1], True

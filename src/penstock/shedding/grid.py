@@ -1,0 +1,154 @@
+"""Grids of feasible rates, and the index that looks points up (Tatbul et al. sections 6.2.1 and 6.4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import InputError
+from penstock.shedding.program import Matrix
+
+MOST_POINTS = 3_000_000
+"""Rows of a table: with 8 inputs 0.2 GB, and less than 1 GB while it is made."""
+MOST_WORK = 4e9
+LEAF = 16
+"""Points in a leaf of the index."""
+
+
+def ladder(top: float, small: float, spread: float) -> Matrix:
+    """Return falling rates from the greatest, each 1 - spread of the one before, past ``small``, and then 0."""
+    if top <= 0:
+        return np.zeros(1)
+    steps = max(0, math.ceil(math.log(small / top) / math.log1p(-spread))) if 0 < small < top else 0
+    return np.append(top * np.exp(math.log1p(-spread) * np.arange(steps + 1)), 0.0)
+
+
+def stacked(columns: list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:
+    """Return ladders of different lengths as one array (inputs, most), and their lengths."""
+    counts = np.array([len(column) for column in columns], np.int64)
+    levels = np.zeros((len(columns), int(counts.max(initial=1))))
+    for s, column in enumerate(columns):
+        levels[s, : len(column)] = column
+    return levels, counts
+
+
+def boundary(levels: Matrix, counts: NDArray[np.int64], load: Matrix) -> Matrix:
+    """Return the grid points that fit while the next point up in every coordinate does not, array (points, inputs).
+
+    Parameters
+    ----------
+    load
+        Array (resources, inputs), every limit 1.
+
+    Raises
+    ------
+    InputError
+        If there are too many.
+    """
+    from penstock.shedding import kernels
+
+    affordable(counts, math.factorial(len(counts)))
+    found = kernels.boundary(levels, counts, load, np.zeros((0, len(counts))), MOST_POINTS + 1)
+    countable(found)
+    points = np.zeros((found, len(counts)))
+    kernels.boundary(levels, counts, load, points, MOST_POINTS + 1)
+    return points
+
+
+def affordable(counts: NDArray[np.int64], share: int) -> None:
+    """Refuse a grid that is too fine to list.
+
+    Parameters
+    ----------
+    share
+        One in so many points must be looked at.
+    """
+    if float(np.prod(counts.astype(float))) / share > MOST_WORK:
+        raise TooLarge(f"the grid of {len(counts)} different inputs is too fine to list")
+
+
+def countable(points: int) -> None:
+    """Refuse a table with too many rows."""
+    if points > MOST_POINTS:
+        raise TooLarge(f"the table would need more than {MOST_POINTS:,} points")
+
+
+class TooLarge(InputError):
+    """A table does not fit; a larger error would make it smaller."""
+
+    def __init__(self, problem: str, hint: str = "take a larger --error or --planner exact") -> None:
+        super().__init__(problem, at="--planner", hint=hint)
+
+
+def groups(load: Matrix, worth: Matrix) -> tuple[NDArray[np.int64], Matrix]:
+    """Number the inputs that differ only in scale alike; the factor turns a rate into the first one's (8.2.4)."""
+    group, factor = np.zeros(len(worth), np.int64), np.ones(len(worth))
+    leaders: list[int] = []
+    for s in range(len(worth)):
+        column = np.append(load[:, s], worth[s])
+        for g, first in enumerate(leaders):
+            base = np.append(load[:, first], worth[first])
+            ratio = column.sum() / base.sum() if base.sum() > 0 else 0.0
+            if ratio > 0 and np.allclose(column, ratio * base, rtol=1e-12, atol=0):
+                group[s], factor[s] = g, ratio
+                break
+        else:
+            group[s] = len(leaders)
+            leaders.append(s)
+    return group, factor
+
+
+def indexed(points: Matrix, score: Matrix, rows: dict[str, Any]) -> dict[str, Any]:
+    """Order points by an implicit balanced tree and give each node its box and its best score.
+
+    Parameters
+    ----------
+    rows
+        Further arrays with a row for each point.
+    """
+    count, dims = points.shape
+    depth = 0
+    while (count >> depth) > LEAF:
+        depth += 1
+    nodes = (2 << depth) - 1
+    first, last = np.full(nodes, -1, np.int64), np.full(nodes, -1, np.int64)
+    order = np.arange(count)
+    spans = {0: (0, count)}
+    for node in range(nodes):
+        a, b = spans.pop(node)
+        if node >= nodes // 2:
+            first[node], last[node] = a, b
+            continue
+        part = order[a:b]
+        if dims and len(part):
+            axis = int(np.argmax(np.ptp(points[part], axis=0) / np.maximum(points.max(axis=0), 1e-300)))
+            order[a:b] = part[np.argsort(points[part, axis], kind="stable")]
+        middle = (a + b) // 2
+        spans[2 * node + 1], spans[2 * node + 2] = (a, middle), (middle, b)
+    points, score = np.ascontiguousarray(points[order]), score[order]
+    low = np.full((nodes, dims), 1e300)
+    most = np.full(nodes, -1.0)
+    for node in range(nodes - 1, -1, -1):
+        if first[node] >= 0:
+            a, b = first[node], last[node]
+            if b > a:
+                low[node], most[node] = points[a:b].min(axis=0), score[a:b].max()
+        else:
+            for child in (2 * node + 1, 2 * node + 2):
+                low[node] = np.minimum(low[node], low[child])
+                most[node] = max(most[node], most[child])
+    more = {name: np.ascontiguousarray(value[order]) for name, value in rows.items()}
+    return {"points": points, "score": score, "low": low, "first": first, "last": last, "most": most, **more}
+
+
+def best_below(arrays: Any, rates: Matrix) -> int:
+    """Return the row of the best point that is nowhere above the rates, or -1."""
+    from penstock.shedding import kernels
+
+    row: int = kernels.search(
+        arrays["low"], arrays["first"], arrays["last"], arrays["most"], arrays["points"], arrays["score"], rates
+    )  # fmt: skip
+    return row
