@@ -70,7 +70,8 @@ def measure(folder: Path) -> dict[str, Any]:
         calibration = chain.calibration_rates(demo.burst(), 75.0)
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration, live=True)
         outcome, warm = engine.run(deployment), chain.WARM * calibration.duration
-        statistics = calibrate.calibrate_in_place(alone, network, placed, outcome, calibration, skip=warm)
+        priced = alone.complete(network, override=True)
+        statistics = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, calibration, skip=warm)
         known = statistics.complete(network, override=True)
         quotas = {name: MARGIN * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}
         limited = attrs.evolve(cluster, hosts={n: attrs.evolve(h, quota=quotas[n]) for n, h in cluster.hosts.items()})

@@ -154,18 +154,21 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
         outcome = engine.run(deployment)
         warm = chain.WARM * calibration.duration
-        statistics = calibrate.calibrate_in_place(alone, network, placed, outcome, calibration, skip=warm)
+        priced = alone.complete(network, override=True)
+        statistics = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, calibration, skip=warm)
         first = {host: speed(engine, host) for host in cluster.hosts}
-        prediction = chain.predict(statistics.complete(network, override=True), cluster, placed, rates, statistics)
+        known = statistics.complete(network, override=True)
+        prediction = chain.predict(known, cluster, placed, rates, statistics)
         guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
-        beside = [quantiles(chain.predict(network, cluster, placed, rates, dearer(statistics, e))) for e in (-E, E)]
+        beside = [quantiles(chain.predict(known, cluster, placed, rates, dearer(statistics, e))) for e in (-E, E)]
         rows, before = [], None
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
             measured = chain.summary(outcome.latency())
-            after = calibrate.calibrate_in_place(alone, network, placed, outcome, rates, skip=4.0)
+            after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates, skip=4.0)
             speeds = {host: speed(engine, host) for host in cluster.hosts}
-            hindsight = quantiles(chain.predict(network, cluster, placed, rates, after))
+            seen = after.complete(network, override=True)
+            hindsight = quantiles(chain.predict(seen, cluster, placed, rates, after))
             rows.append(
                 {
                     "measured": measured,

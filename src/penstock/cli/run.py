@@ -63,7 +63,7 @@ def command(
     if seconds is not None and not 0 < seconds < 1e9:
         raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
     graph, known = common.get_network(network, statistics)
-    costs = all(o.cost is not None for o in known.complete(graph, override=True).operators.values())
+    costs = all(o.cost is not None for o in known.complete(graph).operators.values())
     if learn is not None and (once or plan is not None or keep is not None):
         raise InputError("does not go with --once, --keep and --plan", at="--learn")
     if learn is not None and not costs:
@@ -118,7 +118,7 @@ def command(
     if report is not None:
         common.write_document(report, document)
     if learn is not None:
-        chain.learned(graph, placed, outcome, done.rates, known).write(learn)
+        chain.learned(graph, machines, placed, outcome, done.rates, known).write(learn)
     if json:
         common.answer(document)
         return

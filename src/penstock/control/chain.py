@@ -310,7 +310,12 @@ def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
 
 
 def learned(
-    network: Network, placement: Mapping[str, str], outcome: Any, rates: Rates | None, statistics: Statistics
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    outcome: Any,
+    rates: Rates | None,
+    statistics: Statistics,
 ) -> Statistics:
     """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
 
@@ -325,7 +330,8 @@ def learned(
 
     if rates is None:
         raise EngineError("nothing to learn from: no tuple came")
-    return calibrate_in_place(statistics, network, placement, outcome, rates, skip=min(18.0, outcome.seconds / 3))
+    skip = min(18.0, outcome.seconds / 3)
+    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates, skip=skip)
 
 
 def measured_rates(network: Network, outcome: Any) -> Rates | None:

@@ -77,7 +77,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             warming = Job(graph, cluster, placed, scratch / "calibration", rates=trace)
             outcome = execute(engine, warming, lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share))
             warm = chain.WARM * trace.duration
-            statistics = calibrate.calibrate_in_place(alone, graph, placed, outcome, trace, skip=warm)
+            statistics = calibrate.calibrate_in_place(alone, known, cluster, placed, outcome, trace, skip=warm)
             measured = statistics.complete(graph, override=True)
             prediction = chain.predict(measured, cluster, placed, rates, statistics)
             comparison = compare_plans(measured, cluster, plans, rates, statistics)

@@ -61,7 +61,7 @@ class Job:
     @property
     def priced(self) -> bool:
         """Whether every operator's cost is known."""
-        known = self.statistics.complete(self.network, override=True)
+        known = self.statistics.complete(self.network)
         return all(operator.cost is not None for operator in known.operators.values())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from penstock.cluster import Cluster
 from penstock.errors import EngineError
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
@@ -24,6 +25,7 @@ LEAST = 0.1
 def calibrate_in_place(
     statistics: Statistics,
     network: Network,
+    cluster: Cluster,
     placement: Mapping[str, str],
     outcome: Outcome,
     rates: Rates,
@@ -36,8 +38,10 @@ def calibrate_in_place(
     ----------
     statistics
         Of the first pass.
-    placement
-        Of the run.
+    network
+        Its own costs count before those of the statistics, as wherever they are used.
+    cluster, placement
+        Of the run. Factors are per benchmark-core second: the work divided by a host's capacity.
     outcome
         Of a run whose batches had many sizes.
     rates
@@ -50,13 +54,13 @@ def calibrate_in_place(
     EngineError
         If a host has too few batches, or all of one size.
     """
-    costs = statistics.complete(network, override=True)
+    costs = statistics.complete(network)
     found = {}
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     for host in sorted(set(host_of.values())):
         warm = [b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip]
         batches, empty = [b for b in warm if b.rows > 0], [b.duration for b in warm if b.rows == 0 and b.known]
-        load = np.array([work(costs, b) for b in batches])
+        load = np.array([work(costs, b) for b in batches]) / cluster.hosts[host].capacity
         took = np.array([b.duration for b in batches])
         if len(batches) < 8 or load.max() < 2 * max(load.min(), 1e-12):
             raise EngineError(

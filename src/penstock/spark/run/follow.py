@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from penstock.network.windows import windows_behind
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import Deployment, Query
-from penstock.network.windows import windows_behind
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.turn import ANNOUNCED
