@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.cluster import Cluster, Host, Link
-from penstock.experiments.balancing import Plan, Setting, system
+from penstock.experiments.balancing import Setting, system
 from penstock.load import load_model
 from penstock.network.shapes import chains, tree
 from penstock.placement import Problem, place
@@ -23,10 +23,11 @@ def test_order_of_latencies(level):
     with compiling():
         for seed in range(10):
             given = system(Setting(level=level), 60.0, np.random.default_rng(seed))
-            ratio = [
-                given.ratio(Plan(given.decided(name, 10.0, None, np.random.default_rng(seed))), 10.0, 60.0, seed)
+            placed = [
+                given.decided(name, 10.0, np.random.default_rng(seed))
                 for name in ("correlation", "largest-first", "random")
             ]
+            ratio = [given.ratio(given.run(placement, None, 10.0, 60.0, seed)) for placement in placed]
             ordered += ratio[0] < ratio[1] < ratio[2]
     assert ordered >= 9
 
