@@ -81,6 +81,8 @@ def place_of(program: Program, stream: str) -> str | None:
     return places[0] if places else None
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10**6),

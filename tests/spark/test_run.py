@@ -162,7 +162,7 @@ def test_json_in_json_out_and_on(here: Path, penstock: Any) -> None:
     document = first.document
     conserved(document)
     assert document == json.loads((here / "report.json").read_text())
-    assert document["streams"]["clicks->views"] == {"arrived": 500, "delivered": 500, "dropped": 0}
+    assert document["streams"]["clicks->views"] == {"arrived": 500, "delivered": 500, "dropped": 0, "late": 0}
     assert document["streams"]["euros->out"]["delivered"] == document["latency"]["count"] == sum(want.values())
     assert document["placement"] == {"views": "h1", "euros": "h2"}
     assert pairs(read_json(here / "out")) == want

@@ -28,7 +28,9 @@ from penstock.spark.compile.schemas import ENVELOPE_FIELDS
 from penstock.spark.compile.sources import positioned, read_source
 from penstock.spark.compile.sql import quoted
 from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.nexmark import NexmarkSource
+from penstock.spark.shipped.place import absolute
 from penstock.spark.shipped.sources import LogSource
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
@@ -194,7 +196,11 @@ class _Compiler:
         sink = self.network.sinks[stream.reader]
         seen = (len(self.counted) - 1, number)
         label = f"{self.run}-{self.graph.fragment.name}-{sink.name}"
-        return SinkExit(sink.name, seen, columns, sink.format, dict(sink.options), label)
+        options = dict(sink.options)
+        if sink.format in FILES:
+            # The host has another current folder.
+            options["path"] = absolute(options["path"])
+        return SinkExit(sink.name, seen, columns, sink.format, options, label)
 
     def _log(self, origin: str, member: str, columns: tuple[tuple[str, str], ...]) -> LogExit:
         """Return how an operator's rows go to its log."""
