@@ -88,6 +88,20 @@ def test_trailing_batches_that_say_nothing_are_left(tmp_path: Path) -> None:
     assert log.settled() == 3
 
 
+def test_a_step_within_a_batch_has_the_mark_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that stops within a batch says what the batch before it said, and a replay says the same."""
+    monkeypatch.setattr(directory, "READ_ROWS", 2)
+    monkeypatch.setattr(directory, "PIECE_ROWS", 1)
+    log = DirectoryLog(Place(str(tmp_path)), SHAPE)
+    log.write(0, rows(0, 1), (7, 7))
+    log.write(1, rows(0, 0), (7, 9))
+    log.write(2, rows(1, 3), (8, 9))
+    batches, end = log.read(START, None)
+    assert end == {"batch": 2, "piece": 1}
+    assert [batch.to_pylist() for batch in batches] == [batch.to_pylist() for batch in log.between(START, end)]
+    assert batches[-1].column("_stimulus").to_pylist() == [9]
+
+
 def test_a_new_reader_repeats_the_last_mark(tmp_path: Path) -> None:
     """A reader that goes on in the middle of a log says the frontier again, and a replay says it at the same place."""
     log = DirectoryLog(Place(str(tmp_path)), SHAPE)

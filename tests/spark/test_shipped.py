@@ -54,18 +54,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
     remote = RemotePlace("mock:///run")
     remote._known = (fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "run")
-    # Children ask the same file system.
-    original = RemotePlace.__truediv__
-
-    def child(self: RemotePlace, name: str) -> RemotePlace:
-        made = original(self, name)
-        made._known = (self._at()[0], f"{self._at()[1]}/{name}")
-        return made
-
-    patch = pytest.MonkeyPatch()
-    patch.setattr(RemotePlace, "__truediv__", child)
     yield remote
-    patch.undo()
 
 
 def test_files_appear_whole_and_once(place: Place) -> None:

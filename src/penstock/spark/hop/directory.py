@@ -49,23 +49,24 @@ class DirectoryLog:
         output would never come to rest.
         """
         batch, piece, left = start["batch"], start["piece"], READ_ROWS
-        known = self.marked(batch - 1)[0]
+        found: list[Any] = []
+        known = passed = self.marked(batch - 1)
         end = start
         while left > 0 and batch != until and self.file(batch).exists():
             with self.file(batch).open() as file:
                 reader = self._reader(file)
-                count = reader.num_record_batches
+                count, mark = reader.num_record_batches, _mark(reader.schema)
                 while piece < count and left > 0:
-                    left -= reader.get_batch(piece).num_rows
+                    found.append(self._shaped(reader.get_batch(piece)))
+                    left -= found[-1].num_rows
                     piece += 1
-                frontier = _mark(reader.schema)[0]
             if piece < count:
-                end = {"batch": batch, "piece": piece}
+                end, known = {"batch": batch, "piece": piece}, passed
                 break
-            batch, piece = batch + 1, 0
-            if count or frontier != known:
-                end, known = {"batch": batch, "piece": 0}, frontier
-        return self.between(start, end), end
+            batch, piece, passed = batch + 1, 0, mark
+            if count or mark[0] != known[0]:
+                end, known = {"batch": batch, "piece": 0}, mark
+        return found + (self._marks(known) if end["batch"] > start["batch"] else []), end
 
     def between(self, start: Position, end: Position) -> list[Any]:
         """Return what lies between two positions: rows, and the mark of the last whole batch."""
@@ -80,8 +81,7 @@ class DirectoryLog:
 
     def mark(self, position: Position) -> list[Any]:
         """Return the mark of the last whole batch before a position, or nothing."""
-        mark = self.marked(position["batch"] - 1)
-        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+        return self._marks(self.marked(position["batch"] - 1))
 
     def marked(self, batch: int) -> Mark:
         """Return the mark that a batch carries."""
@@ -90,14 +90,16 @@ class DirectoryLog:
         with self.file(batch).open() as file:
             return _mark(self._reader(file).schema)
 
+    def _marks(self, mark: Mark) -> list[Any]:
+        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+
     def length(self) -> int:
         """Return the number of the batch that comes next."""
-        names = [name for name in self.folder.names() if name.endswith(".arrow")]
-        return int(names[-1].split(".")[0]) + 1 if names else 0
+        return max(self.folder.numbers(), default=-1) + 1
 
     def settled(self) -> int:
         """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
-        numbers = [int(name.split(".")[0]) for name in self.folder.names() if name.endswith(".arrow")]
+        numbers = self.folder.numbers()
         for batch in reversed(numbers):
             if batch < self._passed:
                 break
@@ -111,9 +113,9 @@ class DirectoryLog:
 
     def clean(self, before: int) -> None:
         """Remove the batches before a number; the newest of them stays, since it carries the frontier."""
-        for name in self.folder.names():
-            if name.endswith(".arrow") and int(name.split(".")[0]) < before - 1:
-                (self.folder / name).remove()
+        for batch in self.folder.numbers():
+            if batch < before - 1:
+                self.file(batch).remove()
 
     def _reader(self, file: Any) -> Any:
         import pyarrow as pa

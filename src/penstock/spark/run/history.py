@@ -83,9 +83,3 @@ def classed(latency: NDArray[np.float64]) -> dict[str, int]:
     numbers = np.round(np.log(np.maximum(latency, LEAST) / LEAST) * CLASSES).astype(int)
     found, counts = np.unique(numbers, return_counts=True)
     return {str(number): int(count) for number, count in zip(found, counts, strict=True)}
-
-
-def numbers_in(folder: Place) -> list[int]:
-    """Return the numbers of the batches that have a file in a folder."""
-    heads = [(name.split(".")[0], name) for name in folder.names()]
-    return sorted(int(head) for head, name in heads if head.isdigit() and not name.endswith(".tmp"))

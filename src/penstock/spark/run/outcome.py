@@ -14,7 +14,7 @@ from penstock.network import Network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import PIECE_ROWS
 from penstock.spark.run.folder import epoch_of
-from penstock.spark.run.history import History, numbers_in, read_history
+from penstock.spark.run.history import History, read_history
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
@@ -124,7 +124,7 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
     batches = [
         read_batch(folder, query.name, number)
         for query in queries
-        for number in numbers_in(folder / "batches" / query.name)
+        for number in (folder / "batches" / query.name).numbers()
         if number >= history.upto.get(query.name, 0)
     ]
     visible, stimulus = {}, {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 
 from penstock.spark.compile import RECALLED, Query
-from penstock.spark.run.history import numbers_in
 from penstock.spark.shipped.progress import report_of
 
 KEPT = 5
@@ -22,7 +21,7 @@ def recall(query: Query) -> None:
         return
     folder = query.spec.folder
     place = folder / RECALLED / query.name
-    numbers = numbers_in(folder / "progress" / query.name)
+    numbers = (folder / "progress" / query.name).numbers()
     if not numbers:
         return
     known = json.loads(report_of(folder, query.name, numbers[-1]).read())["frontiers"]

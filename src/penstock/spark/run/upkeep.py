@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.run.history import History, classed, numbers_in, read_history, write_history
+from penstock.spark.run.history import History, classed, read_history, write_history
 from penstock.spark.run.outcome import reached, read_batch, read_latency
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.writer import manifest_of
@@ -43,7 +43,7 @@ def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> 
         write_history(deployment.place, grown)
         history = grown
     for query in queries:
-        for number in numbers_in(deployment.place / "batches" / query.name):
+        for number in (deployment.place / "batches" / query.name).numbers():
             if number < history.upto.get(query.name, 0):
                 manifest_of(deployment.place, query.name, number).remove()
                 report_of(deployment.place, query.name, number).remove()
@@ -58,7 +58,7 @@ def _folded(deployment: Deployment, query: Query, queries: Sequence[Query], hist
     """Return a history with a query's older batches."""
     folder = deployment.place
     begin = history.upto.get(query.name, 0)
-    numbers = [number for number in numbers_in(folder / "batches" / query.name) if number >= begin]
+    numbers = [number for number in (folder / "batches" / query.name).numbers() if number >= begin]
     # What readers of its logs have not taken yet is still asked for by number.
     logs = {way.writer for way in query.spec.logs}
     behind = [

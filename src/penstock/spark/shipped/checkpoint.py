@@ -45,4 +45,4 @@ def _unlink(folder: Place, name: str) -> None:
 
 
 def _last(folder: Place) -> int:
-    return max((int(name) for name in folder.names() if name.isdigit()), default=-1)
+    return max(folder.numbers(), default=-1)

@@ -30,14 +30,27 @@ def unique(ids: Any, salt: int | None = None) -> Any:
     values = ids.to_numpy().astype(np.uint64)
     if salt is not None:
         values = mixed(values, np.full(len(values), salt + 1, np.uint64))
+    return pa.array(told_apart(values, ordinals(values)))
+
+
+def ordinals(values: Any) -> Any:
+    """Return for each value how many equal ones stand before it (array of integers)."""
+    import numpy as np
+
     order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    starts = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, bool)
-    places = np.arange(len(ordered))
-    nth = np.zeros(len(ordered), np.uint64)
-    nth[order] = (places - np.maximum.accumulate(np.where(starts, places, 0))).astype(np.uint64)
-    values = np.where(nth > 0, mixed(values, nth), values)
-    return pa.array(values.astype(np.int64))
+    ordered, places = values[order], np.arange(len(values))
+    starts = np.ones(len(values), bool)
+    starts[1:] = ordered[1:] != ordered[:-1]
+    found = np.empty(len(values), np.int64)
+    found[order] = places - np.maximum.accumulate(np.where(starts, places, 0))
+    return found
+
+
+def told_apart(values: Any, numbers: Any) -> Any:
+    """Return identities (array of signed 64-bit integers) with numbers mixed in where these are not 0."""
+    import numpy as np
+
+    return np.where(numbers > 0, mixed(values, numbers.astype(np.uint64)), values).astype(np.int64)
 
 
 def mixed(values: Any, by: Any) -> Any:

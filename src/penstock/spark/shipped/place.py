@@ -98,6 +98,11 @@ class Place:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def numbers(self) -> list[int]:
+        """Return the sorted numbers by which files in a folder are named; half-written ones are left out."""
+        heads = [name.split(".")[0] for name in self.names() if not name.endswith(".tmp")]
+        return sorted(int(head) for head in heads if head.isdigit())
+
     def publish(self, content: Any) -> bool:
         """Make a file appear whole; return False if it is there already (a replayed batch).
 
@@ -106,7 +111,7 @@ class Place:
         content
             Bytes, or anything with the buffer protocol.
         """
-        if os.path.exists(self.path):
+        if self.exists():
             return False
         self.replace(content)
         return True
@@ -165,7 +170,11 @@ class RemotePlace(Place):
         return {"path": self.path, "_known": None}
 
     def __truediv__(self, name: str) -> RemotePlace:
-        return RemotePlace(f"{self.path}/{name}")
+        # One client for all that is below: making one may ask the network.
+        system, path = self._at()
+        child = RemotePlace(f"{self.path}/{name}")
+        child._known = system, f"{path}/{name}"
+        return child
 
     @property
     def name(self) -> str:
@@ -222,13 +231,6 @@ class RemotePlace(Place):
         system.create_dir(path.rpartition("/")[0], recursive=True)
         with system.open_output_stream(path) as file:
             file.write(content)
-
-    def publish(self, content: Any) -> bool:
-        """Write a file unless it is there."""
-        if self.exists():
-            return False
-        self.replace(content)
-        return True
 
     def make(self) -> None:
         """Make a folder."""

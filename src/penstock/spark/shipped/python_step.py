@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.spark.shipped import ENVELOPE
-from penstock.spark.shipped.identity import mixed
+from penstock.spark.shipped.identity import mixed, ordinals, told_apart
 
 ROW = "_row"
 """The column by which a function says which row it took a row from."""
@@ -109,17 +109,10 @@ class _Taken:
             if self.copies is not None:
                 grown[: len(self.copies)] = self.copies
             self.copies = grown
-        order = np.argsort(numbers, kind="stable")
-        places = np.arange(len(order))
-        starts = np.concatenate([[True], numbers[order][1:] != numbers[order][:-1]])
-        nth = np.empty(len(order), np.int64)
-        nth[order] = places - np.maximum.accumulate(np.where(starts, places, 0))
-        nth += self.copies[numbers]
+        nth = ordinals(numbers) + self.copies[numbers]
         np.add.at(self.copies, numbers, 1)
         identity, *rest = self._at(numbers)
-        values = identity.to_numpy().astype(np.uint64)
-        values = np.where(nth > 0, mixed(values, nth.astype(np.uint64)), values)
-        return [pa.array(values.astype(np.int64)), *rest]
+        return [pa.array(told_apart(identity.to_numpy().astype(np.uint64), nth)), *rest]
 
     def latest(self, rows: int) -> list[Any]:
         """Return envelopes of rows that nobody can assign: the latest times, and identities in the order of rows."""
