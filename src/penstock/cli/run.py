@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import common
-from penstock.cluster import Placement
 from penstock.errors import InputError
 
 DirectoryOption = Annotated[
@@ -63,10 +62,9 @@ def command(
     if seconds is not None and not 0 < seconds < 1e9:
         raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
     graph, known = common.get_network(network, statistics)
-    costs = all(o.cost is not None for o in known.complete(graph).operators.values())
     if learn is not None and (once or plan is not None or keep is not None):
         raise InputError("does not go with --once, --keep and --plan", at="--learn")
-    if learn is not None and not costs:
+    if learn is not None and not chain.priced(graph, known):
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
     machines = common.get_cluster(cluster, hosts if hosts is not None or cluster is not None else 1, graph)
     fractions = common.get_keep(keep, graph)
@@ -82,7 +80,7 @@ def command(
     folder = chain.where(directory or machines.spark.directory, graph)
     there = claimed(folder)
     if placement is None and algorithm is None and there is not None:
-        placed = Placement(placement_of(there)).check(graph.operators, machines.hosts)
+        placed = placement_of(there).check(graph.operators, machines.hosts)
     else:
         placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
     check_placement(placed)

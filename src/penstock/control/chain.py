@@ -66,6 +66,11 @@ def predict(
     return Prediction(model, result, statistics)
 
 
+def priced(network: Network, statistics: Statistics) -> bool:
+    """Whether the cost of every operator is known."""
+    return all(operator.cost is not None for operator in statistics.complete(network).operators.values())
+
+
 def kept(shedder: Shedder, network: Network, rates: Rates) -> dict[str, Array]:
     """Return the keep fraction of each stream in each period, as a plan table answers its rates."""
     found = {stream.name: np.ones(rates.periods) for stream in network.streams}

@@ -58,12 +58,6 @@ class Job:
     seconds: float | None = None
     once: bool = False
 
-    @property
-    def priced(self) -> bool:
-        """Whether every operator's cost is known."""
-        known = self.statistics.complete(self.network)
-        return all(operator.cost is not None for operator in known.operators.values())
-
 
 @attrs.frozen(eq=False)
 class Done:
@@ -103,7 +97,7 @@ def execute(engine: Any, job: Job, tell: Report) -> Any:
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     """Return what the batch model says of a job; None where a cost or the rates are unknown."""
-    if rates is None or job.once or not job.priced:
+    if rates is None or job.once or not chain.priced(job.network, job.statistics):
         return None
     keep = job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
     return chain.predict(job.network, job.cluster, job.placement, rates, job.statistics, keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import attrs
 from pyspark.sql.types import StructType
@@ -47,7 +48,7 @@ class Deployment:
     everything: bool = False
     live: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def place(self) -> Place:
         """The run's folder."""
         return place_of(self.folder)

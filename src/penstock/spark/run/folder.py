@@ -30,6 +30,7 @@ from typing import Any
 
 import attrs
 
+from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.network import Network
 from penstock.spark.compile import Deployment
@@ -126,9 +127,9 @@ def claim(deployment: Deployment) -> str:
     return str(there["run"])
 
 
-def placement_of(document: Mapping[str, Any]) -> dict[str, str]:
+def placement_of(document: Mapping[str, Any]) -> Placement:
     """Return the placement that a folder's run has."""
-    return dict(document["placement"])
+    return Placement(document["placement"])
 
 
 def probe(folder: Place, name: str, session: Any) -> None:

@@ -38,7 +38,7 @@ class Running:
     def __init__(self, deployment: Deployment, queries: Sequence[Query], hosts: Mapping[str, Any]) -> None:
         self.deployment, self.queries, self.hosts = deployment, list(queries), hosts
         self.handles: dict[str, Any] = {}
-        self._asked = self._kept = time.monotonic()
+        self._asked = self._kept = self._seen = time.monotonic()
         self._ended = threading.Event()
 
     def start(self, trigger: float) -> None:
@@ -46,27 +46,24 @@ class Running:
         interval = f"{round(trigger * 1000)} milliseconds"
         pool = ThreadPoolExecutor(max(1, len(self.queries)))
         try:
-            for query, handle in zip(
-                self.queries, pool.map(lambda q: self._begin(q, interval), self.queries), strict=True
-            ):
-                self.handles[query.name] = handle
+            list(pool.map(lambda query: self._begin(query, interval), self.queries))
         except BaseException:
             self._ended.set()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, query: Query, interval: str, again: int = 2) -> Any:
+    def _begin(self, query: Query, interval: str, again: int = 2) -> None:
         handle = launch(self._writer(query).trigger(processingTime=interval))
         self.handles[query.name] = handle
         # When the first batch has ended, plans are compiled and Python workers run; a source may have no data yet.
         while marks(query)[1] < 0 and not _waits(handle):
             if self._ended.wait(0.2):
-                return handle
+                return
             if again and was_passing(handle):
-                return self._begin(query, interval, again - 1)
+                self._begin(query, interval, again - 1)
+                return
             self.check(query)
-        return handle
 
     def _writer(self, query: Query) -> Any:
         return (
@@ -88,9 +85,7 @@ class Running:
         """
         for query in self.queries:
             save_reports(query, self.handles[query.name])
-        for name in sorted({query.fragment.host for query in self.queries}):
-            if self.hosts[name].pid is not None and not self.hosts[name].alive():
-                raise EngineError(f"host {name!r} has died; run the same command again to go on")
+        self._look_at_hosts()
         now = time.monotonic()
         if now - self._asked > CHECK:
             self._asked = now
@@ -98,6 +93,15 @@ class Running:
                 self.check(query)
         self.upkeep()
         return tuple(number for query in self.queries for number in marks(query))
+
+    def _look_at_hosts(self) -> None:
+        """Raise if a host on this machine has died; of others their queries tell."""
+        if time.monotonic() - self._seen < LOOK:
+            return
+        self._seen = time.monotonic()
+        for name in sorted({query.fragment.host for query in self.queries}):
+            if self.hosts[name].pid is not None and not self.hosts[name].alive():
+                raise died(name)
 
     def upkeep(self) -> None:
         """Remove what is not needed any more, now and then."""
@@ -112,9 +116,7 @@ class Running:
             error = self.handles[query.name].exception()
         except Exception:
             if not self.hosts[query.fragment.host].alive():
-                raise EngineError(
-                    f"host {query.fragment.host!r} has died; run the same command again to go on"
-                ) from None
+                raise died(query.fragment.host) from None
             raise
         if error is not None:
             raise EngineError(f"query {query.name!r} failed: {told(query) or short(error)}")
@@ -172,8 +174,12 @@ class Running:
         while waiter.is_alive():
             waiter.join(0.02)
             save_reports(query, handle)
-            if not self.hosts[query.fragment.host].alive():
-                raise EngineError(f"host {query.fragment.host!r} has died; run the same command again to go on")
+            self._look_at_hosts()
+
+
+def died(host: str) -> EngineError:
+    """Return the error for a host that has ended."""
+    return EngineError(f"host {host!r} has died; run the same command again to go on")
 
 
 def _waits(handle: Any) -> bool:

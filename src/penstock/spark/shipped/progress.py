@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import calendar
+import datetime
 import json
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +50,7 @@ def document(progress: Any, spec: WriterSpec, frontiers: Mapping[str, int]) -> d
         late[stream] = late.get(stream, 0) + int(state.numRowsDroppedByWatermark)
     return {
         "batch": progress.batchId,
-        "start": _seconds(progress.timestamp),
+        "start": datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp(),
         "duration": durations["triggerExecution"] / 1000,
         "rows": int(progress.numInputRows or 0),
         "counts": counts,
@@ -104,11 +103,6 @@ def save_from_within(spec: WriterSpec, batch: int, known: dict[str, Any]) -> Non
         if progress is not None and progress.batchId == batch - 1 and save(progress, spec):
             return
     raise RuntimeError(f"Spark does not tell what batch {batch - 1} of {spec.query} counted")
-
-
-def _seconds(timestamp: str) -> float:
-    head, _, tail = timestamp.rstrip("Z").partition(".")
-    return calendar.timegm(time.strptime(head, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{tail or 0}")
 
 
 def _values(row: Any, count: int) -> list[int]:
