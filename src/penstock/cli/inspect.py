@@ -1,0 +1,105 @@
+"""``penstock inspect``: what existing Spark jobs cost, from their logs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import common
+
+if TYPE_CHECKING:
+    from penstock.inspection import Inspection, Query
+
+
+def command(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Write network, rates, statistics, cluster and placement files."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="T", help="Only batches from this time on: 2026-01-31T10:00, or '2 hours'."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as --since.")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Measure the streaming queries that you have, from their event logs: rates, costs, lag, headroom, findings.
+
+    Example: penstock inspect examples/event-log/spark-4.3.zstd
+    """
+    from penstock.inspection import export, inspect, moment
+    from penstock.telemetry import read_telemetry
+
+    if sys.stderr.isatty():
+        with common.progress() as tell:
+            told = read_telemetry(paths, lambda name, share: tell(name[-28:], share))
+    else:
+        told = read_telemetry(paths)
+    found = inspect(
+        told,
+        None if since is None else moment(since, told, "--since"),
+        None if until is None else moment(until, told, "--until"),
+    )
+    document = found.document()
+    if out is not None:
+        document["written"] = export(found, out)
+    if json:
+        common.answer(document)
+    else:
+        _show(found)
+    for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped)):
+        common.say(f"penstock: warning: {line}")
+    for path in document.get("written", ()) if not json else ():
+        common.say(f"wrote {path}")
+
+
+def _show(found: Inspection) -> None:
+    from penstock.units import human
+
+    common.table(
+        f"{len(found.queries)} queries of {len(found.applications)} applications; a batch takes overhead + rows x cost",
+        ["query", "batches", "rows/s", "batch (p50)", "overhead", "cost a row", "trigger", "headroom", "lag", "state"],
+        [_row(name, query) for name, query in found.queries.items()],
+    )
+    if found.findings:
+        common.table("findings", ["", "about", "what"], [[f.kind, f.about, f.says] for f in found.findings])
+    known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
+    if known:
+        common.say(f"standard error of the costs: {min(known):.1%} to {max(known):.1%}")
+    if any(query.trigger == 0.0 for query in found.queries.values()):
+        common.say(f"trigger -: none, or batches never waited for it; rates are in steps of {human(found.period)}")
+
+
+def _row(name: str, query: Query) -> list[object]:
+    import math
+
+    import numpy as np
+
+    from penstock.units import human
+
+    fit, capacity = query.fit, query.capacity
+    if capacity.headroom is not None:
+        headroom = f"{capacity.headroom:.2g}x"
+    else:
+        headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
+    lag = "" if math.isnan(query.lag_seconds) else human(query.lag_seconds)
+    return [
+        name,
+        len(query.batches),
+        f"{query.rate:.3g}" if query.rate < 1000 else f"{query.rate:,.0f}",
+        human(float(np.median(query.batches.duration))),
+        "?" if fit.overhead is None else human(fit.overhead),
+        "?" if fit.cost is None else human(fit.cost),
+        "?" if query.trigger is None else human(query.trigger) if query.trigger else "-",
+        headroom,
+        lag,
+        f"{query.batches.state_rows[-1]:,.0f} rows" if query.log.state else "",
+    ]
