@@ -51,7 +51,7 @@ def inspect(telemetry: Telemetry, since: float | None = None, until: float | Non
     first = min(float(log.batches.start[0]) for log in logs.values())
     last = max(float(log.batches.end.max()) for log in logs.values())
     gaps = [float(np.median(np.diff(log.batches.start))) for log in logs.values() if len(log.batches) > 1]
-    period = step_of(last - first, max(gaps, default=1.0))
+    period = step_of(last - first, float(np.median(gaps)) if gaps else 1.0)
     queries = {name: inspect_query(log, period) for name, log in logs.items()}
     used = {log.app for log in logs.values()}
     applications = {name: value for name, value in telemetry.applications.items() if name in used}
