@@ -116,7 +116,7 @@ def fit_batches(rows: Array, seconds: Array) -> Fit:
 
 def _judged(known: Fit, rows: Array, seconds: Array, overhead: float, cost: float, weight: Array, scale: float) -> Fit:
     """Return the fit with its errors; without a cost that the noise could have made."""
-    overhead_error, cost_error = _errors(rows, seconds, overhead, cost, weight)
+    overhead_error, cost_error = _errors(rows, seconds, overhead, cost, weight, scale)
     found = attrs.evolve(
         known,
         overhead=overhead,
@@ -171,10 +171,17 @@ def _least_squares(rows: Array, seconds: Array, weight: Array) -> tuple[float, f
     return 0.0, float((weight * rows * seconds).sum() / (weight * rows**2).sum())
 
 
-def _errors(rows: Array, seconds: Array, overhead: float, cost: float, weight: Array) -> tuple[float, float]:
-    """Return the standard errors of overhead and cost: the sandwich with Bartlett weights over neighbours."""
+def _errors(
+    rows: Array, seconds: Array, overhead: float, cost: float, weight: Array, scale: float
+) -> tuple[float, float]:
+    """Return the standard errors of overhead and cost: the sandwich of M-estimators, with Bartlett weights over lags."""
+    expected = np.maximum(overhead + cost * rows, 1e-6)
+    far = np.minimum(((seconds / expected - 1) / (REJECT * scale)) ** 2, 1.0)
+    # Moving the line changes Tukey's residuals by the slope of his function, which is less than his weight.
+    slope = ((1 - far) * (1 - 5 * far) / expected**2).sum()
+    stretch = float(weight.sum() / slope) if slope > 0.3 * weight.sum() else 3.0
     table = np.stack([np.ones(rows.size), rows])
-    inner = np.linalg.pinv((weight * table) @ table.T)
+    inner = np.linalg.pinv((weight * table) @ table.T) * stretch
     moments = weight * table * (seconds - overhead - cost * rows)
     middle = moments @ moments.T
     lags = int(4 * (rows.size / 100) ** (2 / 9))
@@ -211,8 +218,8 @@ def warm(rows: Array, seconds: Array, run: NDArray[np.int64]) -> NDArray[np.bool
         # The median of three, so that one quick batch does not end the warm-up, nor one slow batch begin it.
         smooth = np.array([np.median(over[mine[i : i + 3]]) for i in range(first.size)])
         cold = int(np.argmax(smooth <= limit)) if (smooth <= limit).any() else first.size
-        if cold == 0 and over[first[0]] > 3 * limit:  # the very first batch plans and loads classes
-            cold = 1
+        while cold < first.size and over[first[cold]] > limit:
+            cold += 1
         if cold:
             done[(run == number) & (np.arange(rows.size) < mine[cold])] = False
     return done
