@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +12,17 @@ import typer
 from penstock.cli import common
 
 if TYPE_CHECKING:
-    from penstock.inspection import Inspection, Query
+    from penstock.inspection import Finding, Inspection, Query
+
+_PARTS = (
+    ("sources", ("latestOffset", "getOffset", "getBatch", "setOffsetRange", "getEndOffset")),
+    ("planning", ("queryPlanning",)),
+    ("WAL", ("walCommit",)),
+    ("addBatch", ("addBatch",)),
+    ("commit", ("commitOffsets", "commitBatch")),
+    ("state commit", ("stateCommit",)),
+)
+"""Spark's names of a batch's parts, as the table shows them."""
 
 
 def command(
@@ -69,13 +81,49 @@ def _show(found: Inspection) -> None:
         ["query", "batches", "rows/s", "batch (p50)", "overhead", "cost a row", "trigger", "headroom", "lag", "state"],
         [_row(name, query) for name, query in found.queries.items()],
     )
+    common.table(
+        "where the time goes: mean of a batch; addBatch runs the rows and the sink; catch-up after an hour's outage",
+        ["query", "busy", "catch-up", "late rows", *(shown for shown, _ in _PARTS)],
+        [_time_row(name, query) for name, query in found.queries.items()],
+    )
     if found.findings:
-        common.table("findings", ["", "about", "what"], [[f.kind, f.about, f.says] for f in found.findings])
+        sys.stdout.write("findings\n" + "".join(map(_finding, found.findings)))
     known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
     if known:
         common.say(f"standard error of the costs: {min(known):.1%} to {max(known):.1%}")
     if any(query.trigger == 0.0 for query in found.queries.values()):
         common.say(f"trigger -: none, or batches never waited for it; rates are in steps of {human(found.period)}")
+
+
+def _time_row(name: str, query: Query) -> list[object]:
+    from penstock.units import human
+
+    parts = [sum(query.parts.get(part, 0.0) for part in names) for _, names in _PARTS]
+    catch_up = query.capacity.catch_up
+    late = int(query.batches.late.sum())
+    return [
+        name,
+        f"{query.busy:.0%}",
+        "" if catch_up is None else _span(catch_up),
+        f"{late:,}" if late else "",
+        *(human(part) if part else "" for part in parts),
+    ]
+
+
+def _span(seconds: float) -> str:
+    """Return a duration for people that may last hours."""
+    from penstock.units import human
+
+    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return human(seconds)
+
+
+def _finding(finding: Finding) -> str:
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+    text = f"{finding.kind:<19}{finding.about}: {finding.says}"
+    return textwrap.fill(text, width, initial_indent=" ", subsequent_indent=" " * 20) + "\n"
 
 
 def _row(name: str, query: Query) -> list[object]:
@@ -90,7 +138,7 @@ def _row(name: str, query: Query) -> list[object]:
         headroom = f"{capacity.headroom:.2g}x"
     else:
         headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
-    lag = "" if math.isnan(query.lag_seconds) else human(query.lag_seconds)
+    lag = "" if math.isnan(query.lag_seconds) else _span(query.lag_seconds)
     return [
         name,
         len(query.batches),

@@ -109,7 +109,7 @@ def _series(inspection: Inspection) -> dict[str, Array]:
     """Return the rate series of each query's sources, all over the same time."""
     logs = [query.batches for query in inspection.queries.values()]
     first = min(float(batches.start[0]) for batches in logs)
-    last = max(float(batches.start[-1]) for batches in logs)
+    last = max(float(batches.start[-1] if len(batches) > 1 else batches.end[-1]) for batches in logs)
     steps = max(int(np.ceil((last - first) / inspection.period)), 1)
     edges = first + inspection.period * np.arange(steps + 1.0)
     return {name: rate_series(q.batches, q.arrivals, edges) for name, q in inspection.queries.items()}

@@ -48,7 +48,7 @@ def behind(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
             kind="behind",
             about=query.name,
             says=f"its batches follow each other without a pause ({query.busy:.0%} of the time): it works off a "
-            "backlog or cannot keep up, and the rate is what it managed rather than what arrived",
+            "backlog or cannot keep up, and its rate is what it managed",
             evidence={"busy": query.busy},
         )
 

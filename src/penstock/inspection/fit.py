@@ -174,7 +174,7 @@ def _least_squares(rows: Array, seconds: Array, weight: Array) -> tuple[float, f
 def _errors(
     rows: Array, seconds: Array, overhead: float, cost: float, weight: Array, scale: float
 ) -> tuple[float, float]:
-    """Return the standard errors of overhead and cost: the sandwich of M-estimators, with Bartlett weights over lags."""
+    """Return the standard errors of overhead and cost: the sandwich of M-estimators, Bartlett weights over lags."""
     expected = np.maximum(overhead + cost * rows, 1e-6)
     far = np.minimum(((seconds / expected - 1) / (REJECT * scale)) ** 2, 1.0)
     # Moving the line changes Tukey's residuals by the slope of his function, which is less than his weight.

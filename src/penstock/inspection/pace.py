@@ -70,22 +70,22 @@ def mean_rate(batches: Batches, arrivals: Array) -> float:
 def rate_series(batches: Batches, arrivals: Array, edges: Array) -> Array:
     """Return rows a second by source in each step, shape ``(sources, steps)``.
 
-    What arrived between two batches is spread evenly over the time between them; the first batch's rows over as long
-    a time as the second one's.
+    What arrived between two batches is spread evenly over the time between them. What the first batch took had arrived
+    before the time that the log tells of, and is left out; of a single batch it is spread over that batch.
 
     Parameters
     ----------
     edges
         Begin of each step and end of the last one (s since the epoch), shape ``(steps + 1,)``.
     """
-    start = batches.start
-    first = start[0] - (start[1] - start[0] if start.size > 1 else max(float(batches.duration[0]), 1e-3))
-    times = np.concatenate([[first], start])
+    times = batches.start
+    rows = arrivals[:, 1:]
+    if times.size == 1:
+        times, rows = np.append(times, times[0] + max(float(batches.duration[0]), 1e-3)), arrivals
     steps = np.diff(edges)
     series = np.zeros((len(arrivals), steps.size))
-    for number, rows in enumerate(arrivals):
-        came = np.concatenate([[0.0], np.cumsum(rows)])
-        series[number] = np.diff(np.interp(edges, times, came)) / steps
+    for number, came in enumerate(rows):
+        series[number] = np.diff(np.interp(edges, times, np.concatenate([[0.0], np.cumsum(came)]))) / steps
     return series
 
 
@@ -109,17 +109,23 @@ def find_lag(batches: Batches, rate: float) -> tuple[float, float]:
 
 
 def find_limit(batches: Batches) -> float | None:
-    """Return the most rows that a batch takes, where the larger batches all have that many."""
-    rows = batches.rows[batches.rows > 0]
+    """Return the most rows that a batch takes, where many batches have just that many and rows are left behind.
+
+    Where the sources do not tell what waits, the other batches must be clearly smaller: else a steady source would
+    look the same.
+    """
+    there = batches.rows > 0
+    rows, lag = batches.rows[there], batches.lag[there]
     if rows.size < 10:
         return None
     most = float(rows.max())
     full = rows >= 0.999 * most
-    if full.sum() < max(5, 0.1 * rows.size) or full.all():
-        # Without smaller batches a steady source would look the same, unless rows are left behind.
-        waits = np.nan_to_num(batches.lag[batches.rows > 0])
-        return most if full.all() and (waits[full] > 0).mean() > 0.5 else None
-    return most
+    if full.sum() < max(5, 0.1 * rows.size):
+        return None
+    told = full & ~np.isnan(lag)
+    if told.any():
+        return most if (lag[told] > 0).mean() > 0.5 else None
+    return most if not full.all() and float(np.median(rows[~full])) < 0.8 * most else None
 
 
 def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | None) -> Capacity:

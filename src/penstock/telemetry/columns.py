@@ -67,7 +67,7 @@ class Columns:
         Unreadable
             If its time is no time.
         """
-        durations = progress.duration_ms or {}
+        durations = progress.durations
         start = epoch(progress.timestamp)
         took = durations.get("triggerExecution", progress.batch_duration or sum(durations.values())) / 1000
         sources, state = progress.sources or [], progress.state_operators or []

@@ -57,11 +57,16 @@ class Progress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     batch_id: int = -1
     batch_duration: float | None = None
     num_input_rows: int | None = None
-    duration_ms: dict[str, float] | None = None
-    event_time: dict[str, str] | None = None
+    duration_ms: dict[str, float | None] | None = None
+    event_time: dict[str, str | None] | None = None
     state_operators: list[StateProgress] | None = None
     sources: list[SourceProgress] | None = None
     sink: SinkProgress | None = None
+
+    @property
+    def durations(self) -> dict[str, float]:
+        """Milliseconds by part of the batch."""
+        return {name: value for name, value in (self.duration_ms or {}).items() if value is not None}
 
 
 class ProgressEvent(msgspec.Struct, frozen=True, gc=False):

@@ -78,7 +78,7 @@ class Metrics:
         query = self._names[progress.id] = progress.name or progress.id
         self._set("penstock_query_running", 1, query)
         self._set("penstock_query_lag_rows", float(batch.lag[0]), query)
-        if "addBatch" not in (progress.duration_ms or {}) and not batch.rows[0]:
+        if "addBatch" not in progress.durations and not batch.rows[0]:
             return  # Spark only looked for data
         took = float(batch.duration[0])
         self._add("penstock_query_rows_total", float(batch.rows[0]), query)

@@ -280,7 +280,7 @@ class Book:
         self._seen(when + (progress.batch_duration or 0) / 1000)
         if run.start is None:
             known.runs[run.id] = attrs.evolve(run, start=when)
-        durations = progress.duration_ms or {}
+        durations = progress.durations
         asked = sum(s.num_input_rows or 0 for s in progress.sources or ()) or (progress.num_input_rows or 0)
         if "addBatch" not in durations and asked == 0:  # Spark only looked for data
             return
