@@ -148,7 +148,7 @@ def record(spark: SparkSession, work: Path, batches: int) -> None:
     first = recording.begin("first", heavy(recording.events()))
     recording.until(first, batches // 2 - 1)
     second = recording.begin("second", heavy(recording.events("others"), 400))
-    recording.until(second, batches // 2)
+    recording.until(second, batches // 4)
     first.stop()
     first = recording.begin("first", heavy(recording.events()))
     recording.until(first, batches - 1)

@@ -36,8 +36,8 @@ def test_all_queries_are_found(version: str) -> None:
     assert found.queries["clock"].trigger == 2.0
     assert found.queries["clock"].rate == pytest.approx(200, rel=0.05)
     assert found.queries["aggregate"].trigger == 3.0
-    assert found.queries["first"].restarts == 1
-    assert [f.about for f in found.findings if f.kind == "restart"] == ["first"]
+    restarted = [f.about for f in found.findings if f.kind == "restart"]
+    assert restarted == (["first"] if version == "3.5" else [])
     assert len(found.queries["join"].log.sources) == 2
     (application,) = found.applications.values()
     assert application.version.startswith(version)
@@ -52,9 +52,10 @@ def test_all_queries_are_found(version: str) -> None:
 
 
 def test_first_half_predicts_the_second() -> None:
-    """What the first half of a query's batches tells predicts how long its second half takes in all.
+    """What the first half of a query's batches tells predicts the second half's batch times within 5 %, in the median.
 
-    The recording ran on two shared cores: a single batch differs by more than that from any prediction.
+    Per query it is the median of the errors of its batches. The recording ran on two shared cores: single batches
+    differ by 10 % from the fit of their own half, and three of nine queries ran in a half that was disturbed.
     """
     misses = {}
     for name, log in read_telemetry([str(LOGS["4.3"])]).queries.items():
@@ -63,14 +64,10 @@ def test_first_half_predicts_the_second() -> None:
         first, second = there[: there.size // 2], there[there.size // 2 :]
         done = warm(batches.rows[first], batches.duration[first], batches.run[first])
         fit = fit_batches(batches.rows[first][done], batches.duration[first][done])
-        if fit.cost is not None and name not in ("first", "second"):  # these were disturbed on purpose
-            misses[name] = fit.seconds(batches.rows[second]).sum() / batches.duration[second].sum() - 1
-    assert len(misses) >= 6
-    assert np.median(np.abs(list(misses.values()))) <= HALF
-
-
-HALF = 0.15
-"""Median relative error of the second half's time, over the queries."""
+        if fit.cost is not None and name not in ("first", "second"):  # these disturbed each other on purpose
+            misses[name] = float(np.median(fit.seconds(batches.rows[second]) / batches.duration[second] - 1))
+    assert len(misses) >= 8
+    assert np.median(np.abs(list(misses.values()))) <= 0.05
 
 
 def test_files_beside_the_log_are_current(penstock: Any, tmp_path: Path) -> None:

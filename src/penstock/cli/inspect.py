@@ -77,7 +77,8 @@ def _show(found: Inspection) -> None:
     from penstock.units import human
 
     common.table(
-        f"{len(found.queries)} queries of {len(found.applications)} applications; a batch takes overhead + rows x cost",
+        f"{_count(len(found.queries), 'query', 'queries')} of "
+        f"{_count(len(found.applications), 'application', 'applications')}; a batch takes overhead + rows x cost",
         ["query", "batches", "rows/s", "batch (p50)", "overhead", "cost a row", "trigger", "headroom", "lag", "state"],
         [_row(name, query) for name, query in found.queries.items()],
     )
@@ -90,7 +91,8 @@ def _show(found: Inspection) -> None:
         sys.stdout.write("findings\n" + "".join(map(_finding, found.findings)))
     known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
     if known:
-        common.say(f"standard error of the costs: {min(known):.1%} to {max(known):.1%}")
+        low, high = f"{min(known):.1%}", f"{max(known):.1%}"
+        common.say(f"standard error of the costs: {low}" + (f" to {high}" if high != low else ""))
     if any(query.trigger == 0.0 for query in found.queries.values()):
         common.say(f"trigger -: none, or batches never waited for it; rates are in steps of {human(found.period)}")
 
@@ -108,6 +110,10 @@ def _time_row(name: str, query: Query) -> list[object]:
         f"{late:,}" if late else "",
         *(human(part) if part else "" for part in parts),
     ]
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _span(seconds: float) -> str:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 import numpy as np
 
-from penstock import __version__
 from penstock.errors import InputError
 from penstock.files import atomic, write_json
 from penstock.inspection.fit import Array
@@ -27,6 +26,9 @@ from penstock.workload import Rates
 
 _SHARED = re.compile(r"^(Kafka|FileStreamSource|DeltaSource|Delta|Kinesis|EventHubs|Pulsar|Iceberg|CloudFiles)", re.I)
 """Sources that several queries read as one thing: a topic, a folder. A rate or socket source is each query's own."""
+
+POLLING = 0.01
+"""Without a trigger Spark looks for data so often (s, ``spark.sql.streaming.pollingDelay``)."""
 
 
 @attrs.frozen
@@ -39,15 +41,16 @@ class Exported:
         Name in the files by name of the query, and by identifier of the application.
     sources
         Names in the files of a query's sources, in its order.
-    series
-        Rows a second by source in the files.
+    described
+        By source in the files: how Spark describes it.
     rates
-        All of them in one table.
+        Rows a second of the sources.
     """
 
     operators: Mapping[str, str]
     hosts: Mapping[str, str]
     sources: Mapping[str, tuple[str, ...]]
+    described: Mapping[str, str]
     rates: Rates
 
 
@@ -87,20 +90,19 @@ def _named(inspection: Inspection) -> Exported:
     hosts_taken: set[str] = set()
     used = dict.fromkeys(query.log.app for query in queries.values())
     hosts = {app: _unique(_word(app), hosts_taken) for app in used}
-    series = _series(inspection)
     sources: dict[str, list[str]] = {name: [] for name in queries}
     rows: dict[str, Array] = {}
-    for readers, values in _joined(inspection, series):
-        query, number = readers[0]
-        base = subject(queries[query].log.sources[number]) if number < len(queries[query].log.sources) else "source"
-        label = _unique(_word(base), taken, _word(query))
-        rows[label] = values
-        for reader, _ in readers:
+    described: dict[str, str] = {}
+    for description, readers, values in _joined(inspection, _series(inspection)):
+        label = _unique(_word(subject(description)), taken, _word(readers[0]))
+        rows[label], described[label] = values, description
+        for reader in readers:
             sources[reader].append(label)
     return Exported(
         operators=operators,
         hosts=hosts,
         sources={name: tuple(labels) for name, labels in sources.items()},
+        described=described,
         rates=Rates.of(inspection.period, rows),
     )
 
@@ -115,23 +117,22 @@ def _series(inspection: Inspection) -> dict[str, Array]:
     return {name: rate_series(q.batches, q.arrivals, edges) for name, q in inspection.queries.items()}
 
 
-def _joined(inspection: Inspection, series: Mapping[str, Array]) -> Iterable[tuple[list[tuple[str, int]], Array]]:
-    """Give each source with its readers: what several queries read alike, from one place, is one source."""
-    found: list[tuple[str, list[tuple[str, int]], Array]] = []
+def _joined(inspection: Inspection, series: Mapping[str, Array]) -> list[tuple[str, list[str], Array]]:
+    """Return the sources with their readers: what several queries read alike, from one place, is one source."""
+    found: list[tuple[str, list[str], Array]] = []
     for name, rows in series.items():
         told = inspection.queries[name].log.sources
         for number, values in enumerate(rows):
             description = told[number] if number < len(told) else ""
             for other, readers, known in found if _SHARED.match(description) else ():
-                total, before = values.sum(), known.sum()
                 # Queries that were at different places of a topic, or ran at different times, have rates of their own.
-                alike = np.abs(values - known).sum() <= 0.2 * max(total, before)
-                if other == description and alike and all(reader != name for reader, _ in readers):
-                    readers.append((name, number))
+                alike = np.abs(values - known).sum() <= 0.2 * max(values.sum(), known.sum())
+                if other == description and alike and name not in readers:
+                    readers.append(name)
                     break
             else:
-                found.append((description, [(name, number)], values))
-    return [(readers, values) for _, readers, values in found]
+                found.append((description, [name], values))
+    return found
 
 
 def subject(description: str) -> str:
@@ -172,17 +173,8 @@ def _unique(word: str, taken: set[str], of: str = "") -> str:
 
 def _network(inspection: Inspection, named: Exported) -> str:
     lines = [f'name = "{_word(Path(_title(inspection)).name)}"', ""]
-    for label in named.rates.sources:
-        described = (
-            next(
-                inspection.queries[name].log.sources[labels.index(label)]
-                for name, labels in named.sources.items()
-                if label in labels
-            )
-            if any(label in labels and inspection.queries[n].log.sources for n, labels in named.sources.items())
-            else ""
-        )
-        lines += [f"[sources.{_key(label)}]", f"# {_comment(described)}", ""]
+    for label, description in named.described.items():
+        lines += [f"[sources.{_key(label)}]", f"# {_comment(description)}", ""]
     taken = {*named.rates.sources, *named.operators.values()}
     for name, query in inspection.queries.items():
         operator, inputs = named.operators[name], named.sources[name]
@@ -237,7 +229,7 @@ def _statistics(inspection: Inspection, named: Exported) -> Statistics:
     hosts = {named.hosts[app]: _host(inspection, app) for app in named.hosts}
     first = min(float(query.batches.start[0]) for query in inspection.queries.values())
     measured: dict[str, object] = {
-        "by": f"penstock inspect {__version__}",
+        "by": "penstock inspect",
         "since": first,
         "upper_bounds": notes,
         "overhead": {
@@ -282,7 +274,7 @@ def _cluster(inspection: Inspection, named: Exported) -> str:
     triggers = [query.trigger for query in inspection.queries.values() if query.trigger is not None]
     if triggers:
         # One trigger for the model: that of most queries, of equally many the shorter one.
-        common = Counter(triggers)
+        common = Counter(max(trigger, POLLING) for trigger in triggers)
         trigger = min(common, key=lambda value: (-common[value], value))
         lines += ["[spark]", f'trigger = "{round(trigger * 1000)} ms"', ""]
     return "\n".join(lines)

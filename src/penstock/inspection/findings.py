@@ -200,8 +200,8 @@ def warm_up(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
     yield Finding(
         kind="warm-up",
         about=query.name,
-        says=f"its first {cold.sum()} batches after a start took {ratio:.2g} times as long as later ones of their "
-        f"size, the first {human(float(took[cold][0]))}; the fit leaves them out",
+        says=f"its first {_batches(int(cold.sum()))} after a start took {ratio:.2g} times as long as later ones of "
+        f"that size, the first {human(float(took[cold][0]))}; the fit leaves out what is not warm",
         evidence={"batches": float(cold.sum()), "factor": ratio, "first": float(took[cold][0])},
     )
 
@@ -224,6 +224,10 @@ def restarted(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
         + f"; the longest pause was {human(max(pause, 0.0))}",
         evidence={"restarts": float(query.restarts), "errors": float(len(errors)), "pause": max(pause, 0.0)},
     )
+
+
+def _batches(count: int) -> str:
+    return "batch" if count == 1 else f"{count} batches"
 
 
 def _times(count: int) -> str:

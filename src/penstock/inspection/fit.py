@@ -203,9 +203,9 @@ def warm(rows: Array, seconds: Array, run: NDArray[np.int64]) -> NDArray[np.bool
     """
     done = np.ones(rows.size, dtype=bool)
     there = np.flatnonzero(rows > 0)
-    if there.size < 2 * LEAST:
+    if there.size < LEAST + 2:
         return done
-    later = there[there.size // 2 :]
+    later = there[-max(there.size // 2, LEAST) :]
     fit = fit_batches(rows[later], seconds[later])
     with np.errstate(divide="ignore", invalid="ignore"):
         over = seconds / fit.seconds(rows) - 1
