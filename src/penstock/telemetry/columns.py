@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable
+from statistics import median
 
 import attrs
 import numpy as np
@@ -20,30 +21,24 @@ _WHOLE = ("triggerExecution",)
 
 
 @attrs.define
-class StageWork:
-    """The tasks of one stage so far."""
-
-    seconds: array[float] = attrs.field(factory=lambda: array("f"))
-
-
-@attrs.define
 class BatchWork:
-    """The tasks of one batch so far: seconds run, on a core, collecting garbage, and by stage."""
+    """The tasks of one batch so far: seconds run, on a core, collecting garbage, and of each task by stage."""
 
     run: float = 0.0
     cpu: float = 0.0
     collecting: float = 0.0
-    stages: dict[int, StageWork] = attrs.field(factory=dict)
+    stages: dict[int, array[float]] = attrs.field(factory=dict)
 
     def row(self) -> tuple[float, ...]:
         """Return the columns ``tasks`` to ``typical`` of `Batches`."""
-        count = sum(len(stage.seconds) for stage in self.stages.values())
+        count = 0
         slowest = typical = NAN
         for stage in self.stages.values():
-            if len(stage.seconds) >= 2:
-                longest = max(stage.seconds)
-                if not longest <= slowest:
-                    slowest, typical = longest, float(np.median(np.sort(np.asarray(stage.seconds))[:-1]))
+            count += len(stage)
+            if len(stage) >= 2:
+                ordered = sorted(stage)
+                if not ordered[-1] <= slowest:
+                    slowest, typical = ordered[-1], median(ordered[:-1])
         return count, self.run, self.cpu, self.collecting, slowest, typical
 
 
@@ -125,8 +120,8 @@ class Columns:
         read = [{name: _array(column) for name, column in source.items()} for source in self.read]
         source_rows = np.array([np.nan_to_num(s["rows"]) for s in read]) if read else np.zeros((0, count))
         return Batches(
-            run=np.array(self.run, dtype=np.int64),
-            number=np.array(self.number, dtype=np.int64),
+            run=np.frombuffer(self.run, dtype=np.int64),
+            number=np.frombuffer(self.number, dtype=np.int64),
             parts={name: _array(column) for name, column in self.parts.items()},
             source_rows=_frozen(source_rows),
             lag=_frozen(_lag(read, count)),
@@ -135,7 +130,8 @@ class Columns:
 
 
 def _array(column: array[float]) -> Array:
-    return _frozen(np.array(column, dtype=np.float64))
+    """Return a column as an array, without a copy."""
+    return _frozen(np.frombuffer(column, dtype=np.float64)) if column else _frozen(np.zeros(0))
 
 
 def _read(source: SourceProgress) -> tuple[float, float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -253,6 +254,12 @@ def offsets(raw: msgspec.Raw) -> float | None:
 
     Event logs hold offsets as texts with JSON in them, progress reports as JSON.
     """
+    return _offset(bytes(raw))
+
+
+@lru_cache(maxsize=256)
+def _offset(raw: bytes) -> float | None:
+    """Return an offset as a number; a batch begins where the last one ended, so most are asked for twice or more."""
     try:
         value = msgspec.json.decode(raw)
         if isinstance(value, str):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import attrs
-import numpy as np
 
 from penstock.errors import InputError
 from penstock.telemetry.assemble import applications, queries
 from penstock.telemetry.codecs import Readable, Truncated, blocks
-from penstock.telemetry.columns import BatchWork, Columns, StageWork
+from penstock.telemetry.columns import BatchWork, Columns
 from penstock.telemetry.events import (
     ApplicationEnd,
     ApplicationStart,
@@ -194,6 +195,12 @@ class Known:
 
     name: str | None = None
     runs: dict[str, Run] = attrs.field(factory=dict)
+    numbers: dict[str, int] = attrs.field(factory=dict)
+
+    def keep(self, run: Run) -> Run:
+        """Add a run if it is new; return what is known of it."""
+        self.numbers.setdefault(run.id, len(self.numbers))
+        return self.runs.setdefault(run.id, run)
 
 
 class Book:
@@ -246,7 +253,8 @@ class Book:
 
     def _seen(self, when: float) -> None:
         if when > 0:
-            self.first, self.last = float(np.fmin(self.first, when)), float(np.fmax(self.last, when))
+            self.first = when if not self.first <= when else self.first
+            self.last = when if not self.last >= when else self.last
 
     def _job(self, job: JobStart) -> None:
         if job.properties is None or job.properties.query is None or job.properties.batch is None:
@@ -260,22 +268,29 @@ class Book:
         if task.metrics is None:
             return
         seconds = task.metrics.run / 1000
-        self.task_seconds = float(np.nansum((self.task_seconds, seconds)))
+        self.task_seconds = seconds if math.isnan(self.task_seconds) else self.task_seconds + seconds
         key = self.stage_of.get(task.stage)
         if key is None:
             return
-        work = self.work.setdefault(key, BatchWork())
+        work = self.work.get(key)
+        if work is None:
+            work = self.work[key] = BatchWork()
+            if len(self.work) > OPEN:
+                del self.work[next(iter(self.work))]
         work.run += seconds
         work.cpu += task.metrics.cpu / 1e9
         work.collecting += task.metrics.collecting / 1000
-        work.stages.setdefault(task.stage, StageWork()).seconds.append(seconds)
-        if len(self.work) > OPEN:
-            del self.work[next(iter(self.work))]
+        stage = work.stages.get(task.stage)
+        if stage is None:
+            stage = work.stages[task.stage] = array("f")
+        stage.append(seconds)
 
     def _progress(self, progress: Progress) -> None:
-        known = self.known.setdefault(progress.id, Known())
+        known = self.known.get(progress.id)
+        if known is None:
+            known = self.known[progress.id] = Known()
         known.name = progress.name or known.name
-        run = known.runs.setdefault(progress.run_id, Run(id=progress.run_id))
+        run = known.runs.get(progress.run_id) or known.keep(Run(id=progress.run_id))
         when = epoch(progress.timestamp)
         self._seen(when + (progress.batch_duration or 0) / 1000)
         if run.start is None:
@@ -285,22 +300,24 @@ class Book:
         if "addBatch" not in durations and asked == 0:  # Spark only looked for data
             return
         work = self.work.pop((progress.id, str(progress.batch_id)), None)
-        index = list(known.runs).index(run.id) if len(known.runs) > 1 else 0
-        self.columns.setdefault(progress.id, Columns()).add(progress, index, work)
+        columns = self.columns.get(progress.id)
+        if columns is None:
+            columns = self.columns[progress.id] = Columns()
+        columns.add(progress, known.numbers[run.id], work)
 
     def _started(self, query: QueryStarted) -> None:
         known = self.known.setdefault(query.id, Known())
         known.name = query.name or known.name
         when = epoch(query.timestamp) if query.timestamp else None
-        known.runs.setdefault(query.run_id, Run(id=query.run_id, start=when))
+        known.keep(Run(id=query.run_id, start=when))
         if when is not None:
             self._seen(when)
 
     def _terminated(self, query: QueryTerminated) -> None:
         known = self.known.setdefault(query.id, Known())
-        run = known.runs.get(query.run_id, Run(id=query.run_id))
+        run = known.keep(Run(id=query.run_id))
         error = query.exception.strip().splitlines()[0][:300] if query.exception and query.exception.strip() else None
-        end = None if np.isnan(self.last) else self.last
+        end = None if math.isnan(self.last) else self.last
         known.runs[query.run_id] = attrs.evolve(run, end=end, error=error)
 
     def _executor(self, event: ExecutorAdded | ExecutorRemoved) -> None:
