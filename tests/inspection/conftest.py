@@ -193,7 +193,7 @@ def paced(
         extra = {key: value(number) if callable(value) else value for key, value in more.items()}
         found.append(Batch(query=query, number=number, start=start, rows=rows, seconds=seconds, offset=offset, **extra))
         offset += rows
-        due = begin + trigger * (np.floor((start - begin) / trigger) + 1)
+        due = begin + trigger * (np.floor((start - begin) / trigger + 1e-6) + 1)
         start = round(max(due, start + seconds), 3)
     return found
 

@@ -44,6 +44,13 @@ def test_trigger_is_found(make: SimpleNamespace, table: Callable[..., Batches], 
     assert find_trigger(table(batches)) == trigger
 
 
+@pytest.mark.parametrize("trigger", [1.0, 10.0, 7.35])
+def test_pace_of_a_source_is_found(make: SimpleNamespace, table: Callable[..., Batches], trigger: float) -> None:
+    """Batches that are evenly apart, but at no whole multiples since the epoch, have that interval too."""
+    batches = make.paced(trigger=trigger, overhead=0.1, cost=1e-4, count=40, begin=make.EPOCH + 0.377)
+    assert find_trigger(table(batches)) == trigger
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_no_trigger_is_found(make: SimpleNamespace, table: Callable[..., Batches], seed: int) -> None:
     """Batches that begin whenever data comes have no interval."""

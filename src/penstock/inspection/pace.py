@@ -43,7 +43,19 @@ def find_trigger(batches: Batches) -> float | None:
         past = np.mod(starts + early, interval)
         if np.mean(past <= min(LATE + early, 0.2 * interval)) >= 0.9:
             return float(interval)
-    return 0.0
+    return _evenly_apart(waited)
+
+
+def _evenly_apart(gaps: Array) -> float:
+    """Return the interval of which gaps are multiples, though none since the epoch: a source's own pace; else 0."""
+    base = float(np.quantile(gaps, 0.1))
+    base = float(np.median(gaps[np.abs(gaps - base) <= max(LATE, 0.02 * base)]))
+    if base < 0.2:
+        return 0.0
+    rest = np.abs(gaps - base * np.maximum(np.round(gaps / base), 1))
+    if np.mean(rest <= max(LATE, 0.02 * base)) < 0.8:
+        return 0.0
+    return next((float(common) for common in _COMMON if abs(common - base) <= 0.02 * common), round(base, 2))
 
 
 def find_arrivals(batches: Batches) -> Array:
