@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from penstock.inspection import Fit, inspect
 from penstock.inspection.pace import (
+    Running,
     catch_up,
     find_arrivals,
     find_capacity,
     find_limit,
     find_trigger,
     mean_rate,
-    others_running,
     rate_series,
 )
 from penstock.telemetry import Batches, read_telemetry
@@ -177,11 +177,37 @@ def test_headroom_of_unknown_cost_is_a_bound(make: SimpleNamespace, write: Calla
     assert query.capacity.least == pytest.approx(1 / (250 * 0.7 / 500))
 
 
-def test_others_running(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
-    """The share of a batch beside another query's batches is what lies in both."""
+def test_what_runs_beside(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """How many batches ran during a batch is what lies in both, whoever ran them."""
 
     def row(start: float, seconds: float) -> Any:
         return make.Batch(query="q", number=int(start), start=make.EPOCH + start, rows=1, seconds=seconds)
 
     mine, others = table([row(0, 4), row(10, 4)]), table([row(1, 1), row(3, 3), row(12, 10)])
-    np.testing.assert_allclose(others_running(mine, others), [0.5, 0.5])
+    np.testing.assert_allclose(Running.of([others]).during(mine), [0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(Running.of([mine, others]).during(mine), [1.5, 1.5], atol=1e-6)
+
+
+@given(seed=st.integers(0, 1000))
+def test_what_runs_beside_is_what_adding_up_gives(seed: int) -> None:
+    """For batches of any times, what ran during a batch is the sum over all of what lies in both."""
+    rng = np.random.default_rng(seed)
+
+    class Table(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.start)
+
+    def made(count: int) -> Any:
+        start, duration = np.sort(rng.uniform(0, 100, count)) + 1.7e9, rng.uniform(0.01, 9, count)
+        return Table(start=start, duration=duration, end=start + duration)
+
+    tables = [made(int(rng.integers(1, 20))) for _ in range(3)]
+    mine = tables[0]
+    expected = [
+        sum(
+            max(0.0, min(end, other.end[k]) - max(start, other.start[k])) for other in tables for k in range(len(other))
+        )
+        / (end - start)
+        for start, end in zip(mine.start, mine.end, strict=True)
+    ]
+    np.testing.assert_allclose(Running.of(tables).during(mine), expected, atol=1e-3)

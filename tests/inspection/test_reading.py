@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.telemetry import QueryLog, Telemetry, read_telemetry
+from penstock.telemetry.files import find_logs
+from penstock.telemetry.read import Reader
 
 FORMS = ("plain", "zstd", "zstd in frames", "gz", "lz4", "snappy", "lz4 frame")
 
@@ -209,6 +211,18 @@ def test_huge_line_is_passed_over(make: SimpleNamespace, tmp_path: Path, monkeyp
     read: Telemetry = read_telemetry([str(path)])
     check(read.queries["clicks"], batches)
     assert "1 of" in read.warnings[0]
+
+
+def test_a_large_file_of_something_else_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in which no line is an event is not read to its end."""
+    monkeypatch.setattr("penstock.telemetry.read.BLOCK", 10_000)
+    path = tmp_path / "data.csv"
+    path.write_text("1,2,3\n" * 500_000)
+    (log,) = find_logs([str(path)])
+    reader = Reader(log, lambda _, __: None)
+    assert not list(reader)
+    assert reader.lines < 20_000
+    assert "neither" in reader.nothing()
 
 
 def test_order_of_paths_does_not_matter(make: SimpleNamespace, write: Callable[..., Path]) -> None:

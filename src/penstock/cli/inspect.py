@@ -14,6 +14,9 @@ from penstock.cli import common
 if TYPE_CHECKING:
     from penstock.inspection import Finding, Inspection, Query
 
+SHOWN = 10
+"""Warnings of a kind that are shown to people."""
+
 _PARTS = (
     ("sources", ("latestOffset", "getOffset", "getBatch", "setOffsetRange", "getEndOffset")),
     ("planning", ("queryPlanning",)),
@@ -67,8 +70,11 @@ def command(
         common.answer(document)
     else:
         _show(found)
-    for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped)):
-        common.say(f"penstock: warning: {line}")
+    for lines in (found.warnings, [f"skipped {line}" for line in found.skipped]):
+        for line in lines[:SHOWN]:
+            common.say(f"penstock: warning: {line}")
+        if len(lines) > SHOWN:
+            common.say(f"penstock: warning: and {len(lines) - SHOWN} more like this (--json names all)")
     for path in document.get("written", ()) if not json else ():
         common.say(f"wrote {path}")
 

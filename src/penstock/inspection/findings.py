@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
+import attrs
 import numpy as np
 
 from penstock.inspection.fit import Array
-from penstock.inspection.pace import find_limit, others_running
+from penstock.inspection.pace import Running, find_limit
 from penstock.inspection.values import Finding, Query
 from penstock.telemetry import STATE_COMMIT, Application, QueryLog
 from penstock.units import human
@@ -17,17 +18,34 @@ from penstock.units import human
 ENOUGH = 8
 """Batches on each side of a comparison."""
 
-Look = Callable[[Query, Mapping[str, QueryLog]], Iterator[Finding]]
+
+@attrs.frozen(eq=False)
+class Neighbours:
+    """What else the logs tell.
+
+    Attributes
+    ----------
+    logs
+        All queries by name.
+    running
+        By application: when batches of its queries ran.
+    """
+
+    logs: Mapping[str, QueryLog]
+    running: Mapping[str, Running]
 
 
-def failed(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+Look = Callable[[Query, Neighbours], Iterator[Finding]]
+
+
+def failed(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its last run ended by an exception."""
     run = query.log.runs[-1]
     if run.error is not None:
         yield Finding(kind="failed", about=query.name, says=f"its last run ended by an exception: {run.error[:160]}")
 
 
-def behind(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether rows pile up at its sources, or it never waits for any."""
     lag, start = query.batches.lag, query.batches.start
     told = ~np.isnan(lag)
@@ -53,7 +71,7 @@ def behind(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
         )
 
 
-def overrun(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def overrun(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether batches take longer than the trigger's interval."""
     if not query.trigger or len(query.batches) < ENOUGH:
         return
@@ -67,7 +85,7 @@ def overrun(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
         )
 
 
-def limited(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def limited(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its batches are cut off at a number of rows."""
     limit = find_limit(query.batches)
     if limit is None:
@@ -81,14 +99,11 @@ def limited(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
     )
 
 
-def contention(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def contention(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its batches take longer while other queries of the application run theirs."""
     batches = query.batches
-    others = {n: log for n, log in logs.items() if n != query.name and log.app == query.log.app and len(log.batches)}
-    if not others or not len(batches):
-        return
-    shares = {name: others_running(batches, log.batches) for name, log in others.items()}
-    together = np.sum(list(shares.values()), axis=0)
+    # Its own batches do not overlap: each counts once in what runs.
+    together = beside.running[query.log.app].during(batches) - 1
     there = query.warm & (batches.rows > 0)
     ratio = batches.duration / query.fit.seconds(batches.rows)
     # Short batches of a light query beside it do not make a batch crowded: half of its time must be shared.
@@ -98,13 +113,16 @@ def contention(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
     factor = float(np.median(ratio[crowded]) / np.median(ratio[alone]))
     if factor < 1.15 or _rank_sum(ratio[crowded], ratio[alone]) > 1e-3:
         return
-    worst = max(shares, key=lambda name: float(shares[name][crowded].sum()))
+    others = {n: log for n, log in beside.logs.items() if n != query.name and log.app == query.log.app}
+    shared = {name: float(Running.of([log.batches]).during(batches)[crowded].sum()) for name, log in others.items()}
+    worst = max(shared, key=lambda name: shared[name])
     yield Finding(
         kind="contention",
         about=query.name,
         says=f"its batches take {factor:.2g} times as long while other queries of the driver run theirs "
         f"(mostly {worst!r}); {crowded.sum()} batches beside others, {alone.sum()} alone",
         evidence={"factor": factor, "crowded": float(crowded.sum()), "alone": float(alone.sum())},
+        other=worst,
     )
 
 
@@ -117,7 +135,7 @@ def _rank_sum(one: Array, other: Array) -> float:
     return math.erfc((wins - m * n / 2) / deviation / math.sqrt(2)) / 2
 
 
-def state_growth(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def state_growth(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its state grows without coming to rest."""
     rows = query.batches.state_rows[query.warm]
     start = query.batches.start[query.warm]
@@ -140,7 +158,7 @@ def state_growth(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding
     )
 
 
-def skew(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def skew(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether one task of a batch keeps the others waiting."""
     batches = query.batches
     told = query.warm & ~np.isnan(batches.slowest) & (batches.duration > 0)
@@ -159,7 +177,7 @@ def skew(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
         )
 
 
-def state_commit(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def state_commit(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether committing the state is a large part of its batches."""
     part = query.batches.parts.get(STATE_COMMIT)
     if part is None or len(query.batches) < ENOUGH:
@@ -177,7 +195,7 @@ def state_commit(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding
         )
 
 
-def late_rows(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def late_rows(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether rows came too late for its watermark."""
     late, rows = float(query.batches.late.sum()), float(query.batches.rows.sum())
     if late > 0:
@@ -190,7 +208,7 @@ def late_rows(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
         )
 
 
-def warm_up(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def warm_up(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its first batches were slower; they are left out of the fit."""
     cold = ~query.warm & (query.batches.rows > 0)
     if not cold.any():
@@ -206,7 +224,7 @@ def warm_up(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
     )
 
 
-def restarted(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def restarted(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether it was started again."""
     if not query.restarts:
         return
@@ -234,7 +252,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def untold(query: Query, logs: Mapping[str, QueryLog]) -> Iterator[Finding]:
+def untold(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Why overhead or cost could not be told."""
     if query.fit.reason is not None:
         missing = "overhead and cost" if query.fit.overhead is None else "cost"
@@ -275,6 +293,11 @@ def find_all(
     queries: Mapping[str, Query], logs: Mapping[str, QueryLog], applications: Mapping[str, Application]
 ) -> tuple[Finding, ...]:
     """Return all findings, the weightiest kinds first, and by name within them."""
-    found = [finding for query in queries.values() for look in LOOKS for finding in look(query, logs)]
+    running = {
+        app: Running.of([log.batches for log in logs.values() if log.app == app])
+        for app in dict.fromkeys(log.app for log in logs.values())
+    }
+    beside = Neighbours(logs, running)
+    found = [finding for query in queries.values() for look in LOOKS for finding in look(query, beside)]
     found += [finding for application in applications.values() for finding in dynamic_allocation(application)]
     return tuple(sorted(found, key=lambda finding: (KINDS.index(finding.kind), finding.about)))

@@ -38,7 +38,7 @@ def inspect(telemetry: Telemetry, since: float | None = None, until: float | Non
     telemetry
         What was read.
     since, until
-        Only batches that began in this time (s since the epoch), and only what applications did in it.
+        Only batches that began in this time (s since the epoch); applications are told of as a whole.
 
     Raises
     ------

@@ -27,12 +27,15 @@ class Finding:
         One sentence for people.
     evidence
         The numbers behind it, by name; seconds, rows and shares.
+    other
+        Name of another query that has the greatest part in it.
     """
 
     kind: str
     about: str
     says: str
     evidence: Mapping[str, float] = attrs.field(factory=dict, hash=False)
+    other: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -203,7 +206,8 @@ class Inspection:
             },
             "period": self.period,
             "findings": [
-                {"kind": f.kind, "about": f.about, "says": f.says, "evidence": dict(f.evidence)} for f in self.findings
+                {"kind": f.kind, "about": f.about, "says": f.says, "evidence": dict(f.evidence), "other": f.other}
+                for f in self.findings
             ],
             "warnings": list(self.warnings),
             "skipped": list(self.skipped),

@@ -13,7 +13,7 @@ import attrs
 
 from penstock.errors import InputError
 from penstock.telemetry.assemble import applications, queries
-from penstock.telemetry.codecs import Readable, Truncated, blocks
+from penstock.telemetry.codecs import BLOCK, Readable, Truncated, blocks
 from penstock.telemetry.columns import BatchWork, Columns
 from penstock.telemetry.events import (
     ApplicationEnd,
@@ -37,6 +37,9 @@ from penstock.telemetry.tables import Run, Telemetry
 
 LONGEST = 64 * 2**20
 """Bytes of a line; longer ones are no events and are passed over."""
+
+PATIENCE = 10_000
+"""Lines without an event after which a file is taken for no log."""
 
 OPEN = 4096
 """Batches and stages whose tasks are kept while no progress report has told their end."""
@@ -109,6 +112,8 @@ class Reader:
                 with _opened(path) as file:
                     for batch in self._lines(_Counted(file, lambda count: self.report(self.log.name, read + count))):  # noqa: B023
                         yield from self._events(batch)
+                        if self.lines > PATIENCE and not self.events:
+                            return
                     read += path.stat().st_size if str(path) != "-" else 0
             except OSError as error:
                 self.broken.append(f"{path.name} cannot be read: {error.strerror or error}")
@@ -118,7 +123,7 @@ class Reader:
         carry: list[bytes] = []
         length = 0
         try:
-            for block in blocks(file):
+            for block in blocks(file, BLOCK):
                 head, newline, _ = block.partition(b"\n")
                 if not newline:
                     length += len(block)
