@@ -111,11 +111,12 @@ def fit_batches(rows: Array, seconds: Array) -> Fit:
         overhead, cost = _least_squares(rows, seconds, weight)
         if abs(overhead - before[0]) <= 1e-9 * typical and abs(cost - before[1]) * many <= 1e-9 * typical:
             break
-    return _judged(known, rows, seconds, overhead, cost, weight, scale)
+    return _judged(known, rows, seconds, (overhead, cost), (weight, scale))
 
 
-def _judged(known: Fit, rows: Array, seconds: Array, overhead: float, cost: float, weight: Array, scale: float) -> Fit:
+def _judged(known: Fit, rows: Array, seconds: Array, line: tuple[float, float], weights: tuple[Array, float]) -> Fit:
     """Return the fit with its errors; without a cost that the noise could have made."""
+    (overhead, cost), (weight, scale) = line, weights
     overhead_error, cost_error = _errors(rows, seconds, overhead, cost, weight, scale)
     found = attrs.evolve(
         known,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
+from penstock.telemetry.book import Book
 from penstock.telemetry.tables import Application, Batches, QueryLog, Run, _frozen
-
-if TYPE_CHECKING:
-    from penstock.telemetry.read import Book
 
 
 @attrs.define
