@@ -141,6 +141,15 @@ def test_warm_up_is_left_out() -> None:
     assert done[116:].all()
 
 
+def test_company_is_no_warm_up() -> None:
+    """First batches that are slow beside another query's batches are not taken for a warm-up."""
+    rows = np.random.default_rng(0).uniform(1000, 5000, 60)
+    seconds = (0.2 + 0.0001 * rows) * np.where(np.arange(60) < 15, 1.6, 1.0)
+    run = np.zeros(60, dtype=np.int64)
+    assert (~warm(rows, seconds, run)).sum() == 15
+    assert warm(rows, seconds, run, np.where(np.arange(60) < 15, 0.9, 0.0)).all()
+
+
 def test_steady_batches_are_all_warm() -> None:
     """Without a warm-up no batch is left out."""
     rows = np.random.default_rng(0).uniform(1000, 5000, 200)

@@ -12,7 +12,7 @@ import typer
 from penstock.cli import common
 
 if TYPE_CHECKING:
-    from penstock.inspection import Finding, Inspection, Query
+    from penstock.inspection import Inspection, Query
 
 SHOWN = 10
 """Warnings of a kind that are shown to people."""
@@ -94,7 +94,10 @@ def _show(found: Inspection) -> None:
         [_time_row(name, query) for name, query in found.queries.items()],
     )
     if found.findings:
-        sys.stdout.write("findings\n" + "".join(map(_finding, found.findings)))
+        alike: dict[tuple[str, str], list[str]] = {}
+        for finding in found.findings:
+            alike.setdefault((finding.kind, finding.says), []).append(finding.about)
+        sys.stdout.write("findings\n" + "".join(_finding(*what, about) for what, about in alike.items()))
     known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
     if known:
         low, high = f"{min(known):.1%}", f"{max(known):.1%}"
@@ -132,9 +135,9 @@ def _span(seconds: float) -> str:
     return human(seconds)
 
 
-def _finding(finding: Finding) -> str:
+def _finding(kind: str, says: str, about: list[str]) -> str:
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
-    text = f"{finding.kind:<19}{finding.about}: {finding.says}"
+    text = f"{kind:<19}{', '.join(about)}: {says}"
     return textwrap.fill(text, width, initial_indent=" ", subsequent_indent=" " * 20) + "\n"
 
 

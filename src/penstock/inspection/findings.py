@@ -34,6 +34,17 @@ class Neighbours:
     logs: Mapping[str, QueryLog]
     running: Mapping[str, Running]
 
+    @classmethod
+    def of(cls, logs: Mapping[str, QueryLog]) -> Neighbours:
+        """Look at when the batches of each application's queries ran."""
+        apps = dict.fromkeys(log.app for log in logs.values())
+        return cls(logs, {app: Running.of([log.batches for log in logs.values() if log.app == app]) for app in apps})
+
+    def during(self, log: QueryLog) -> Array:
+        """Return how many batches of other queries ran during each batch of one, in the mean over its time."""
+        own = Running.of([log.batches])
+        return self.running[log.app].during(log.batches) - own.during(log.batches)
+
 
 Look = Callable[[Query, Neighbours], Iterator[Finding]]
 
@@ -65,8 +76,8 @@ def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
         yield Finding(
             kind="behind",
             about=query.name,
-            says=f"its batches follow each other without a pause ({query.busy:.0%} of the time): it works off a "
-            "backlog or cannot keep up, and its rate is what it managed",
+            says="its batches follow each other without a pause: it works off a backlog or cannot keep up, and its "
+            "rate is what it managed",
             evidence={"busy": query.busy},
         )
 
@@ -102,8 +113,7 @@ def limited(query: Query, beside: Neighbours) -> Iterator[Finding]:
 def contention(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its batches take longer while other queries of the application run theirs."""
     batches = query.batches
-    # Its own batches do not overlap: each counts once in what runs.
-    together = beside.running[query.log.app].during(batches) - 1
+    together = beside.during(query.log)
     there = query.warm & (batches.rows > 0)
     ratio = batches.duration / query.fit.seconds(batches.rows)
     # Short batches of a light query beside it do not make a batch crowded: half of its time must be shared.
@@ -290,14 +300,9 @@ KINDS = (
 
 
 def find_all(
-    queries: Mapping[str, Query], logs: Mapping[str, QueryLog], applications: Mapping[str, Application]
+    queries: Mapping[str, Query], beside: Neighbours, applications: Mapping[str, Application]
 ) -> tuple[Finding, ...]:
     """Return all findings, the weightiest kinds first, and by name within them."""
-    running = {
-        app: Running.of([log.batches for log in logs.values() if log.app == app])
-        for app in dict.fromkeys(log.app for log in logs.values())
-    }
-    beside = Neighbours(logs, running)
     found = [finding for query in queries.values() for look in LOOKS for finding in look(query, beside)]
     found += [finding for application in applications.values() for finding in dynamic_allocation(application)]
     return tuple(sorted(found, key=lambda finding: (KINDS.index(finding.kind), finding.about)))

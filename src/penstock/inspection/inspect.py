@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
-from penstock.inspection.findings import find_all
+from penstock.inspection.findings import Neighbours, find_all
 from penstock.inspection.fit import Array, fit_batches, warm
 from penstock.inspection.pace import (
     find_arrivals,
@@ -52,23 +52,34 @@ def inspect(telemetry: Telemetry, since: float | None = None, until: float | Non
     last = max(float(log.batches.end.max()) for log in logs.values())
     gaps = [float(np.median(np.diff(log.batches.start))) for log in logs.values() if len(log.batches) > 1]
     period = step_of(last - first, float(np.median(gaps)) if gaps else 1.0)
-    queries = {name: inspect_query(log, period) for name, log in logs.items()}
+    beside = Neighbours.of(logs)
+    queries = {name: inspect_query(log, period, beside.during(log)) for name, log in logs.items()}
     used = {log.app for log in logs.values()}
     applications = {name: value for name, value in telemetry.applications.items() if name in used}
     return Inspection(
         queries=queries,
         applications=applications,
-        findings=find_all(queries, logs, applications),
+        findings=find_all(queries, beside, applications),
         period=period,
         warnings=telemetry.warnings,
         skipped=telemetry.skipped,
     )
 
 
-def inspect_query(log: QueryLog, period: float) -> Query:
-    """Measure one query with at least one batch; `period` is the step of its largest rate (s)."""
+def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> Query:
+    """Measure one query with at least one batch.
+
+    Parameters
+    ----------
+    log
+        What was read of it.
+    period
+        Step of its largest rate (s).
+    beside
+        How many batches of other queries of its application ran during each of its batches, in the mean.
+    """
     batches = log.batches
-    done = warm(batches.rows, batches.duration, batches.run)
+    done = warm(batches.rows, batches.duration, batches.run, beside)
     fit = fit_batches(batches.rows[done], batches.duration[done])
     trigger = find_trigger(batches)
     arrivals = find_arrivals(batches)

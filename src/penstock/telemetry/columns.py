@@ -124,7 +124,7 @@ class Columns:
             number=np.frombuffer(self.number, dtype=np.int64),
             parts={name: _array(column) for name, column in self.parts.items()},
             source_rows=_frozen(source_rows),
-            lag=_frozen(_lag(read, count)),
+            lag=_frozen(_lag(read, self.sources, count)),
             **arrays,
         )
 
@@ -154,18 +154,18 @@ def _behind(source: SourceProgress, end: float | None) -> float:
     return mean * max(partitions, 1)
 
 
-def _lag(read: Iterable[dict[str, Array]], count: int) -> Array:
+def _lag(read: Iterable[dict[str, Array]], sources: Iterable[str], count: int) -> Array:
     """Return the rows that wait at the sources, in rows: what an offset's step is in rows is learnt from the batches.
 
     A step of Kafka's offset is a row, of the rate source a second, of a file source a batch of files.
     """
     total: NDArray[np.float64] = np.full(count, NAN)
-    for source in read:
+    for source, description in zip(read, sources, strict=True):
         with np.errstate(invalid="ignore"):
             told = (source["advanced"] > 0) & (source["rows"] > 0)
-        if not told.any() or np.isnan(source["waiting"]).all():
+        if np.isnan(source["waiting"]).all() or not (told.any() or description.startswith("Kafka")):
             continue
-        step = float(np.median(source["rows"][told] / source["advanced"][told]))
+        step = float(np.median(source["rows"][told] / source["advanced"][told])) if told.any() else 1.0
         waiting = source["waiting"] * step
         total = np.where(np.isnan(total), waiting, total + np.nan_to_num(waiting))
     return total
