@@ -23,7 +23,6 @@ _PARTS = (
     ("WAL", ("walCommit",)),
     ("addBatch", ("addBatch",)),
     ("commit", ("commitOffsets", "commitBatch")),
-    ("state commit", ("stateCommit",)),
 )
 """Spark's names of a batch's parts, as the table shows them."""
 
@@ -82,16 +81,23 @@ def command(
 def _show(found: Inspection) -> None:
     from penstock.units import human
 
+    # Three narrow tables: each fits a terminal of 80 columns.
+    queries = found.queries.items()
     common.table(
         f"{_count(len(found.queries), 'query', 'queries')} of "
-        f"{_count(len(found.applications), 'application', 'applications')}; a batch takes overhead + rows x cost",
-        ["query", "batches", "rows/s", "batch (p50)", "overhead", "cost a row", "trigger", "headroom", "lag", "state"],
-        [_row(name, query) for name, query in found.queries.items()],
+        f"{_count(len(found.applications), 'application', 'applications')}; a batch takes overhead + rows x per row",
+        ["query", "rows/s", "batch", "overhead", "per row", "trigger", "headroom", "lag"],
+        [_row(name, query) for name, query in queries],
     )
     common.table(
-        "where the time goes: mean of a batch; addBatch runs the rows and the sink; catch-up after an hour's outage",
-        ["query", "busy", "catch-up", "late rows", *(shown for shown, _ in _PARTS)],
-        [_time_row(name, query) for name, query in found.queries.items()],
+        "catch-up: after an outage of an hour",
+        ["query", "batches", "busy", "catch-up", "state rows", "state", "late rows"],
+        [_more_row(name, query) for name, query in queries],
+    )
+    common.table(
+        "parts of a batch; addBatch has the rows' work, the sink and the state's commit",
+        ["query", *(shown for shown, _ in _PARTS)],
+        [_part_row(name, query) for name, query in queries],
     )
     if found.findings:
         alike: dict[tuple[str, str], list[str]] = {}
@@ -103,22 +109,27 @@ def _show(found: Inspection) -> None:
         low, high = f"{min(known):.1%}", f"{max(known):.1%}"
         common.say(f"standard error of the costs: {low}" + (f" to {high}" if high != low else ""))
     if any(query.trigger == 0.0 for query in found.queries.values()):
-        common.say(f"trigger -: none, or batches never waited for it; rates are in steps of {human(found.period)}")
+        common.say(f"trigger -: none, or too short to matter; the largest rates are over {human(found.period)}")
 
 
-def _time_row(name: str, query: Query) -> list[object]:
-    from penstock.units import human
-
-    parts = [sum(query.parts.get(part, 0.0) for part in names) for _, names in _PARTS]
-    catch_up = query.capacity.catch_up
-    late = int(query.batches.late.sum())
+def _more_row(name: str, query: Query) -> list[object]:
+    batches, catch_up = query.batches, query.capacity.catch_up
+    state, late = bool(query.log.state), int(batches.late.sum())
     return [
         name,
+        len(batches),
         f"{query.busy:.0%}",
         "" if catch_up is None else _span(catch_up),
+        f"{batches.state_rows[-1]:,.0f}" if state else "",
+        f"{batches.state_bytes[-1] / 2**20:,.1f} MiB" if state else "",
         f"{late:,}" if late else "",
-        *(human(part) if part else "" for part in parts),
     ]
+
+
+def _part_row(name: str, query: Query) -> list[object]:
+    whole = max(float(query.batches.duration.mean()), 1e-9)
+    shares = [sum(query.parts.get(part, 0.0) for part in names) / whole for _, names in _PARTS]
+    return [name, *(f"{share:.0%}" if share >= 0.005 else "" for share in shares)]
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -153,16 +164,13 @@ def _row(name: str, query: Query) -> list[object]:
         headroom = f"{capacity.headroom:.2g}x"
     else:
         headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
-    lag = "" if math.isnan(query.lag_seconds) else _span(query.lag_seconds)
     return [
         name,
-        len(query.batches),
         f"{query.rate:.3g}" if query.rate < 1000 else f"{query.rate:,.0f}",
         human(float(np.median(query.batches.duration))),
         "?" if fit.overhead is None else human(fit.overhead),
         "?" if fit.cost is None else human(fit.cost),
         "?" if query.trigger is None else human(query.trigger) if query.trigger else "-",
         headroom,
-        lag,
-        f"{query.batches.state_rows[-1]:,.0f} rows" if query.log.state else "",
+        "" if math.isnan(query.lag_seconds) else _span(query.lag_seconds),
     ]
