@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.cluster import read_cluster
 from penstock.network import read_network
@@ -68,22 +70,22 @@ def test_exported_files_work(penstock: Any, log: Path, tmp_path: Path) -> None:
     assert {Path(path).name for path in done.document["written"]} >= {
         "network.toml", "rates.csv", "statistics.json", "cluster.toml",
     }  # fmt: skip
-    given = [out / "network.toml", "--statistics", out / "statistics.json", "--rates", out / "rates.csv", "--json"]
+    files = [out / "network.toml", "--statistics", out / "statistics.json", "--rates", out / "rates.csv", "--json"]
     cluster = ["--cluster", out / "cluster.toml"]
     placement = ["--placement", out / "placement.json"]
-    load = penstock("load", *given, *cluster, *placement)
+    load = penstock("load", *files, *cluster, *placement)
     assert load.code == 0, load.err
     # The first query's log ends after 120 of 150 s, and no rows come then.
     assert load.document["operators"]["clicks"]["mean"] == pytest.approx(400 * 0.001 * 120 / 150, rel=0.1)
     assert load.document["operators"]["orders"]["mean"] == pytest.approx(400 * 0.0002, rel=0.1)
-    placed = penstock("place", *given, "--hosts", 2, "--algorithm", "correlation")
+    placed = penstock("place", *files, "--hosts", 2, "--algorithm", "correlation")
     assert placed.code == 0, placed.err
     assert set(placed.document["placement"]) == {"clicks", "orders"}
     for model in ("mace", "microbatch"):
-        estimate = penstock("estimate", *given, *cluster, *placement, "--model", model)
+        estimate = penstock("estimate", *files, *cluster, *placement, "--model", model)
         assert estimate.code == 0, estimate.err
     assert estimate.document["worst"] > 2.0
-    simulated = penstock("simulate", *given, *cluster, *placement)
+    simulated = penstock("simulate", *files, *cluster, *placement)
     assert simulated.code == 0, simulated.err
     assert simulated.document["balanced"]
 
@@ -209,3 +211,52 @@ def test_plain_numbers_only(penstock: Any, make: SimpleNamespace, tmp_path: Path
     assert query["overhead"] is query["cost"] is query["error"] is query["trigger"] is query["headroom"] is None
     assert query["lag"] == {"rows": None, "seconds": None}
     assert np.isfinite(query["rate"]["mean"])
+
+
+@st.composite
+def any_batches(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw batches as strange as a log may have them."""
+    number = st.integers(0, 30)
+    return draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "query": st.sampled_from(["a", "b"]),
+                    "number": number,
+                    "start": st.floats(1.5e9, 1.5e9 + 1e7),
+                    "rows": st.one_of(st.just(0), st.integers(0, 10**12)),
+                    "seconds": st.floats(0, 1e6),
+                    "offset": st.integers(0, 10**12),
+                    "lag": st.integers(0, 10**12),
+                    "run": st.integers(0, 3),
+                    "state": st.one_of(st.none(), st.integers(0, 10**12)),
+                    "late": st.integers(0, 10**9),
+                    "tasks": st.lists(st.floats(0, 1e6), max_size=4).map(tuple),
+                }
+            ),
+            min_size=1,
+            max_size=40,
+        )
+    )
+
+
+@settings(max_examples=60)
+@given(batches=any_batches())
+def test_any_batches_make_sane_files(
+    penstock: Any, make: SimpleNamespace, tmp_path: Path, batches: list[dict[str, Any]]
+) -> None:
+    """Whatever batches a log has, the document is sane and the files are taken by `load`."""
+    path = tmp_path / "any"
+    path.write_bytes(make.text(make.events([make.Batch(**batch) for batch in batches])))
+    out = tmp_path / "out"
+    done = penstock("inspect", path, "--out", out, "--json")
+    assert done.code == 0, done.err
+    for query in done.document["queries"].values():
+        assert 0 <= query["busy"] <= 1
+        for key in ("overhead", "cost", "headroom", "headroom_least", "catch_up", "trigger"):
+            assert query[key] is None or query[key] >= 0
+        assert query["rate"]["max"] >= query["rate"]["mean"] >= 0
+    files = [out / "network.toml", "--statistics", out / "statistics.json", "--rates", out / "rates.csv"]
+    load = penstock("load", *files, "--cluster", out / "cluster.toml", "--placement", out / "placement.json", "--json")
+    assert load.code == 0, load.err
+    assert penstock("inspect", path).code == 0
