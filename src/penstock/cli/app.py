@@ -12,6 +12,7 @@ import typer
 import penstock
 from penstock.cli import (
     admit,
+    advise,
     calibrate,
     compare,
     demo,
@@ -42,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.command,
     "reproduce": reproduce.command,
     "inspect": inspect.command,
+    "advise": advise.command,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.

@@ -1,0 +1,97 @@
+"""One consultation: advice for the recorded rates, with a burst, and for the rates to come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.advice.advise import advise
+from penstock.advice.deployed import busiest
+from penstock.advice.forecast import Outlook, outlook
+from penstock.advice.measure import with_burst
+from penstock.advice.values import Aims, Deployment, Report
+from penstock.errors import InputError
+
+
+@attrs.frozen(kw_only=True)
+class Burst:
+    """A burst to be ready for: so many times the mean rate, for so long (s)."""
+
+    factor: float = 1.0
+    length: float = 60.0
+
+    def checked(self) -> Burst:
+        """Return it if it is one."""
+        if not (np.isfinite(self.factor) and 0 < self.factor <= 1e6):
+            raise InputError(f"expected a factor > 0, got {self.factor:g}", at="--burst")
+        if not (np.isfinite(self.length) and 0 < self.length <= 86400):
+            raise InputError(f"expected a length > 0 s and of at most a day, got {self.length:g}", at="--burst-length")
+        return self
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Consultation:
+    """Advice for the recorded rates, and for those to come where a forecast was asked for."""
+
+    report: Report
+    later: Report | None = None
+    outlook: Outlook | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``penstock advise --json`` prints."""
+        document = self.report.document()
+        if self.later is not None and self.outlook is not None:
+            now, then = _rows(self.report), _rows(self.later)
+            document["forecast"] = {
+                **self.outlook.document(),
+                "advice": [advice.document() for advice in self.later.advice],
+                "changes": {
+                    "new": [then[key] for key in then if key not in now],
+                    "gone": [now[key] for key in now if key not in then],
+                    "other": [
+                        {**then[key], "now": now[key]["to"]} for key in then if key in now and then[key] != now[key]
+                    ],
+                },
+            }
+        return document
+
+
+def _rows(report: Report) -> dict[tuple[str, str, str], dict[str, Any]]:
+    return {
+        (p.kind, p.query, p.setting): {"kind": p.kind, "query": p.query, "setting": p.setting, "to": p.new}
+        for p in (advice.proposal for advice in report.advice)
+    }
+
+
+def consult(
+    deployment: Deployment, aims: Aims, burst: Burst, rng: np.random.Generator, horizon: float | None = None
+) -> Consultation:
+    """Return advice on a deployment.
+
+    Parameters
+    ----------
+    deployment
+        With its whole history.
+    burst
+        Comes behind the recorded rates, and behind those to come.
+    horizon
+        How far to forecast (s); None: not at all.
+
+    Raises
+    ------
+    InputError
+        If the burst is none, or the history too short for the forecast.
+    """
+    burst = burst.checked()
+    later = None if horizon is None else outlook(deployment, horizon)
+
+    def ready(rates: Deployment) -> Deployment:
+        return with_burst(rates, burst.factor, burst.length) if burst.factor != 1 else rates
+
+    return Consultation(
+        report=advise(ready(busiest(deployment)), aims, rng),
+        later=None if later is None else advise(ready(later.deployment), aims, rng),
+        outlook=later,
+    )

@@ -1,0 +1,169 @@
+"""Tomorrow's rates from the recorded ones: seasonal smoothing, with its error on the last day that is known."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.advice.deployed import busiest
+from penstock.advice.values import Array, Deployment
+from penstock.errors import InputError
+from penstock.units import human
+
+DAY = 86400.0
+STEP = 1800.0
+"""Step of the forecast (s)."""
+
+FINE = 60.0
+"""Step of the rates that are replayed (s): each forecast is held for so many steps."""
+
+HIGH = 1.645
+"""Standard deviations of the error on the held-out day that make the high forecast: 95 % of the steps lie below."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Forecast:
+    """Forecast rates of one query.
+
+    Attributes
+    ----------
+    middle, high
+        Rows a second in each step to come: expected, and what 95 % of the steps stay below.
+    error
+        On the held-out end of the history: sum of the absolute errors over the sum of the rates.
+    naive
+        The same error of "as a day before".
+    """
+
+    middle: Array
+    high: Array
+    error: float
+    naive: float
+
+
+def forecast(rates: Array, period: float, horizon: float) -> Forecast:
+    """Forecast a series with a daily season.
+
+    Holt and Winters' additive smoothing of half-hourly means without a trend (Winters 1960), fitted by statsmodels. The
+    error is that of the same forecast made at the end of the history less the horizon.
+
+    Parameters
+    ----------
+    rates
+        Rows a second, shape ``(periods,)``, in periods of `period` seconds.
+    horizon
+        How far (s).
+
+    Raises
+    ------
+    InputError
+        If the history is shorter than two days and the horizon, or statsmodels is missing.
+    """
+    needed = 2 * DAY + max(horizon, STEP)
+    if rates.size * period < needed - 0.5 * STEP:
+        raise InputError(
+            f"the history is {_hours(rates.size * period)} long, and a forecast of {_hours(horizon)} needs "
+            f"{_hours(needed)}: two days to learn from and the horizon to test on",
+            at="--forecast",
+            hint="read more logs, or ask for a shorter time",
+        )
+    values = _means(rates, period)
+    ahead = max(math.ceil(horizon / STEP), 1)
+    past, held = values[:-ahead], values[-ahead:]
+    tried = _smoothed(past, ahead)
+    day = round(DAY / STEP)
+    before = np.resize(past[-day:], ahead)
+    scale = max(float(np.abs(held).sum()), 1e-12)
+    middle = _smoothed(values, ahead)
+    spread = float(np.sqrt(np.mean((tried - held) ** 2)))
+    return Forecast(
+        middle=middle,
+        high=middle + HIGH * spread,
+        error=float(np.abs(tried - held).sum()) / scale,
+        naive=float(np.abs(before - held).sum()) / scale,
+    )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.3g} h" if seconds >= 3600 else human(seconds)
+
+
+def _means(rates: Array, period: float) -> Array:
+    """Return means over steps of the forecast, the last step ending with the history."""
+    edges = np.arange(rates.size + 1) * period
+    total = np.concatenate([[0.0], np.cumsum(rates * period)])
+    count = int(edges[-1] / STEP + 1e-9)
+    marks = edges[-1] - STEP * np.arange(count, -1.0, -1.0)
+    return np.asarray(np.diff(np.interp(marks, edges, total)) / STEP)
+
+
+def _smoothed(values: Array, ahead: int) -> Array:
+    try:
+        from statsmodels.tsa.holtwinters import ExponentialSmoothing
+    except ImportError:
+        raise InputError(
+            "a forecast needs statsmodels", at="--forecast", hint="pip install 'penstock[forecast]'"
+        ) from None
+    if values.max() <= 0:
+        return np.zeros(ahead)
+    scale = float(values.max())
+    with warnings.catch_warnings():
+        # It warns where the best smoothing lies at an end of its range, which is an answer too.
+        warnings.simplefilter("ignore")
+        model: Any = ExponentialSmoothing(
+            values / scale,
+            seasonal="add",
+            seasonal_periods=round(DAY / STEP),
+            initialization_method="heuristic",
+        )
+        found = model.fit().forecast(ahead)
+    return np.maximum(np.asarray(found, float) * scale, 0.0)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Outlook:
+    """The deployment under forecast rates, and the forecasts by query."""
+
+    deployment: Deployment
+    forecasts: dict[str, Forecast]
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``penstock advise --json`` prints of it."""
+        return {
+            "step": STEP,
+            "queries": {
+                name: {
+                    "middle": found.middle.tolist(),
+                    "high": found.high.tolist(),
+                    "error": found.error,
+                    "naive": found.naive,
+                }
+                for name, found in self.forecasts.items()
+            },
+        }
+
+
+def outlook(deployment: Deployment, horizon: float) -> Outlook:
+    """Return the deployment under the high forecast of its rates, over the busiest part of the horizon.
+
+    Parameters
+    ----------
+    deployment
+        With its whole history.
+
+    Raises
+    ------
+    InputError
+        If the history is too short.
+    """
+    forecasts = {name: forecast(job.rates, deployment.period, horizon) for name, job in deployment.jobs.items()}
+    jobs = {
+        name: attrs.evolve(job, rates=np.repeat(forecasts[name].high, round(STEP / FINE)), usual=None)
+        for name, job in deployment.jobs.items()
+    }
+    end = deployment.start + deployment.periods * deployment.period
+    return Outlook(deployment=busiest(attrs.evolve(deployment, jobs=jobs, period=FINE, start=end)), forecasts=forecasts)

@@ -1,0 +1,108 @@
+"""``rate-limit``: how many rows a batch may take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from penstock.advice.kinds.common import on_driver, rounded, rows_per_second
+from penstock.advice.measure import harm_of
+from penstock.advice.replay import replay
+from penstock.advice.values import Aims, Deployment, Job, Proposal
+from penstock.units import human
+
+STEPS = 14
+ALIKE = 1.02
+"""Limits whose harm is within this factor of the least are as good; the largest of them is taken."""
+
+
+def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
+    """Propose a limit for queries whose largest batches keep rows waiting.
+
+    In a burst each batch takes all that came during the one before, so that batches grow, and a row waits for the rest
+    of one large batch and all of the next. Batches of a limited size deliver the first rows of a backlog early; too
+    small ones pay the overhead too often. The limit is searched by replay over a grid between the rows that keep up
+    with the mean rate and the largest batch. A limited batch also waits for the trigger, so that each limit is tried
+    with the trigger as it is and without one.
+    """
+    for name, job in deployment.jobs.items():
+        if job.rate <= 0 or job.progressive:
+            continue
+        here = on_driver(deployment, job.driver)
+        found = best_limit(here, name, aims)
+        if found is None:
+            continue
+        limit, trigger, largest = found
+        changes: dict[str, float] = {"limit": limit, **({} if trigger == job.trigger else {"trigger": trigger})}
+        also: dict[str, float | str] = {} if trigger == job.trigger else {"trigger": trigger}
+        bear = limit / max(trigger, job.seconds(limit))
+        yield Proposal(
+            kind="rate-limit",
+            query=name,
+            setting=job.limiter,
+            old=None if np.isinf(job.limit) else job.limit,
+            new=limit,
+            why=f"its largest batch takes {largest:,.0f} rows and {human(job.seconds(largest))}, for which rows wait "
+            f"twice: while it is under way and in it; batches of {limit:,.0f} rows take {human(job.seconds(limit))} "
+            f"and still bear {rows_per_second(bear)}, {bear / job.rate:.2g} times the mean rate",
+            after=deployment.having(name, **changes),
+            about=(name,),
+            also=also,
+            remark=_remark(job, trigger),
+        )
+
+
+def _remark(job: Job, trigger: float) -> str:
+    parts = []
+    if job.limiter == "maxFilesPerTrigger":
+        parts.append("the source counts files: take as many as hold so many rows")
+    elif job.limiter == "rowsPerSecond":
+        parts.append("the source has no limit of its own")
+    if trigger != job.trigger:
+        parts.append(f"with the trigger at {human(trigger) if trigger else 'none'}")
+    return "; ".join(parts)
+
+
+def best_limit(deployment: Deployment, name: str, aims: Aims) -> tuple[float, float, float] | None:
+    """Return the best limit of a query, the trigger with it, and the rows of its largest batch now; None if no limit
+    does less harm than the settings as they are.
+
+    Parameters
+    ----------
+    deployment
+        One driver.
+    """
+    job = deployment.jobs[name]
+    replayed = replay(deployment)[name]
+    largest = float(replayed.rows.max(initial=0.0))
+    now = harm_of(deployment, aims)
+    best: list[tuple[float, float, float]] = []
+    for trigger in dict.fromkeys((job.trigger, 0.0)):
+        for limit in limits(job, trigger, largest):
+            changed = deployment.having(name, limit=limit, trigger=trigger)
+            best.append((harm_of(changed, aims), limit, trigger))
+    if not best:
+        return None
+    least = min(harm for harm, _, _ in best)
+    if least >= now * 0.98:
+        return None
+    # The settings that are changed least, then the largest limit.
+    good = [row for row in best if row[0] <= ALIKE * least]
+    _, limit, trigger = max(good, key=lambda row: (row[2] == job.trigger, row[1]))
+    return limit, trigger, largest
+
+
+def limits(job: Job, trigger: float, largest: float) -> list[float]:
+    """Return limits to try, from what keeps up with the mean rate up to the largest batch."""
+    spare = 1 - job.cost * job.rate
+    if spare <= 0 or largest < 2:
+        return []
+    # A query keeps up if its rate's rows of a batch's time are no more than the limit.
+    least = 1.1 * job.rate * max(trigger, job.overhead / spare)
+    low, high = max(math.ceil(least), 1.0), largest
+    if low >= high:
+        return []
+    grid = np.geomspace(low, high, STEPS)
+    return sorted({limit for limit in map(rounded, grid) if low <= limit < min(high, job.limit)})

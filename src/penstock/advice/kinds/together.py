@@ -1,0 +1,62 @@
+"""``together``: queries that share a driver well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from penstock.advice.kinds.common import moved
+from penstock.advice.replay import replay
+from penstock.advice.values import Aims, Deployment, Proposal
+
+SLOWER = 1.05
+"""Without a bound, the worst latency of a query may grow by this factor."""
+
+ROOM = 0.9
+"""Share of a driver's cores that the queries may want at their common peak."""
+
+MOST = 12
+"""Drivers of which all pairs are tried."""
+
+
+def together(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
+    """Propose one driver for two whose queries peak at different times, or are light.
+
+    The queries of the driver with fewer cores move; every query must keep the bound, or, without one, wait no longer.
+    """
+    loads = {
+        driver: sum((deployment.jobs[name].load() for name in deployment.on(driver)), np.zeros(deployment.periods))
+        for driver in deployment.drivers
+    }
+    light = sorted(loads, key=lambda driver: (float(loads[driver].mean()), driver))[:MOST]
+    for pair in combinations(light, 2):
+        small, large = sorted(pair, key=lambda driver: (deployment.drivers[driver], loads[driver].mean(), driver))
+        cores = deployment.drivers[large]
+        peak = float((loads[small] + loads[large]).max())
+        if peak > ROOM * cores:
+            continue
+        names = (*deployment.on(small), *deployment.on(large))
+        after = moved(deployment, deployment.on(small), large, cores)
+        before, then = replay(deployment), replay(after)
+        if not all(_bearable(before[n].latency.worst, then[n].latency.worst, aims) for n in names):
+            continue
+        yield Proposal(
+            kind="together",
+            query=",".join(deployment.on(small)),
+            setting="driver",
+            old=small,
+            new=large,
+            why=f"together the queries of both drivers want {peak:.2g} of {cores:.3g} cores at most "
+            f"(load correlation {np.corrcoef(loads[small], loads[large])[0, 1]:+.2f})"
+            if loads[small].std() > 0 and loads[large].std() > 0
+            else f"together the queries of both drivers want {peak:.2g} of {cores:.3g} cores at most",
+            after=after,
+            about=names,
+            saves=deployment.drivers[small],
+        )
+
+
+def _bearable(before: float, after: float, aims: Aims) -> bool:
+    return after <= SLOWER * before or (aims.latency is not None and after <= 0.8 * aims.latency)

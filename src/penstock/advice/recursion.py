@@ -1,0 +1,108 @@
+"""The batches of all queries of one driver, event by event, in plain Python that numba compiles (`kernel`).
+
+A batch begins at the later of the end of the one before and the next multiple of its trigger after the start of that
+one, takes the rows that wait, up to its limit, and lasts overhead + cost · rows while the driver has cores for all
+batches that run. Where these would keep more cores busy than there are, all run slower by the same factor.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+SHORTEST = 1e-3
+"""No batch is shorter than this (s)."""
+
+SETTINGS = ("overhead", "cost", "trigger", "limit", "cores", "phase")
+"""Columns of the table of settings, in this order; `phase` is when the trigger fires first (s)."""
+
+
+def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any, most: int) -> Any:
+    """Return all batches until every row has been taken.
+
+    Parameters
+    ----------
+    settings
+        Array (jobs, settings): `SETTINGS` of each query.
+    arrived
+        Array (jobs, periods + 1): rows that have arrived up to the beginning of each period, and to the end.
+    period
+        Length of a period (s).
+    cores
+        Of the driver.
+    noise
+        Array (jobs, any): factors on the seconds of successive batches, used again from the beginning.
+    most
+        How many batches the table has room for.
+
+    Returns
+    -------
+    ndarray, shape (batches, 4)
+        Job, start, end (s) and rows, by the end. It has `most` rows where there was no room for all.
+    """
+    jobs = settings.shape[0]
+    periods = arrived.shape[1] - 1
+    found = np.zeros((most, 4))
+    count = 0
+    taken, size = np.zeros(jobs), np.zeros(jobs)
+    left, begun = np.zeros(jobs), np.zeros(jobs)
+    running = np.zeros(jobs, np.bool_)
+    number = np.zeros(jobs, np.int64)
+    place = np.zeros(jobs, np.int64)
+    ready = settings[:, 5].copy()
+    due = np.full(jobs, -1.0)
+    now = 0.0
+    while True:
+        busy = 0.0
+        for j in range(jobs):
+            if running[j]:
+                busy += settings[j, 4]
+            elif due[j] < 0:
+                # When its next batch begins: as soon as a whole row waits and the trigger fires.
+                wanted = taken[j] + 1 - 1e-6
+                if arrived[j, periods] < wanted:
+                    due[j] = np.inf
+                    continue
+                while arrived[j, place[j] + 1] < wanted:
+                    place[j] += 1
+                low, high = arrived[j, place[j]], arrived[j, place[j] + 1]
+                first = period * (place[j] + max(wanted - low, 0.0) / (high - low))
+                due[j] = max(ready[j], now)
+                if first > due[j]:
+                    trigger, phase = settings[j, 2], settings[j, 5]
+                    due[j] = first
+                    if trigger > 0:
+                        due[j] = phase + math.ceil((first - phase) / trigger - 1e-9) * trigger
+        speed = cores / busy if busy > cores else 1.0
+        event = np.inf
+        for j in range(jobs):
+            event = min(event, now + left[j] / speed if running[j] else due[j])
+        if event == np.inf:
+            return found[:count]
+        for j in range(jobs):
+            if running[j]:
+                left[j] -= (event - now) * speed
+        now = event
+        for j in range(jobs):
+            if running[j] and left[j] <= 1e-9:
+                if count == most:
+                    return found
+                found[count, 0], found[count, 1], found[count, 2], found[count, 3] = j, begun[j], now, size[j]
+                count += 1
+                running[j] = False
+                trigger, phase = settings[j, 2], settings[j, 5]
+                ready[j] = now
+                if trigger > 0:
+                    ready[j] = max(now, phase + (math.floor((begun[j] - phase) / trigger + 1e-9) + 1) * trigger)
+                due[j] = -1.0
+            elif not running[j] and due[j] <= now:
+                here = min(int(now / period), periods - 1)
+                there = arrived[j, here] + (arrived[j, here + 1] - arrived[j, here]) * min(now / period - here, 1.0)
+                size[j] = max(min(math.floor(there + 1e-6) - taken[j], settings[j, 3]), 1.0)
+                taken[j] += size[j]
+                begun[j], running[j], due[j] = now, True, -1.0
+                factor = noise[j, number[j] % noise.shape[1]]
+                left[j] = max((settings[j, 0] + settings[j, 1] * size[j]) * factor, SHORTEST)
+                number[j] += 1

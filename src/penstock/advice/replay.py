@@ -1,0 +1,193 @@
+"""Replaying recorded rates through the batches of a deployment, and the latency of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+import numpy as np
+
+from penstock.advice.values import Array, Deployment, Job
+from penstock.errors import InputError
+
+MOST = 4_000_000
+"""Batches of a driver that a replay may have."""
+
+
+@attrs.frozen(eq=False)
+class Rows:
+    """Latencies of a query's rows, in pieces within which it changes evenly; arrays (pieces,).
+
+    Attributes
+    ----------
+    first, last
+        Latency of the first and the last row of each piece (s).
+    weight
+        Rows of each piece.
+    arrival
+        When the first row of each piece arrived (s from the beginning of the rates).
+    """
+
+    first: Array
+    last: Array
+    weight: Array
+    arrival: Array
+
+    @classmethod
+    def joined(cls, parts: Iterable[Rows]) -> Rows:
+        """Return the rows of several queries together."""
+        every = tuple(parts)
+        return cls(
+            np.concatenate([rows.first for rows in every]),
+            np.concatenate([rows.last for rows in every]),
+            np.concatenate([rows.weight for rows in every]),
+            np.concatenate([rows.arrival for rows in every]),
+        )
+
+    @property
+    def worst(self) -> float:
+        """Largest latency (s)."""
+        return float(max(self.first.max(), self.last.max())) if self.weight.size else 0.0
+
+    def quantile(self, share: float) -> float:
+        """Return the latency (s) that a share of the rows does not exceed, exact to a ten-thousandth of the largest."""
+        if not self.weight.size:
+            return 0.0
+        low, high = np.minimum(self.first, self.last), np.maximum(self.first, self.last)
+        width = np.maximum(high - low, 1e-12)
+        bottom, top = float(low.min()), float(high.max())
+        wanted = share * self.weight.sum()
+        while top - bottom > 1e-4 * max(top, 1e-9):
+            middle = (bottom + top) / 2
+            below = self.weight @ np.clip((middle - low) / width, 0.0, 1.0)
+            bottom, top = (bottom, middle) if below >= wanted else (middle, top)
+        return top
+
+
+@attrs.frozen(eq=False)
+class Replayed:
+    """The batches of one query in a replay, and the latencies of its rows; arrays (batches,)."""
+
+    start: Array
+    end: Array
+    rows: Array
+    latency: Rows
+
+
+@attrs.frozen(eq=False)
+class Draw:
+    """One possible truth.
+
+    Attributes
+    ----------
+    errors
+        By query, how many standard errors its overhead and its cost are from the fit.
+    noise
+        By query, factors on the seconds of its successive batches.
+    share
+        How much of a change's uncertain effect comes true, 0 to 1.
+    """
+
+    errors: Mapping[str, tuple[float, float]] = attrs.field(factory=dict)
+    noise: Mapping[str, Array] = attrs.field(factory=dict)
+    share: float = 0.5
+
+    def line(self, job: Job) -> tuple[float, float]:
+        """Return overhead and cost of a query (s; s a row)."""
+        a, b = self.errors.get(job.known_as, (0.0, 0.0))
+        return max(job.overhead + a * job.overhead_error, 0.0), max(job.cost + b * job.cost_error, 0.05 * job.cost)
+
+
+def drawn(jobs: Mapping[str, Job], rng: np.random.Generator, length: int = 997) -> Draw:
+    """Draw a possible truth from the errors of the fits, and the differences between batches of one size."""
+    errors, noise = {}, {}
+    for name, job in jobs.items():
+        errors[name] = (float(rng.standard_normal()), float(rng.standard_normal()))
+        noise[name] = np.exp(job.spread * np.clip(rng.standard_normal(length), -3.0, 3.0))
+    return Draw(errors, noise, float(rng.random()))
+
+
+def replay(deployment: Deployment, draw: Draw | None = None) -> dict[str, Replayed]:
+    """Replay the rates through the batches of all drivers.
+
+    Parameters
+    ----------
+    draw
+        The costs and overheads to take; None: as fitted, without noise.
+
+    Raises
+    ------
+    InputError
+        If a driver would run more than `MOST` batches.
+    """
+    draw = draw or Draw()
+    found: dict[str, Replayed] = {}
+    for driver, cores in deployment.drivers.items():
+        names = deployment.on(driver)
+        if names:
+            found |= _driver(deployment, names, cores, draw)
+    return {name: found[name] for name in deployment.jobs}
+
+
+def _driver(deployment: Deployment, names: tuple[str, ...], cores: float, draw: Draw) -> dict[str, Replayed]:
+    from penstock.advice.kernel import batches
+
+    jobs = [deployment.jobs[name] for name in names]
+    settings = np.array(
+        [
+            (
+                *draw.line(job),
+                job.trigger,
+                job.limit,
+                min(job.cores, cores),
+                -deployment.start % job.trigger if job.trigger > 0 else 0.0,
+            )
+            for job in jobs
+        ]
+    )
+    arrived = np.zeros((len(jobs), deployment.periods + 1))
+    for row, job in zip(arrived, jobs, strict=True):
+        row[1 : job.rates.size + 1] = np.cumsum(job.rates * deployment.period)
+        row[job.rates.size + 1 :] = row[job.rates.size]
+    factors = [draw.noise.get(job.known_as, np.ones(1)) for job in jobs]
+    noise = np.array([np.resize(row, max(each.size for each in factors)) for row in factors])
+    room = 4096
+    while True:
+        table = batches(settings, arrived, deployment.period, cores, noise, room)
+        if len(table) < room:
+            break
+        room *= 4
+        if room > 4 * MOST:
+            raise InputError(f"more than {MOST:,} batches to replay", hint="look at less with --since and --until")
+    edges: Array = deployment.period * np.arange(float(arrived.shape[1]))
+    found = {}
+    for number, job in enumerate(jobs):
+        _, start, end, rows = table[table[:, 0] == number].T
+        found[job.name] = Replayed(start, end, rows, _latency(arrived[number], edges, (start, end, rows), job))
+    return found
+
+
+def _latency(arrived: Array, edges: Array, batches: tuple[Array, Array, Array], job: Job) -> Rows:
+    start, end, rows = batches
+    upto = np.cumsum(rows)
+    if not upto.size:
+        return Rows(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
+    marks = np.unique(np.concatenate([[0.0], arrived[arrived < upto[-1]], upto]))
+    begin, stop = marks[:-1], marks[1:]
+    batch = np.minimum(np.searchsorted(upto, stop - 1e-9, side="left"), upto.size - 1)
+    seen = [end[batch], end[batch]]
+    if job.progressive:
+        done = ((side - (upto - rows)[batch]) / rows[batch] for side in (begin, stop))
+        seen = [start[batch] + share * (end - start)[batch] for share in done]
+    came = [_when(arrived, edges, begin, "right"), _when(arrived, edges, stop, "left")]
+    # A row that Spark takes whole may, in parts, arrive a moment after the batch has begun.
+    first, last = (np.maximum(out - into, 0.0) for out, into in zip(seen, came, strict=True))
+    return Rows(first, last, stop - begin, came[0])
+
+
+def _when(arrived: Array, edges: Array, number: Array, side: str) -> Array:
+    """Return when a number of rows has arrived; where none arrives for a while, its beginning or its end."""
+    place = np.clip(np.searchsorted(arrived, number, side=side), 1, arrived.size - 1)  # type: ignore[call-overload]
+    low, high = arrived[place - 1], arrived[place]
+    share = np.clip((number - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    return np.asarray(edges[place - 1] + share * (edges[place] - edges[place - 1]))

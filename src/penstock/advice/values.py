@@ -1,0 +1,331 @@
+"""What advice is about and what it says, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Facts:
+    """What the logs tell of a query besides rates and costs; evidence for advice on its state and its sources.
+
+    Attributes
+    ----------
+    reads
+        Its sources, as Spark describes them.
+    partitions
+        ``spark.sql.shuffle.partitions``; NaN if not told.
+    commit
+        Seconds of tasks that a batch commits state for (the sum over its tasks).
+    state_rows, state_bytes
+        In its state at the end.
+    provider
+        Class of the state store; empty for Spark's default.
+    """
+
+    reads: tuple[str, ...] = ()
+    partitions: float = float("nan")
+    commit: float = 0.0
+    state_rows: float = 0.0
+    state_bytes: float = 0.0
+    provider: str = ""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Job:
+    """One streaming query as the replay sees it.
+
+    Attributes
+    ----------
+    name, driver
+        The query, and the driver that it runs on.
+    overhead, cost
+        Seconds a batch and seconds a row, while nothing else runs on the driver.
+    overhead_error, cost_error
+        Their standard errors (s; s a row).
+    spread
+        Scale of the relative differences between batches of one size.
+    trigger
+        Interval of the trigger (s); 0: the next batch begins when the last one has ended.
+    limit
+        Most rows of a batch; infinite without a limit.
+    cores
+        Cores of the driver that its batches keep busy while they run.
+    rates
+        Rows a second that arrive in each period, shape ``(periods,)``.
+    usual
+        Mean rows a second where the rates hold more than the usual, such as a burst; None: their mean.
+    weight
+        What a second of its latency is worth beside that of other queries.
+    progressive
+        Whether its rows become visible evenly during a batch (Kafka sink) rather than at its end.
+    limiter
+        Name of the reader's option that limits a batch, as Spark calls it.
+    certain
+        Whether overhead and cost could be told; if not, the cost is the most that it can be.
+    origin
+        The query whose errors it shares, if it takes the place of another; empty: its own.
+    facts
+        What else is known.
+    """
+
+    name: str
+    driver: str
+    overhead: float
+    cost: float
+    overhead_error: float = 0.0
+    cost_error: float = 0.0
+    spread: float = 0.0
+    trigger: float = 0.0
+    limit: float = float("inf")
+    cores: float = 1.0
+    rates: Array
+    usual: float | None = None
+    weight: float = 1.0
+    progressive: bool = False
+    limiter: str = "maxOffsetsPerTrigger"
+    certain: bool = True
+    origin: str = ""
+    facts: Facts = attrs.field(factory=Facts)
+
+    @property
+    def known_as(self) -> str:
+        """Whose errors it shares."""
+        return self.origin or self.name
+
+    @property
+    def rate(self) -> float:
+        """Usual rows a second: the mean from the first period with rows to the last."""
+        if self.usual is not None:
+            return self.usual
+        there = np.flatnonzero(self.rates > 0)
+        return float(self.rates[there[0] : there[-1] + 1].mean()) if there.size else 0.0
+
+    def seconds(self, rows: float) -> float:
+        """Return the seconds of a batch of so many rows, alone on its driver."""
+        return self.overhead + self.cost * rows
+
+    def load(self) -> Array:
+        """Return the cores that it keeps busy in each period, shape ``(periods,)``: rows and, each trigger, overhead.
+
+        Without a trigger only the rows count: how often the overhead is paid depends on the load itself.
+        """
+        fixed = self.overhead / max(self.trigger, self.overhead) if self.trigger and self.overhead else 0.0
+        return np.asarray(self.cores * (self.cost * self.rates + fixed * (self.rates > 0)))
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Deployment:
+    """Queries, the drivers that they run on, and what arrives.
+
+    Attributes
+    ----------
+    jobs
+        By name of the query.
+    drivers
+        Cores by name of the driver.
+    period
+        Step of the rates (s).
+    start
+        Begin of the rates (s since the epoch): triggers fire at multiples of their interval since then.
+    """
+
+    jobs: Mapping[str, Job]
+    drivers: Mapping[str, float]
+    period: float
+    start: float = 0.0
+
+    def on(self, driver: str) -> tuple[str, ...]:
+        """Return the names of a driver's queries."""
+        return tuple(name for name, job in self.jobs.items() if job.driver == driver)
+
+    def having(self, name: str, **changes: Any) -> Deployment:
+        """Return it with another setting of one query."""
+        return attrs.evolve(self, jobs={**self.jobs, name: attrs.evolve(self.jobs[name], **changes)})
+
+    def without(self, name: str) -> Deployment:
+        """Return it without one query."""
+        return attrs.evolve(self, jobs={other: job for other, job in self.jobs.items() if other != name})
+
+    @property
+    def periods(self) -> int:
+        """Number of periods."""
+        return max((job.rates.size for job in self.jobs.values()), default=0)
+
+
+@attrs.frozen(kw_only=True)
+class Aims:
+    """What the asker wants.
+
+    Attributes
+    ----------
+    latency
+        Bound of the worst latency of every query (s); None: as little as possible.
+    """
+
+    latency: float | None = None
+
+    def misses(self, worst: float) -> float:
+        """Return by how many seconds a latency misses the bound; without a bound, the latency itself."""
+        return worst if self.latency is None else max(worst - self.latency, 0.0)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Proposal:
+    """One change, before it is judged.
+
+    Attributes
+    ----------
+    kind, query, setting, old, new
+        Which setting of which query (or queries, comma between) changes, from what to what.
+    why
+        The evidence, in one sentence without a full stop.
+    after
+        The deployment with the change, and where its effect is not sure, `least`: with the least of it.
+    about, becomes
+        Queries whose rows are looked at before and after.
+    saves
+        Cores that become free.
+    also
+        Further settings that belong to the change.
+    remark
+        What to mind.
+    """
+
+    kind: str
+    query: str
+    setting: str
+    old: float | str | None
+    new: float | str
+    why: str
+    after: Deployment
+    least: Deployment | None = None
+    about: tuple[str, ...]
+    becomes: tuple[str, ...] | None = None
+    saves: float = 0.0
+    also: Mapping[str, float | str] = attrs.field(factory=dict)
+    remark: str = ""
+
+
+Interval = tuple[float, float, float]
+"""Low, middle and high: quantiles 5, 50 and 95 % over draws."""
+
+
+@attrs.frozen(kw_only=True)
+class Latency:
+    """Latency of rows (s), each figure with its interval."""
+
+    p50: Interval
+    p99: Interval
+    worst: Interval
+
+    def document(self) -> dict[str, list[float]]:
+        """Return it as lists."""
+        return {name: list(getattr(self, name)) for name in ("p50", "p99", "worst")}
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Advice:
+    """One change that pays, with its expected effect.
+
+    Attributes
+    ----------
+    proposal
+        The change.
+    before, after
+        Latency of the rows of `Proposal.about` under the recorded settings and under the advice.
+    gain
+        Seconds of worst latency (beyond the bound, where there is one) that it saves, weighted, over all queries.
+    """
+
+    proposal: Proposal
+    before: Latency
+    after: Latency
+    gain: Interval
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``penstock advise --json`` prints of it."""
+        proposal = self.proposal
+        return {
+            "kind": proposal.kind,
+            "query": proposal.query,
+            "setting": proposal.setting,
+            "from": proposal.old,
+            "to": proposal.new,
+            "also": dict(proposal.also),
+            "why": proposal.why,
+            "remark": proposal.remark or None,
+            "before": self.before.document(),
+            "after": self.after.document(),
+            "gain": list(self.gain),
+            "saves": {"cores": proposal.saves},
+            "about": list(proposal.about),
+        }
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Report:
+    """All advice, and what it was found from.
+
+    Attributes
+    ----------
+    deployment
+        As it was replayed, burst included.
+    advice
+        The best first.
+    latency
+        By query, under the recorded settings.
+    growth
+        By factor on all rates, by query: p99, worst latency (s) and busy share, with the fitted costs.
+    correlation
+        Load correlation between queries, in the order of the deployment, shape ``(jobs, jobs)``.
+    notes
+        What the replay leaves out.
+    """
+
+    deployment: Deployment
+    advice: tuple[Advice, ...]
+    latency: Mapping[str, Latency]
+    growth: Mapping[float, Mapping[str, Mapping[str, float]]]
+    correlation: Array
+    aims: Aims
+    notes: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return what ``penstock advise --json`` prints."""
+        names = list(self.deployment.jobs)
+        return {
+            "advice": [advice.document() for advice in self.advice],
+            "queries": {
+                name: {
+                    **self.latency[name].document(),
+                    "driver": job.driver,
+                    "overhead": job.overhead,
+                    "cost": job.cost,
+                    "trigger": job.trigger,
+                    "limit": None if np.isinf(job.limit) else job.limit,
+                    "cores": job.cores,
+                    "rate": {"mean": job.rate, "max": float(job.rates.max())},
+                    "certain": job.certain,
+                }
+                for name, job in self.deployment.jobs.items()
+            },
+            "drivers": dict(self.deployment.drivers),
+            "growth": [
+                {"factor": factor, "queries": {name: dict(row) for name, row in rows.items()}}
+                for factor, rows in self.growth.items()
+            ],
+            "correlation": {
+                name: {other: float(self.correlation[i, j]) for j, other in enumerate(names)}
+                for i, name in enumerate(names)
+            },
+            "latency": self.aims.latency,
+            "notes": list(self.notes),
+        }

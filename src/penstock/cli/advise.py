@@ -1,0 +1,255 @@
+"""``penstock advise``: what to change about existing Spark jobs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.advice import Advice, Consultation, Deployment
+    from penstock.advice.values import Interval
+    from penstock.inspection import Inspection
+
+
+def command(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+    ] = None,
+    network: Annotated[
+        str | None, typer.Option("--network", metavar="NETWORK", help="Network file instead of logs.")
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option("--latency", metavar="L", help="Latency that no row may exceed: seconds, or '2 minutes'."),
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option("--weight", metavar="Q=W,...", help="Worth of a second of latency, by query; 1 without."),
+    ] = None,
+    burst: Annotated[
+        float, typer.Option("--burst", metavar="F", help="Be ready for a burst of F times the mean rates.")
+    ] = 1.0,
+    burst_length: Annotated[float, typer.Option("--burst-length", metavar="S", help="Length of the burst (s).")] = 60.0,
+    forecast: Annotated[
+        str | None,
+        typer.Option("--forecast", metavar="T", help="Forecast the rates so far, e.g. 1d, and say what changes."),
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="DIR", help="Draw the queries and the advice (png and svg).")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="Only batches from this time on; as inspect.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as inspect.")
+    ] = None,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    rates: Annotated[
+        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates of the network's sources.")
+    ] = None,
+    placement: Annotated[
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Where the operators run.")
+    ] = None,
+    statistics: common.StatisticsOption = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Say what to change about the streaming queries that you have: settings, drivers, cores, with expected effect.
+
+    Example: penstock advise examples/event-log/spark-4.3.zstd --latency 30 --burst 3
+    """
+    import numpy as np
+
+    from penstock.advice import Aims, Burst, consult, deployed
+    from penstock.units import seconds
+
+    if bool(paths) == (network is not None):
+        raise InputError("expected logs or --network NETWORK, and not both", at="advise")
+    given = _weights(weight)
+    inspection = None
+    if network is not None:
+        deployment = _from_network(network, (cluster, hosts), rates, placement, statistics, (duration, period), given)
+    else:
+        inspection = _inspected(paths or [], since, until)
+        deployment = deployed(inspection, given)
+    found = consult(
+        deployment,
+        Aims(latency=None if latency is None else _seconds(latency, "--latency")),
+        Burst(factor=burst, length=burst_length),
+        np.random.default_rng(seed),
+        None if forecast is None else seconds(forecast),
+    )
+    document = found.document()
+    if plot is not None:
+        from penstock.advice.pictures import write_pictures
+
+        document["written"] = write_pictures(found.report, plot, inspection)
+    if json:
+        common.answer(document)
+        return
+    _show(found)
+    for path in document.get("written", ()):
+        common.say(f"wrote {path}")
+
+
+def _seconds(text: str, at: str) -> float:
+    from penstock.units import seconds
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = seconds(text)
+    if not 0 < value < float("inf"):
+        raise InputError(f"expected a finite time > 0 s, got {text}", at=at)
+    return value
+
+
+def _weights(text: str | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for item in text.split(",") if text else ():
+        name, _, value = item.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not name.strip() or name.strip() in found or not number == number:
+            raise InputError(f"expected query=weight once each, got {item!r}", at="--weight", hint="e.g. clicks=2")
+        found[name.strip()] = number
+    return found
+
+
+def _inspected(paths: list[str], since: str | None, until: str | None) -> Inspection:
+    from penstock.inspection import inspect, moment
+    from penstock.telemetry import read_telemetry
+
+    told = read_telemetry(paths)
+    found = inspect(
+        told,
+        None if since is None else moment(since, told, "--since"),
+        None if until is None else moment(until, told, "--until"),
+    )
+    for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped)):
+        common.say(f"penstock: warning: {line}")
+    return found
+
+
+def _from_network(
+    network: str,
+    where: tuple[str | None, int | None],
+    rates: str | None,
+    placement: str | None,
+    statistics: str | None,
+    steps: tuple[float, float],
+    weights: dict[str, float],
+) -> Deployment:
+    from penstock.advice import planned
+
+    if rates is None:
+        raise InputError("expected the rates of the network's sources", at="--rates")
+    graph, known = common.get_network(network, statistics)
+    machines = common.get_cluster(*where, graph)
+    model = common.get_model(graph, rates, *steps)
+    placed = common.decide_placement(graph, machines, placement, None, model.rates, 0)
+    return planned(model, machines, placed, known, weights)
+
+
+def _show(found: Consultation) -> None:
+    from penstock.units import human
+
+    report = found.report
+    factors = [factor for factor in report.growth if factor > 1]
+    common.table(
+        "worst latency of the rows, replayed" + _bound(found),
+        ["query", "rows/s", "worst", "90 % within", "p50", *(f"at {factor:g}x" for factor in factors)],
+        [
+            [
+                name,
+                f"{job.rate:,.3g}" if job.rate < 1000 else f"{job.rate:,.0f}",
+                human(report.latency[name].worst[1]) + ("" if job.certain else " ?"),
+                _span(report.latency[name].worst),
+                human(report.latency[name].p50[1]),
+                *(human(report.growth[factor][name]["worst"]) for factor in factors),
+            ]
+            for name, job in report.deployment.jobs.items()
+        ],
+    )
+    _advice("advice, the best first", report.advice)
+    if found.later is not None and found.outlook is not None:
+        errors = {name: each.error for name, each in found.outlook.forecasts.items()}
+        naive = {name: each.naive for name, each in found.outlook.forecasts.items()}
+        common.table(
+            "forecast: error on the held-out end of the history, and that of 'as a day before'",
+            ["query", "error", "as a day before", "highest rate"],
+            [
+                [name, f"{errors[name]:.1%}", f"{naive[name]:.1%}", f"{each.high.max():,.0f}"]
+                for name, each in found.outlook.forecasts.items()
+            ],
+        )
+        _advice("advice for the forecast rates", found.later.advice)
+    for note in report.notes:
+        common.say(f"note: {note}")
+
+
+def _bound(found: Consultation) -> str:
+    from penstock.units import human
+
+    bound = found.report.aims.latency
+    return "" if bound is None else f"; the bound is {human(bound)}"
+
+
+def _span(interval: Interval) -> str:
+    from penstock.units import human
+
+    return f"{human(interval[0])} to {human(interval[2])}"
+
+
+def _advice(title: str, rows: tuple[Advice, ...]) -> None:
+    if not rows:
+        sys.stdout.write(f"{title}: none: no change of a setting pays\n")
+        return
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+    sys.stdout.write(title + "\n")
+    for number, row in enumerate(rows, 1):
+        for text, indent in _lines(number, row):
+            sys.stdout.write(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=" " * 4) + "\n")
+
+
+def _lines(number: int, row: Advice) -> list[tuple[str, str]]:
+    from penstock.units import human
+
+    proposal = row.proposal
+    old = "none" if proposal.old is None else _value(proposal.old, proposal.setting)
+    new = _value(proposal.new, proposal.setting)
+    also = "".join(f", {name} -> {_value(value, name)}" for name, value in proposal.also.items())
+    saves = f"; frees {proposal.saves:.2g} cores" if proposal.saves > 0 else ""
+    lines = [
+        (f"{number}. {proposal.kind}  {proposal.query}: {proposal.setting} {old} -> {new}{also}", " "),
+        (f"because {proposal.why}", " " * 4),
+        (
+            f"worst {human(row.before.worst[1])} ({_span(row.before.worst)}) -> {human(row.after.worst[1])} "
+            f"({_span(row.after.worst)}); p99 {human(row.before.p99[1])} -> {human(row.after.p99[1])}{saves}",
+            " " * 4,
+        ),
+    ]
+    return [*lines, (f"mind: {proposal.remark}", " " * 4)] if proposal.remark else lines
+
+
+def _value(value: float | str, setting: str) -> str:
+    from penstock.units import human
+
+    if isinstance(value, str):
+        return value
+    if setting == "trigger":
+        return human(value) if value else "none"
+    return f"{value:,.12g}"
