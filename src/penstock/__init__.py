@@ -1,18 +1,24 @@
 """A load manager for Apache Spark Structured Streaming."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.api import estimate, inspect, load_network, place, shed, simulate
     from penstock.spark.listener import Listener
 
 __version__ = "0.1.0"
-__all__ = ["Listener", "__version__"]
+__all__ = ["Listener", "__version__", "estimate", "inspect", "load_network", "place", "shed", "simulate"]
+
+_HOME = {
+    "Listener": "penstock.spark.listener",
+    **dict.fromkeys(("inspect",), "penstock.api.logs"),
+    **dict.fromkeys(("estimate", "load_network", "place", "shed", "simulate"), "penstock.api.networks"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs pyspark only when it is asked for (PEP 562)."""
-    if name == "Listener":
-        from penstock.spark.listener import Listener
-
-        return Listener
+    """Import what a name needs only when it is asked for, so that ``import penstock`` is light (PEP 562)."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -68,8 +68,12 @@ def mixed(after: Deployment, least: Deployment | None, draw: Draw) -> Deployment
 
 
 def correlation(deployment: Deployment) -> Array:
-    """Return the load correlation between queries: population coefficients, 0 with a series that does not change."""
-    load = np.array([job.load() for job in deployment.jobs.values()]).reshape(len(deployment.jobs), -1)
+    """Return the load correlation between queries over the recorded time, shape ``(jobs, jobs)``.
+
+    Population coefficients; 0 with a series that does not change.
+    """
+    load = np.array([job.load()[: deployment.recorded] for job in deployment.jobs.values()])
+    load = load.reshape(len(deployment.jobs), -1)
     rest = load - load.mean(axis=1, keepdims=True)
     size = np.sqrt((rest**2).sum(axis=1))
     # What is left of a constant series is rounding.
@@ -113,7 +117,7 @@ def with_burst(deployment: Deployment, factor: float, length: float) -> Deployme
         usual = np.full(steps, job.rate)
         rates = np.concatenate([job.rates, factor * usual, usual])
         jobs[name] = attrs.evolve(job, rates=rates, usual=job.rate)
-    return attrs.evolve(deployment, jobs=jobs)
+    return attrs.evolve(deployment, jobs=jobs, recorded=deployment.periods)
 
 
 def crowded(deployment: Deployment, replayed: Mapping[str, Replayed], driver: str) -> float:

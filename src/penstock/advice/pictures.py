@@ -81,6 +81,8 @@ def timeline(query: Query) -> Figure:
             draw(place, when)
             place.set_ylim(bottom=0)
             place.grid(axis="y", color="#e6eaee", linewidth=0.8)
+            place.yaxis.set_major_formatter("{x:,g}")
+            place.margins(x=0.01)
             place.set_axisbelow(True)
         axes[-1].set_xlabel(f"{word} since {np.datetime64(round(float(batches.start[0])), 's')} UTC")
         figure.suptitle(_short(query.name, 60), x=0.01, ha="left", fontsize=12, color=INK)
@@ -171,6 +173,10 @@ def heat_map(deployment: Deployment) -> Figure:
         )
         image = axes.pcolormesh(edges / scale, np.arange(len(names) + 1) - 0.5, table, cmap="YlOrRd", vmin=0)
         image.set_rasterized(True)
+        if deployment.recorded is not None:
+            axes.axvline(deployment.recorded * deployment.period / scale, color=INK, linewidth=1, linestyle="--")
+            axes.text(deployment.recorded * deployment.period / scale, -0.58, "burst ", ha="right", va="bottom",
+                      color=INK)  # fmt: skip
         axes.set_yticks(range(len(names)), [_short(name) for name in names])
         axes.invert_yaxis()
         axes.spines[:].set_visible(False)
@@ -199,6 +205,7 @@ def before_after(report: Report, advice: Advice) -> Figure:
         if report.aims.latency is not None:
             axes.axhline(report.aims.latency, color=INK, linewidth=1, linestyle="--", label="bound")
         axes.set_ylim(bottom=0)
+        axes.margins(x=0.01)
         axes.set_xlabel(f"{word} from the beginning of the replay, when the row arrives")
         axes.set_ylabel("worst latency (s)")
         axes.grid(axis="y", color="#e6eaee", linewidth=0.8)

@@ -135,12 +135,15 @@ class Deployment:
         Step of the rates (s).
     start
         Begin of the rates (s since the epoch): triggers fire at multiples of their interval since then.
+    recorded
+        How many periods come from the record, before a burst; None: all.
     """
 
     jobs: Mapping[str, Job]
     drivers: Mapping[str, float]
     period: float
     start: float = 0.0
+    recorded: int | None = None
 
     def on(self, driver: str) -> tuple[str, ...]:
         """Return the names of a driver's queries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -64,6 +65,15 @@ class Listener(StreamingQueryListener):
     def port(self) -> int | None:
         """Port of the metrics."""
         return None if self._server is None else self._server.port
+
+    @property
+    def folder(self) -> Path | None:
+        """Where events are written."""
+        return None if self._recorder is None else self._recorder.folder
+
+    def flush(self) -> None:
+        """Write what waits; `penstock.inspect` does so first."""
+        self._worker.flush()
 
     def close(self) -> None:
         """Write what waits, and stop; also done when Python ends."""

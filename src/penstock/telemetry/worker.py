@@ -54,6 +54,13 @@ class Worker:
             return
         self._thread.join(wait)
 
+    def flush(self, wait: float = 5.0) -> None:
+        """Wait until what was put so far is done, for so many seconds at most."""
+        done = threading.Event()
+        self.put(done.set)
+        if not self._closed:
+            done.wait(wait)
+
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             try:

@@ -1,0 +1,258 @@
+"""Planning a network in a notebook: the values that the commands print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import ArrayLike
+
+from penstock.cluster import Cluster, Placement, read_cluster, read_placement
+from penstock.errors import InputError
+from penstock.files import suggest
+from penstock.latency.estimate import Estimate
+from penstock.latency.models import model_of
+from penstock.load import LoadModel, Statistics, load_model, read_statistics
+from penstock.network import Network, read_network
+from penstock.placement import Answer, Problem
+from penstock.placement import place as decide
+from penstock.shedding import PLANNERS, Exact, LookUp, Question, build_program, build_table
+from penstock.simulation import Options, SimulationResult
+from penstock.simulation import simulate as run
+from penstock.workload import Rates, read_rates
+
+Path = str | os.PathLike[str]
+Hosts = int | Path | Cluster
+"""A number of hosts of capacity 1 with free links, a cluster file, or a cluster."""
+
+Arriving = Path | Rates | Mapping[str, ArrayLike]
+"""A rates file, ``"clicks=100,bids=50"``, rates, or rates by source: a number, or one for each second."""
+
+Placed = Path | Mapping[str, str]
+"""A placement file, ``"a=h1,b=h2"``, or hosts by operator."""
+
+
+def load_network(path: Path, statistics: Path | None = None) -> Network:
+    """Read a network file, completed by a statistics file.
+
+    Raises
+    ------
+    InputError
+        Naming file, table, key and line.
+
+    Examples
+    --------
+    >>> load_network("examples/two-chains/network.toml").name  # doctest: +SKIP
+    'two-chains'
+    """
+    network = read_network(path)
+    return network if statistics is None else read_statistics(statistics, network).complete(network)
+
+
+def place(
+    network: Network,
+    rates: Arriving,
+    hosts: Hosts = 2,
+    *,
+    algorithm: str = "correlation",
+    previous: Placed | None = None,
+    seed: int = 0,
+    **parameters: Any,
+) -> Answer:
+    """Decide which operator runs on which host; as ``penstock place``.
+
+    Parameters
+    ----------
+    algorithm
+        One of `penstock.placement.ALGORITHMS`.
+    parameters
+        Further arguments of `penstock.placement.place`: ``theta``, ``measure``, ``overload``, …
+
+    Returns
+    -------
+    Answer
+        With ``placement``, ``objective``, ``value`` and ``bound``.
+
+    Raises
+    ------
+    Infeasible
+        Naming the host or link that is short.
+    """
+    cluster = _cluster(hosts)
+    before = None if previous is None else _placement(previous, network, cluster)
+    problem = Problem(_model(network, rates), cluster, before, network.pins)
+    return decide(problem, algorithm, np.random.default_rng(seed), **parameters)
+
+
+def estimate(
+    network: Network,
+    rates: Arriving,
+    placement: Placed,
+    hosts: Hosts = 2,
+    *,
+    model: str = "pipelined",
+    statistics: Path | Statistics | None = None,
+) -> Estimate:
+    """Predict latency; as ``penstock estimate``.
+
+    Parameters
+    ----------
+    model
+        One of `penstock.latency.models.MODELS`.
+    statistics
+        Overheads and factors of hosts, for ``microbatch``.
+
+    Returns
+    -------
+    Estimate
+        With ``total`` (worst, p99, p50, mean; s), ``series``, ``sinks`` and ``bottleneck``.
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit each other.
+    """
+    cluster = _cluster(hosts)
+    known = statistics if isinstance(statistics, Statistics | None) else read_statistics(statistics, network)
+    return model_of(model)(_model(network, rates), _placement(placement, network, cluster), cluster, known)
+
+
+def simulate(
+    network: Network,
+    rates: Arriving,
+    placement: Placed,
+    hosts: Hosts = 2,
+    *,
+    options: Options | None = None,
+    seed: int = 0,
+) -> SimulationResult:
+    """Run a placed network in virtual time; as ``penstock simulate``.
+
+    Parameters
+    ----------
+    options
+        Policy, bounds, drops, failures, moves: `penstock.simulation.Options`.
+
+    Returns
+    -------
+    SimulationResult
+        With ``latency`` and counts of every stream.
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit each other.
+    """
+    cluster = _cluster(hosts)
+    return run(network, cluster, _placement(placement, network, cluster), _rates(network, rates), options, seed=seed)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Shed:
+    """What to drop at given rates.
+
+    Attributes
+    ----------
+    keep
+        Keep fraction of each stream with a drop.
+    score, optimum, full
+        Weighted tuples a second at the sinks: under the plan, of the best plan, and with unlimited capacity.
+    feasible
+        Whether the plan keeps every host within its capacity.
+    load
+        By host, as a share of its capacity.
+    """
+
+    keep: Mapping[str, float]
+    score: float
+    optimum: float
+    full: float
+    feasible: bool
+    load: Mapping[str, float]
+
+
+def shed(
+    network: Network,
+    placement: Placed,
+    at: Mapping[str, float],
+    hosts: Hosts = 2,
+    *,
+    planner: str = "exact",
+    upto: Mapping[str, float] | None = None,
+    error: float = 0.05,
+) -> Shed:
+    """Decide what to drop when sources bring these rates; as ``penstock shed``.
+
+    Parameters
+    ----------
+    at
+        Tuples a second, by source.
+    upto
+        Bounds the region of the plan table; twice `at` by default.
+    error
+        Share of the optimum that the table may lose.
+
+    Raises
+    ------
+    InputError
+        If the planner or a source is unknown.
+    """
+    if planner not in PLANNERS:
+        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, PLANNERS, "planners"))
+    cluster = _cluster(hosts)
+    program = build_program(network, cluster, _placement(placement, network, cluster))
+    rates = _at(network, at)
+    exact = Exact(program)
+    most = 2 * rates if upto is None else _at(network, upto)
+    if (most < rates).any():
+        raise InputError("expected rates of at least those of at", at="upto")
+    kept = LookUp(program, build_table(planner, Question(exact, most, error))).plan(rates)
+    load = program.load(kept)
+    return Shed(
+        keep=program.keep(rates, kept),
+        score=program.score(kept),
+        optimum=program.score(exact.plan(rates)),
+        full=program.score(program.flow(rates)),
+        feasible=program.feasible(kept),
+        load={name: float(load[k]) for k, name in enumerate(program.resources[: program.hosts])},
+    )
+
+
+def _cluster(hosts: Hosts) -> Cluster:
+    if isinstance(hosts, Cluster):
+        return hosts
+    if isinstance(hosts, int):
+        if not 1 <= hosts <= 1_000_000:
+            raise InputError(f"expected 1 to 1000000 hosts, got {hosts}", at="hosts")
+        return Cluster.uniform(hosts)
+    return read_cluster(hosts)
+
+
+def _placement(given: Placed, network: Network, cluster: Cluster) -> Placement:
+    placed = Placement(dict(given)) if isinstance(given, Mapping) else read_placement(given)
+    return placed.check(network.operators, cluster.hosts, network.pins)
+
+
+def _rates(network: Network, given: Arriving) -> Rates:
+    if isinstance(given, Mapping):
+        rows = {name: np.atleast_1d(np.asarray(values, float)) for name, values in given.items()}
+        length = max((row.size for row in rows.values()), default=0)
+        length = 60 if length == 1 else length
+        if any(row.size not in (1, length) for row in rows.values()):
+            raise InputError("expected as many rates of every source", at="rates")
+        rates = Rates.of(1.0, {name: np.resize(row, length) for name, row in rows.items()})
+    else:
+        rates = given if isinstance(given, Rates) else read_rates(given)
+    return rates.check(network.sources)
+
+
+def _model(network: Network, rates: Arriving) -> LoadModel:
+    return load_model(network, _rates(network, rates))
+
+
+def _at(network: Network, rates: Mapping[str, float]) -> Any:
+    checked = Rates.constant(dict(rates), 1.0).check(network.sources)
+    return np.array([checked.of_source(name)[0] for name in network.sources])
