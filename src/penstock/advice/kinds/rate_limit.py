@@ -14,6 +14,9 @@ from penstock.advice.values import Aims, Deployment, Job, Proposal
 from penstock.units import human
 
 STEPS = 14
+PAYS = 0.98
+"""A limit must bring the harm below this share of what it is without one."""
+
 ALIKE = 1.02
 """Limits whose harm is within this factor of the least are as good; the largest of them is taken."""
 
@@ -80,14 +83,16 @@ def best_limit(deployment: Deployment, name: str, aims: Aims) -> tuple[float, fl
     now = harm_of(deployment, aims)
     best: list[tuple[float, float, float]] = []
     for trigger in dict.fromkeys((job.trigger, 0.0)):
+        # What a shorter trigger gains by itself is not the limit's.
+        unlimited = now if trigger == job.trigger else harm_of(deployment.having(name, trigger=trigger), aims)
         for limit in limits(job, trigger, largest):
             changed = deployment.having(name, limit=limit, trigger=trigger)
-            best.append((harm_of(changed, aims), limit, trigger))
+            harm = harm_of(changed, aims)
+            if harm < PAYS * min(unlimited, now):
+                best.append((harm, limit, trigger))
     if not best:
         return None
     least = min(harm for harm, _, _ in best)
-    if least >= now * 0.98:
-        return None
     # The settings that are changed least, then the largest limit.
     good = [row for row in best if row[0] <= ALIKE * least]
     _, limit, trigger = max(good, key=lambda row: (row[2] == job.trigger, row[1]))

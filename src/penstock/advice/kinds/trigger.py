@@ -16,6 +16,9 @@ INTERVALS = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 12
 FULL = 0.8
 """Share of the interval that a batch at the mean rate may take."""
 
+KEPT = 0.95
+"""A shorter trigger should keep the latency within this share of the bound, for the noise of its batches."""
+
 SPARE = 0.8
 """A longer trigger must keep the latency within this share of the bound."""
 
@@ -32,7 +35,8 @@ def trigger(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         here = on_driver(deployment, job.driver)
         shorter = _shorter(here, job, aims)
         if shorter is not None:
-            yield _proposal(deployment, job, shorter, 0.0)
+            share = [busy(each, replay(each))[job.name] for each in (here, here.having(job.name, trigger=shorter))]
+            yield _proposal(deployment, job, shorter, job.cores * (share[0] - share[1]))
             continue
         longer = _longer(here, job, aims)
         if longer is not None:
@@ -44,26 +48,34 @@ def _fits(job: Job, interval: float) -> bool:
 
 
 def _shorter(here: Deployment, job: Job, aims: Aims) -> float | None:
-    """Return the longest interval that does about as little harm as any shorter than now."""
-    tried = {
-        interval: harm_of(here.having(job.name, trigger=interval), aims)
-        for interval in INTERVALS
-        if 0 < interval < job.trigger and _fits(job, interval)
-    }
+    """Return the longest interval that keeps the bound with time to spare; where none does, or there is no bound, the
+    longest that does about as little harm as any.
+    """
+    shorter = [interval for interval in INTERVALS if 0 < interval < job.trigger and _fits(job, interval)]
+    if aims.latency is not None:
+        if _keeps(here, aims.latency):
+            return None
+        kept = [i for i in shorter if _keeps(here.having(job.name, trigger=i), KEPT * aims.latency)]
+        if kept:
+            return max(kept)
+    tried = {interval: harm_of(here.having(job.name, trigger=interval), aims) for interval in shorter}
     if not tried or min(tried.values()) >= 0.95 * harm_of(here, aims):
         return None
     least = min(tried.values())
     return max(interval for interval, harm in tried.items() if harm <= 1.1 * least)
 
 
+def _keeps(here: Deployment, bound: float) -> bool:
+    return all(rows.latency.worst <= bound for rows in replay(here).values())
+
+
 def _longer(here: Deployment, job: Job, aims: Aims) -> tuple[float, float] | None:
     """Return the longest interval that keeps the bound with time to spare, and the cores that it frees."""
     if aims.latency is None:
         return None
-    now = replay(here)
-    if any(rows.latency.worst > aims.latency for rows in now.values()):
+    if not _keeps(here, aims.latency):
         return None
-    before = busy(here, now)[job.name]
+    before = busy(here, replay(here))[job.name]
     for interval in reversed(INTERVALS):
         if interval <= max(job.trigger, 0.0) or not _fits(job, interval):
             continue
@@ -77,7 +89,7 @@ def _longer(here: Deployment, job: Job, aims: Aims) -> tuple[float, float] | Non
 def _proposal(deployment: Deployment, job: Job, interval: float, saved: float) -> Proposal:
     length = job.seconds(job.rate * interval)
     old = f"every {human(job.trigger)}" if job.trigger else "without a trigger"
-    if saved:
+    if interval > job.trigger:
         why = (
             f"its batches run {old} and pay {human(job.overhead)} each time; every {human(interval)} they take "
             f"{human(length)} at the mean rate, which frees {saved:.2g} cores and keeps the bound"
@@ -85,7 +97,7 @@ def _proposal(deployment: Deployment, job: Job, interval: float, saved: float) -
     else:
         why = (
             f"a row waits up to {human(job.trigger)} for the trigger, though a batch of the rows of "
-            f"{human(interval)} takes only {human(length)}"
+            f"{human(interval)} takes only {human(length)}; more overhead keeps {-saved:.2g} cores more busy"
         )
     return Proposal(
         kind="trigger",

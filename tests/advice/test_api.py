@@ -1,0 +1,146 @@
+"""``import penstock`` in a notebook: the values of the commands, tables, pictures, and a light import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import penstock as library
+from penstock.errors import InputError
+
+LOG = "examples/event-log/spark-4.3.zstd"
+
+
+def test_the_import_is_light() -> None:
+    """Importing penstock brings in neither numpy nor pyspark nor matplotlib."""
+    code = "import sys, penstock; print([m for m in ('numpy', 'pandas', 'pyspark', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_inspect_has_the_numbers_of_the_command(penstock: Any, root: Path) -> None:
+    """The table of queries has the numbers of ``penstock inspect --json``."""
+    found = library.inspect(LOG)
+    told = penstock("inspect", LOG, "--json").document["queries"]
+    assert isinstance(found.queries, pd.DataFrame)
+    assert list(found.queries.index) == list(told)
+    for name, row in told.items():
+        assert found.queries.loc[name, "rate_mean"] == pytest.approx(row["rate"]["mean"])
+    assert found.queries.loc["filter", "overhead"] == pytest.approx(told["filter"]["overhead"])
+    assert len(found.batches("filter")) == told["filter"]["batches"]
+    assert set(found.findings.columns) == {"kind", "about", "says"}
+    assert found.applications["cores"].iloc[0] == 2
+
+
+def test_notebooks_show_it(root: Path) -> None:
+    """A notebook shows tables, and what is said in them is escaped."""
+    found = library.inspect(LOG, until="2026-11-22T10:32:40")
+    assert "<table" in found._repr_html_()
+    assert "filter" in repr(found)
+    advised = found.advise(latency="6 s", burst=12)
+    assert "<table" in advised._repr_html_()
+    assert len(advised.table) == len(advised)
+    assert repr(advised)
+
+
+def test_advise_has_the_numbers_of_the_command(penstock: Any, root: Path) -> None:
+    """Advice in a notebook is that of the command, number by number."""
+    here = library.inspect(LOG).advise(latency=30, burst=3).document()
+    there = penstock("advise", LOG, "--latency", "30", "--burst", "3", "--json").document
+    assert json.loads(json.dumps(here)) == there
+
+
+def test_plots_are_figures(root: Path, tmp_path: Path) -> None:
+    """Every plot is a figure that can be saved."""
+    found = library.inspect(LOG)
+    figures = [found.plot("join"), found.plot(), found.plot(kind="correlation")]
+    figures.append(found.advise(latency=30, burst=3).plot())
+    for number, figure in enumerate(figures):
+        figure.savefig(tmp_path / f"{number}.png")
+        assert (tmp_path / f"{number}.png").stat().st_size > 5000
+    with pytest.raises(InputError, match="no query"):
+        found.plot("joint")
+    with pytest.raises(InputError, match="load or correlation"):
+        found.plot(kind="pie")
+
+
+class Listening:
+    """What a listener is to inspect."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder, self.flushed = folder, False
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self.flushed = True
+
+
+def test_a_listener_is_read_where_it_writes(make: Any, tmp_path: Path) -> None:
+    """A listener is flushed and its folder read; one without a folder is refused."""
+    lines = [json.dumps(make.progress(batch)) for batch in make.paced()]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    listener = Listening(tmp_path)
+    assert list(library.inspect(listener).inspection.queries) == ["clicks"]
+    assert listener.flushed
+    with pytest.raises(InputError, match="keeps no events"):
+        library.inspect(Listening(None))
+
+
+def test_tables_do_without_pandas(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """Where pandas is not installed, tables are lists of rows."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    found = library.inspect(LOG, until="2026-11-22T10:32:40")
+    assert found.queries[0]["query"] == "filter"
+    assert "<pre>" in found._repr_html_()
+
+
+def test_networks_have_the_values_of_the_commands(penstock: Any, root: Path) -> None:
+    """place, estimate, simulate and shed give what the commands print."""
+    folder = "examples/two-chains"
+    network = library.load_network(f"{folder}/network.toml")
+    files = [f"{folder}/network.toml", "--hosts", "2", "--rates", "clicks=100,buys=20"]
+    rates = {"clicks": 100.0, "buys": 20.0}
+
+    placed = library.place(network, rates)
+    assert (
+        dict(placed.placement)
+        == penstock("place", *files, "--algorithm", "correlation", "--json").document["placement"]
+    )
+    inline = ",".join(f"{o}={h}" for o, h in placed.placement.items())
+
+    worst = penstock("estimate", *files, "--placement", inline, "--model", "pipelined", "--json").document["worst"]
+    assert library.estimate(network, "clicks=100,buys=20", placed.placement).total.worst == pytest.approx(worst)
+
+    latency = penstock("simulate", *files, "--placement", inline, "--json").document["latency"]
+    assert library.simulate(network, rates, placed.placement).latency["max"] == pytest.approx(latency["max"])
+
+    at = penstock(
+        "shed", files[0], "--hosts", "2", "--placement", inline, "--planner", "exact", "--at", "clicks=1000,buys=200",
+        "--json",
+    ).document  # fmt: skip
+    found = library.shed(network, placed.placement, {"clicks": 1000, "buys": 200})
+    assert found.feasible
+    assert found.score == pytest.approx(at["score"])
+    assert dict(found.keep) == pytest.approx(at["keep"])
+
+
+def test_networks_refuse_what_does_not_fit(root: Path) -> None:
+    """Rates of strangers, hosts that cannot be, and planners that are not there are refused."""
+    network = library.load_network("examples/two-chains/network.toml")
+    with pytest.raises(InputError, match="no source"):
+        library.place(network, {"clicks": 1.0, "bids": 1.0})
+    with pytest.raises(InputError, match="as many rates"):
+        library.place(network, {"clicks": np.ones(3), "buys": np.ones(4)})
+    with pytest.raises(InputError, match="hosts"):
+        library.place(network, {"clicks": 1.0, "buys": 1.0}, 0)
+    with pytest.raises(InputError, match="unknown planner"):
+        library.shed(network, dict.fromkeys(network.operators, "h1"), {"clicks": 1, "buys": 1}, planner="magic")
+    with pytest.raises(AttributeError, match="no attribute"):
+        library.nothing  # noqa: B018

@@ -1,0 +1,56 @@
+"""Pictures: each is drawn, shows what it must, and is the same bytes twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from penstock.advice import Aims, advise, deployed, with_burst
+from penstock.advice.pictures import before_after, heat_map, load_matrix, timeline, write_pictures
+from penstock.inspection import inspect
+from penstock.telemetry import read_telemetry
+
+
+def made(make: Any, write: Any) -> Any:
+    noisy = make.paced("clicks", trigger=30.0, noise=0.05, state=lambda n: 10 * n, lag=5)
+    return inspect(read_telemetry([str(write([*noisy, *make.paced("views", count=500, begin=make.EPOCH + 0.5)]))]))
+
+
+def words(figure: Any) -> str:
+    import matplotlib.text
+
+    return " | ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
+
+
+def test_a_timeline_has_what_the_query_has(make: Any, write: Any) -> None:
+    """Rate, batches with the trigger, lag and state have a panel each; what a query lacks has none."""
+    found = made(make, write)
+    full, plain = timeline(found.queries["clicks"]), timeline(found.queries["views"])
+    assert len(full.axes) == 4
+    assert len(plain.axes) == 3
+    assert "trigger 30 s" in words(full)
+    assert "rows of state" in words(full)
+
+
+def test_matrix_and_heat_map_name_every_query(make: Any, write: Any) -> None:
+    """Both pictures of all queries name each of them."""
+    deployment = with_burst(deployed(made(make, write)), 3, 60)
+    for figure in (load_matrix(deployment), heat_map(deployment)):
+        assert {"clicks", "views"} <= set(words(figure).split(" | "))
+    assert "burst" in words(heat_map(deployment))
+
+
+def test_pictures_are_written_twice_alike(make: Any, write: Any, tmp_path: Path) -> None:
+    """All pictures are written as PNG and SVG, with the same bytes for the same values."""
+    found = made(make, write)
+    report = advise(deployed(found), Aims(latency=12.0), np.random.default_rng(0), 5)
+    assert report.advice
+    assert "bound" in words(before_after(report, report.advice[0]))
+    one, two = (write_pictures(report, tmp_path / name, found) for name in ("one", "two"))
+    assert {Path(path).name for path in one} >= {"load.png", "correlation.svg", "query-clicks.png"}
+    assert any(Path(path).name.startswith("advice-1-") for path in one)
+    for a, b in zip(one, two, strict=True):
+        assert Path(a).read_bytes() == Path(b).read_bytes()
+        assert Path(a).stat().st_size > 2000
