@@ -117,6 +117,15 @@ def test_limits_bear_the_mean_rate(job: Any) -> None:
             assert limit / max(trigger, query.seconds(limit)) >= 1.05 * query.rate
 
 
+def test_no_limit_where_the_overhead_is_not_known(make: Any, write: Any) -> None:
+    """Where all batches are alike, overhead and cost cannot be told apart: no limit is advised, and a note says so."""
+    found = deployed(inspect(read_telemetry([str(write(make.paced(rate=lambda n: 400)))])))
+    report = ask(with_burst(found, 3.0, 20.0), latency=5.0)
+    assert not found.jobs["clicks"].certain
+    assert of_kind(report, "rate-limit") == []
+    assert any("clicks" in note and "no limit" in note for note in report.notes)
+
+
 def test_a_kafka_sink_needs_no_limit(job: Any, deployment: Any) -> None:
     """Where rows leave during the batch, large batches do not keep them waiting twice: no limit is advised."""
     busy = with_burst(deployment(job(trigger=2.0, progressive=True)), 3.0, 20.0)

@@ -48,7 +48,7 @@ def test_one_query_of_the_recorded_log(penstock: Any, root: Path) -> None:
 
 def test_a_burst_with_and_without_the_advised_limit(penstock: Any, make: Any, write: Any) -> None:
     """Under a 3x burst the bound is missed; the advised maxOffsetsPerTrigger keeps it, with its interval."""
-    log = write(make.paced(count=200, rate=lambda n: 400 + 30 * np.sin(n), noise=0.02))
+    log = write(make.paced(count=200, rate=lambda n: 400 + 100 * np.sin(n), noise=0.02))
     done = penstock("advise", log, "--latency", "10.5", "--burst", "3", "--burst-length", "20", "--json")
     assert done.code == 0, done.err
     (limit,) = [row for row in checked(done.document) if row["kind"] == "rate-limit"]

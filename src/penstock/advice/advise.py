@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -63,8 +63,17 @@ def advise(deployment: Deployment, aims: Aims, rng: np.random.Generator, draws: 
         growth={factor: _grown(deployment, factor) for factor in FACTORS},
         correlation=correlation(deployment),
         aims=aims,
-        notes=NOTES,
+        notes=(*NOTES, *_unsure(deployment)),
     )
+
+
+def _unsure(deployment: Deployment) -> Iterator[str]:
+    names = [name for name, job in deployment.jobs.items() if not job.certain]
+    if names:
+        yield (
+            f"overhead and cost of {', '.join(names)} cannot be told from the logs: all of a batch is taken for cost, "
+            "and no limit or trigger is advised"
+        )
 
 
 def judge(

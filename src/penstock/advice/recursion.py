@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-SHORTEST = 1e-3
-"""No batch is shorter than this (s)."""
+SHORTEST = 0.02
+"""No batch is shorter than this (s): Spark plans it and writes two logs for it."""
 
 SETTINGS = ("overhead", "cost", "trigger", "limit", "cores", "phase")
 """Columns of the table of settings, in this order; `phase` is when the trigger fires first (s)."""

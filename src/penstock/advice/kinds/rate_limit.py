@@ -31,7 +31,8 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     with the trigger as it is and without one.
     """
     for name, job in deployment.jobs.items():
-        if job.rate <= 0 or job.progressive:
+        # Where the overhead is not known, small batches would look free.
+        if job.rate <= 0 or job.progressive or not job.certain:
             continue
         here = on_driver(deployment, job.driver)
         found = best_limit(here, name, aims)
