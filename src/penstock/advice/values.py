@@ -188,6 +188,8 @@ class Proposal:
     ----------
     kind, query, setting, old, new
         Which setting of which query (or queries, comma between) changes, from what to what.
+    unit
+        What the values count: ``rows``, ``s``, ``cores``, ``partitions``; empty for names.
     why
         The evidence, in one sentence without a full stop.
     after
@@ -207,6 +209,7 @@ class Proposal:
     setting: str
     old: float | str | None
     new: float | str
+    unit: str = ""
     why: str
     after: Deployment
     least: Deployment | None = None
@@ -262,6 +265,7 @@ class Advice:
             "setting": proposal.setting,
             "from": proposal.old,
             "to": proposal.new,
+            "unit": proposal.unit or None,
             "also": dict(proposal.also),
             "why": proposal.why,
             "remark": proposal.remark or None,

@@ -229,12 +229,13 @@ def _lines(number: int, row: Advice) -> list[tuple[str, str]]:
     from penstock.units import human
 
     proposal = row.proposal
+    unit = " rows" if proposal.unit == "rows" else ""
     old = "none" if proposal.old is None else _value(proposal.old, proposal.setting)
     new = _value(proposal.new, proposal.setting)
     also = "".join(f", {name} -> {_value(value, name)}" for name, value in proposal.also.items())
-    saves = f"; frees {proposal.saves:.2g} cores" if proposal.saves > 0 else ""
+    saves = f"; frees {_cores(proposal.saves)}" if proposal.saves > 0 else ""
     lines = [
-        (f"{number}. {proposal.kind}  {proposal.query}: {proposal.setting} {old} -> {new}{also}", " "),
+        (f"{number}. {proposal.kind}  {proposal.query}: {proposal.setting} {old} -> {new}{unit}{also}", " "),
         (f"because {proposal.why}", " " * 4),
         (
             f"worst {human(row.before.worst[1])} ({_span(row.before.worst)}) -> {human(row.after.worst[1])} "
@@ -243,6 +244,10 @@ def _lines(number: int, row: Advice) -> list[tuple[str, str]]:
         ),
     ]
     return [*lines, (f"mind: {proposal.remark}", " " * 4)] if proposal.remark else lines
+
+
+def _cores(count: float) -> str:
+    return "one core" if count == 1 else f"{count:.2g} cores"
 
 
 def _value(value: float | str, setting: str) -> str:

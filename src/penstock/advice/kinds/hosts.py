@@ -48,7 +48,8 @@ def hosts(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             setting="cores",
             old=cores,
             new=float(new),
-            why=f"with {new} cores every query of the driver keeps {aims.latency:g} s; with {cores:.3g} "
+            unit="cores",
+            why=f"with {_cores(new)} every query of the driver keeps {aims.latency:g} s; with {cores:.3g} "
             + ("there is room to spare" if kept else "one does not"),
             after=after,
             least=least,
@@ -56,6 +57,10 @@ def hosts(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             saves=cores - new,
             remark="" if kept else "the source needs as many partitions, or the rows cannot spread over the cores",
         )
+
+
+def _cores(count: int) -> str:
+    return "one core" if count == 1 else f"{count} cores"
 
 
 def _keeps(deployment: Deployment, bound: float) -> bool:

@@ -48,6 +48,7 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             setting=job.limiter,
             old=None if np.isinf(job.limit) else job.limit,
             new=limit,
+            unit="rows",
             why=f"its largest batch takes {largest:,.0f} rows and {human(job.seconds(largest))}, for which rows wait "
             f"twice: while it is under way and in it; batches of {limit:,.0f} rows take {human(job.seconds(limit))} "
             f"and still bear {rows_per_second(bear)}, {bear / job.rate:.2g} times the mean rate",
@@ -61,7 +62,7 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
 def _remark(job: Job, trigger: float) -> str:
     parts = []
     if job.limiter == "maxFilesPerTrigger":
-        parts.append("the source counts files: take as many as hold so many rows")
+        parts.append("the source counts files, and the logs do not: take as many files as hold so many rows")
     elif job.limiter == "rowsPerSecond":
         parts.append("the source has no limit of its own")
     if trigger != job.trigger:

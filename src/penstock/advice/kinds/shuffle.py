@@ -41,6 +41,7 @@ def shuffle(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
                 setting="spark.sql.shuffle.partitions",
                 old=facts.partitions,
                 new=float(wanted),
+                unit="partitions",
                 why=f"each batch commits {facts.partitions:.0f} partitions of state, {human(facts.commit)} of its "
                 f"tasks, for {facts.state_rows:,.0f} rows of state",
                 after=deployment.having(name, overhead=max(job.overhead - saved, 0.0)),

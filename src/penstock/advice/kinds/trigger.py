@@ -105,6 +105,7 @@ def _proposal(deployment: Deployment, job: Job, interval: float, saved: float) -
         setting="trigger",
         old=job.trigger,
         new=interval,
+        unit="s",
         why=why,
         after=deployment.having(job.name, trigger=interval),
         about=(job.name,),
