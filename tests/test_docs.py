@@ -120,6 +120,16 @@ def test_toml_in_pages_parses(page: Path) -> None:
         tomllib.loads(block)
 
 
+@named([page for page in PAGES if "penstock.inspect(" in page.read_text()])
+def test_python_in_pages_runs(page: Path, root: Path) -> None:
+    """The Python of a page that reads the recorded log runs, block after block, without a session of Spark."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    known: dict[str, Any] = {}
+    for block in blocks:
+        if "spark." not in block:
+            exec(compile(block, str(page), "exec"), known)  # noqa: S102
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_run(name: str) -> None:
     """The examples in a module's docstrings give what they say."""

@@ -90,8 +90,14 @@ def consult(
     def ready(rates: Deployment) -> Deployment:
         return with_burst(rates, burst.factor, burst.length) if burst.factor != 1 else rates
 
+    part = busiest(deployment)
+    report = advise(ready(part), aims, rng)
+    if part.periods < deployment.periods:
+        looked, there = (each.periods * each.period for each in (part, deployment))
+        note = f"only the busiest {looked / 60:.3g} minutes of {there / 60:.3g} are replayed"
+        report = attrs.evolve(report, notes=(*report.notes, note))
     return Consultation(
-        report=advise(ready(busiest(deployment)), aims, rng),
+        report=report,
         later=None if later is None else advise(ready(later.deployment), aims, rng),
         outlook=later,
     )

@@ -13,6 +13,10 @@ MOST = 3
 """Queries of a driver that are proposed at most."""
 
 
+TOGETHER = 0.3
+"""Load correlation from which on two queries are said to peak together."""
+
+
 def separate(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     """Propose a driver of its own for queries that peak together with others where cores are short.
 
@@ -35,7 +39,7 @@ def separate(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             if left > 0.02 * now:
                 found.append((left, number, name))
         for _, number, name in sorted(found, key=lambda row: (-row[0], row[2]))[:MOST]:
-            beside = max((k for k in range(len(names)) if k != number), key=lambda k, n=number: matrix[n, k])  # type: ignore[misc]
+            nearest = max((k for k in range(len(names)) if k != number), key=lambda k, n=number: matrix[n, k])  # type: ignore[misc]
             yield Proposal(
                 kind="separate",
                 query=name,
@@ -43,10 +47,16 @@ def separate(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
                 old=driver,
                 new=other,
                 why=f"{short:.0%} of the time in which its driver works, batches want more than its {cores:.3g} cores; "
-                f"on a driver of its own this query would slow none, and of those beside it {names[beside]!r} peaks "
-                f"with it most (load correlation {matrix[number, beside] + 0.0:+.2f})",
+                f"on a driver of its own this query would slow none"
+                + _peaks(names[nearest], float(matrix[number, nearest])),
                 after=moved(deployment, [name], other, cores),
                 about=tuple(names),
                 saves=-cores,
                 remark=f"takes a further driver of {cores:.3g} cores",
             )
+
+
+def _peaks(other: str, together: float) -> str:
+    if together < TOGETHER:
+        return ""
+    return f"; of those beside it {other!r} peaks with it most (load correlation {together:+.2f})"
