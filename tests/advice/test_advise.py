@@ -256,6 +256,20 @@ def test_the_least_weight_is_deferred(job: Any, deployment: Any) -> None:
     assert of_kind(ask(deployment(*jobs[:1]), latency=0.1), "defer") == []
 
 
+def test_deferring_counts_the_wait_of_what_is_deferred(job: Any, deployment: Any) -> None:
+    """A query that is stopped for the burst waits as long: where its weight makes that dear, it is not deferred."""
+    jobs = (job("a", rates=300.0), job("b", rates=300.0))
+    busy = with_burst(deployment(*jobs), 1.5, 20.0)
+    assert of_kind(ask(busy, latency=4.0), "defer") == []
+
+
+def test_replayed_batches_are_compared_with_the_recorded(make: Any, write: Any) -> None:
+    """At the recorded rates, the replay's median batch is about the recorded one, and both are told."""
+    found = deployed(inspect(read_telemetry([str(write(make.paced(count=120, noise=0.05)))])))
+    told = consult(found, Aims(), Burst(), np.random.default_rng(0)).document()["queries"]["clicks"]["batch"]
+    assert told["replayed"] == pytest.approx(told["recorded"], rel=0.1)
+
+
 def test_the_best_comes_first(job: Any, deployment: Any) -> None:
     """Advice is ordered by what it gains, and every interval by low, middle, high."""
     jobs = (job("a", trigger=20.0, spread=0.1), job("b", trigger=5.0, cost_error=5e-5), job("c", rates=100.0))

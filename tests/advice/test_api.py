@@ -14,6 +14,7 @@ import pytest
 
 import penstock as library
 from penstock.errors import InputError
+from penstock.telemetry.worker import Worker
 
 LOG = "examples/event-log/spark-4.3.zstd"
 
@@ -91,6 +92,18 @@ def test_a_listener_is_read_where_it_writes(make: Any, tmp_path: Path) -> None:
     assert listener.flushed
     with pytest.raises(InputError, match="keeps no events"):
         library.inspect(Listening(None))
+
+
+def test_a_worker_is_flushed() -> None:
+    """After a flush all that was put is done; a closed worker does not hold it up."""
+    done: list[int] = []
+    worker = Worker("test")
+    for number in range(100):
+        worker.put(lambda number=number: done.append(number))  # type: ignore[misc]
+    worker.flush()
+    assert done == list(range(100))
+    worker.close()
+    worker.flush()
 
 
 def test_tables_do_without_pandas(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:

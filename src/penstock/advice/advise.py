@@ -98,7 +98,7 @@ def judge(
         # A query that is not there afterwards is not compared.
         compared = {name: rows for name, rows in was.items() if name in then or name in proposal.about}
         harms.append(harm(deployment, compared, aims))
-        gains.append(harms[-1] - harm(changed, then, aims))
+        gains.append(harms[-1] - harm(changed, then, aims) - proposal.costs)
         before.append(_joined(was, proposal.about))
         after.append(_joined(then, becomes))
     gain = interval(gains)

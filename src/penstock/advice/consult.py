@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ from penstock.advice.advise import advise
 from penstock.advice.deployed import busiest
 from penstock.advice.forecast import Outlook, outlook
 from penstock.advice.measure import with_burst
+from penstock.advice.replay import replay
 from penstock.advice.values import Aims, Deployment, Report
 from penstock.errors import InputError
 
@@ -33,15 +35,21 @@ class Burst:
 
 @attrs.frozen(eq=False, kw_only=True)
 class Consultation:
-    """Advice for the recorded rates, and for those to come where a forecast was asked for."""
+    """Advice for the recorded rates, and for those to come where a forecast was asked for.
+
+    `agreement` has the median seconds of a batch by query, as recorded and as replayed at the recorded rates.
+    """
 
     report: Report
+    agreement: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     later: Report | None = None
     outlook: Outlook | None = None
 
     def document(self) -> dict[str, Any]:
         """Return what ``penstock advise --json`` prints."""
         document = self.report.document()
+        for name, seconds in self.agreement.items():
+            document["queries"][name]["batch"] = dict(seconds)
         if self.later is not None and self.outlook is not None:
             now, then = _rows(self.report), _rows(self.later)
             document["forecast"] = {
@@ -98,6 +106,16 @@ def consult(
         report = attrs.evolve(report, notes=(*report.notes, note))
     return Consultation(
         report=report,
+        agreement=agreement(part),
         later=None if later is None else advise(ready(later.deployment), aims, rng),
         outlook=later,
     )
+
+
+def agreement(deployment: Deployment) -> dict[str, dict[str, float]]:
+    """Return the median seconds of a batch by query, recorded and replayed at the recorded rates."""
+    return {
+        name: {"recorded": recorded, "replayed": float(np.median(rows.end - rows.start))}
+        for name, rows in replay(deployment).items()
+        if (recorded := deployment.jobs[name].recorded) is not None and rows.start.size
+    }

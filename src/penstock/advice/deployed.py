@@ -90,6 +90,7 @@ def _job(query: Query, slowed: Array, rates: Array, told: tuple[float, float], a
         weight=weight,
         progressive=progressive,
         limiter=_limiter(reads),
+        recorded=float(np.median(batches.duration[done])) if done.any() else None,
         certain=known,
         facts=_facts(query, application),
     )

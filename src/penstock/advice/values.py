@@ -68,6 +68,8 @@ class Job:
         Whether its rows become visible evenly during a batch (Kafka sink) rather than at its end.
     limiter
         Name of the reader's option that limits a batch, as Spark calls it.
+    recorded
+        Median seconds of the recorded batches; None without a record.
     certain
         Whether overhead and cost could be told; if not, the cost is the most that it can be.
     origin
@@ -91,6 +93,7 @@ class Job:
     weight: float = 1.0
     progressive: bool = False
     limiter: str = "maxOffsetsPerTrigger"
+    recorded: float | None = None
     certain: bool = True
     origin: str = ""
     facts: Facts = attrs.field(factory=Facts)
@@ -198,6 +201,8 @@ class Proposal:
         Queries whose rows are looked at before and after.
     saves
         Cores that become free.
+    costs
+        Weighted seconds beyond the bound that the change itself takes.
     also
         Further settings that belong to the change.
     remark
@@ -216,6 +221,7 @@ class Proposal:
     about: tuple[str, ...]
     becomes: tuple[str, ...] | None = None
     saves: float = 0.0
+    costs: float = 0.0
     also: Mapping[str, float | str] = attrs.field(factory=dict)
     remark: str = ""
 

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from penstock.inspection import Inspection
 
 
+SHOWN = 10
+"""Warnings that are shown."""
+
+APART = 0.25
+"""Share by which replayed batches may differ from the recorded ones before it is said."""
+
+
 def command(
     paths: Annotated[
         list[str] | None,
@@ -74,6 +81,8 @@ def command(
     from penstock.advice import Aims, Burst, consult, deployed
     from penstock.units import seconds
 
+    if seed < 0:
+        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
     if bool(paths) == (network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
     given = _weights(weight)
@@ -139,7 +148,7 @@ def _inspected(paths: list[str], since: str | None, until: str | None) -> Inspec
         None if since is None else moment(since, told, "--since"),
         None if until is None else moment(until, told, "--until"),
     )
-    for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped)):
+    for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped))[:SHOWN]:
         common.say(f"penstock: warning: {line}")
     return found
 
@@ -197,6 +206,12 @@ def _show(found: Consultation) -> None:
             ],
         )
         _advice("advice for the forecast rates", found.later.advice)
+    for name, batch in found.agreement.items():
+        if abs(batch["replayed"] / batch["recorded"] - 1) > APART:
+            common.say(
+                f"note: half of the batches of {name} took more than {human(batch['recorded'])}; in the replay it is "
+                f"{human(batch['replayed'])}, so take its figures with care"
+            )
     for note in report.notes:
         common.say(f"note: {note}")
 

@@ -13,8 +13,9 @@ from penstock.advice.values import Aims, Deployment, Proposal
 def defer(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     """Propose the query to stop during a burst: of those with the least weight, the one that the others gain most by.
 
-    It loses nothing: its source keeps the rows, and it catches up when it starts again on its checkpoint. Proposed only
-    under a bound that another query of the driver misses.
+    It loses no row: its source keeps them, and it catches up when it starts again on its checkpoint. But they wait as
+    long as it is stopped, which counts against the gain. Proposed only under a bound that another query of the driver
+    misses.
     """
     if aims.latency is None:
         return
@@ -45,8 +46,15 @@ def defer(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             f"cores in a burst, and {_count(len(late - {name}))} of them would miss the bound with it",
             after=deployment.without(name),
             about=rest,
+            costs=lightest * aims.misses(_stopped(deployment)),
             remark="its own rows wait until the burst is over: the source must keep them so long",
         )
+
+
+def _stopped(deployment: Deployment) -> float:
+    """Return how long a query would be stopped (s): for the burst, and without one for the whole time."""
+    recorded = deployment.recorded
+    return deployment.period * (deployment.periods if recorded is None else (deployment.periods - recorded) / 2)
 
 
 def _own(here: Deployment, name: str, aims: Aims) -> float:
