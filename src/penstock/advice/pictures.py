@@ -175,7 +175,7 @@ def heat_map(deployment: Deployment) -> Figure:
         image.set_rasterized(True)
         if deployment.recorded is not None:
             axes.axvline(deployment.recorded * deployment.period / scale, color=INK, linewidth=1, linestyle="--")
-            axes.text(deployment.recorded * deployment.period / scale, -0.58, "burst ", ha="right", va="bottom",
+            axes.text(deployment.recorded * deployment.period / scale, -0.58, " burst", ha="left", va="bottom",
                       color=INK)  # fmt: skip
         axes.set_yticks(range(len(names)), [_short(name) for name in names])
         axes.invert_yaxis()
@@ -210,14 +210,16 @@ def before_after(report: Report, advice: Advice) -> Figure:
         axes.set_ylabel("worst latency (s)")
         axes.grid(axis="y", color="#e6eaee", linewidth=0.8)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, borderpad=0)
-        change = f"{proposal.setting} {_shown(proposal.old)} → {_shown(proposal.new)}"
+        also = "".join(f", {name} → {_shown(value)}" for name, value in proposal.also.items())
+        change = f"{proposal.setting} {_shown(proposal.old)} → {_shown(proposal.new)}{also}"
         lines = [f"{proposal.kind}: {_short(proposal.query, 40)}", _short(change, 90)]
         figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10, color=INK)
         return figure
 
 
 def _shown(value: float | str | None) -> str:
-    return "none" if value is None else value if isinstance(value, str) else f"{value:,g}"
+    # A trigger of 0 s, or a limit of none.
+    return "none" if not value else value if isinstance(value, str) else f"{value:,g}"
 
 
 def _worst(deployment: Deployment, replayed: Mapping[str, Replayed], names: tuple[str, ...]) -> tuple[Array, Array]:

@@ -11,12 +11,42 @@ import math
 from typing import Any
 
 import numpy as np
+from numba.extending import register_jitable
 
 SHORTEST = 0.02
 """No batch is shorter than this (s): Spark plans it and writes two logs for it."""
 
 SETTINGS = ("overhead", "cost", "trigger", "limit", "cores", "phase")
 """Columns of the table of settings, in this order; `phase` is when the trigger fires first (s)."""
+
+
+@register_jitable
+def begins(settings: Any, arrived: Any, period: float, taken: float, place: int, earliest: float) -> Any:
+    """Return when a query's next batch begins (s): a whole row waits and the trigger fires; infinite if none comes.
+
+    Before it stands the period in which that row arrives; `place` is one that is not later.
+    """
+    wanted = taken + 1 - 1e-6
+    if arrived[-1] < wanted:
+        return place, np.inf
+    while arrived[place + 1] < wanted:
+        place += 1
+    low, high = arrived[place], arrived[place + 1]
+    first = period * (place + max(wanted - low, 0.0) / (high - low))
+    if first <= earliest:
+        return place, earliest
+    trigger, phase = settings[2], settings[5]
+    if trigger > 0:
+        first = phase + math.ceil((first - phase) / trigger - 1e-9) * trigger
+    return place, first
+
+
+@register_jitable
+def come(arrived: Any, period: float, now: float) -> Any:
+    """Return how many whole rows have arrived by a time (s)."""
+    here = min(int(now / period), arrived.size - 2)
+    there = arrived[here] + (arrived[here + 1] - arrived[here]) * min(now / period - here, 1.0)
+    return math.floor(there + 1e-6)
 
 
 def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any, most: int) -> Any:
@@ -43,7 +73,6 @@ def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any
         Job, start, end (s) and rows, by the end. It has `most` rows where there was no room for all.
     """
     jobs = settings.shape[0]
-    periods = arrived.shape[1] - 1
     found = np.zeros((most, 4))
     count = 0
     taken, size = np.zeros(jobs), np.zeros(jobs)
@@ -60,21 +89,7 @@ def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any
             if running[j]:
                 busy += settings[j, 4]
             elif due[j] < 0:
-                # When its next batch begins: as soon as a whole row waits and the trigger fires.
-                wanted = taken[j] + 1 - 1e-6
-                if arrived[j, periods] < wanted:
-                    due[j] = np.inf
-                    continue
-                while arrived[j, place[j] + 1] < wanted:
-                    place[j] += 1
-                low, high = arrived[j, place[j]], arrived[j, place[j] + 1]
-                first = period * (place[j] + max(wanted - low, 0.0) / (high - low))
-                due[j] = max(ready[j], now)
-                if first > due[j]:
-                    trigger, phase = settings[j, 2], settings[j, 5]
-                    due[j] = first
-                    if trigger > 0:
-                        due[j] = phase + math.ceil((first - phase) / trigger - 1e-9) * trigger
+                place[j], due[j] = begins(settings[j], arrived[j], period, taken[j], place[j], max(ready[j], now))
         speed = cores / busy if busy > cores else 1.0
         event = np.inf
         for j in range(jobs):
@@ -98,9 +113,7 @@ def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any
                     ready[j] = max(now, phase + (math.floor((begun[j] - phase) / trigger + 1e-9) + 1) * trigger)
                 due[j] = -1.0
             elif not running[j] and due[j] <= now:
-                here = min(int(now / period), periods - 1)
-                there = arrived[j, here] + (arrived[j, here + 1] - arrived[j, here]) * min(now / period - here, 1.0)
-                size[j] = max(min(math.floor(there + 1e-6) - taken[j], settings[j, 3]), 1.0)
+                size[j] = max(min(come(arrived[j], period, now) - taken[j], settings[j, 3]), 1.0)
                 taken[j] += size[j]
                 begun[j], running[j], due[j] = now, True, -1.0
                 factor = noise[j, number[j] % noise.shape[1]]

@@ -238,6 +238,7 @@ class Advised:
                     "setting": a.proposal.setting,
                     "from": a.proposal.old,
                     "to": a.proposal.new,
+                    "also": dict(a.proposal.also),
                     "worst_before": a.before.worst[1],
                     "worst_after": a.after.worst[1],
                     "why": a.proposal.why,
@@ -271,7 +272,8 @@ class Advised:
     def __repr__(self) -> str:
         lines = [
             f"{a.proposal.kind} {a.proposal.query}: {a.proposal.setting} {a.proposal.old} -> {a.proposal.new}, "
-            f"worst {human(a.before.worst[1])} -> {human(a.after.worst[1])}"
+            + "".join(f"{name} -> {value}, " for name, value in a.proposal.also.items())
+            + f"worst {human(a.before.worst[1])} -> {human(a.after.worst[1])}"
             for a in self.consultation.report.advice
         ]
         return "\n".join(lines) or "no change of a setting pays"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -88,7 +88,8 @@ def command(
     given = _weights(weight)
     inspection = None
     if network is not None:
-        deployment = _from_network(network, (cluster, hosts), rates, placement, statistics, (duration, period), given)
+        files = _Files(network, cluster, hosts, rates, placement, statistics)
+        deployment = _from_network(files, (duration, period), given)
     else:
         inspection = _inspected(paths or [], since, until)
         deployment = deployed(inspection, given)
@@ -153,23 +154,26 @@ def _inspected(paths: list[str], since: str | None, until: str | None) -> Inspec
     return found
 
 
-def _from_network(
-    network: str,
-    where: tuple[str | None, int | None],
-    rates: str | None,
-    placement: str | None,
-    statistics: str | None,
-    steps: tuple[float, float],
-    weights: dict[str, float],
-) -> Deployment:
+class _Files(NamedTuple):
+    """What describes a network and where it runs."""
+
+    network: str
+    cluster: str | None
+    hosts: int | None
+    rates: str | None
+    placement: str | None
+    statistics: str | None
+
+
+def _from_network(files: _Files, steps: tuple[float, float], weights: dict[str, float]) -> Deployment:
     from penstock.advice import planned
 
-    if rates is None:
+    if files.rates is None:
         raise InputError("expected the rates of the network's sources", at="--rates")
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(*where, graph)
-    model = common.get_model(graph, rates, *steps)
-    placed = common.decide_placement(graph, machines, placement, None, model.rates, 0)
+    graph, known = common.get_network(files.network, files.statistics)
+    machines = common.get_cluster(files.cluster, files.hosts, graph)
+    model = common.get_model(graph, files.rates, *steps)
+    placed = common.decide_placement(graph, machines, files.placement, None, model.rates, 0)
     return planned(model, machines, placed, known, weights)
 
 
