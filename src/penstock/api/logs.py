@@ -62,13 +62,6 @@ def inspect(
     ------
     InputError
         If nothing can be read, or no batch began in this time.
-
-    Examples
-    --------
-    >>> import penstock
-    >>> found = penstock.inspect("examples/event-log/spark-4.3.zstd")  # doctest: +SKIP
-    >>> found.queries.loc["filter", "overhead"]  # doctest: +SKIP
-    0.2216
     """
     if isinstance(source, str | os.PathLike):
         paths = [os.fspath(source)]

@@ -42,11 +42,6 @@ def load_network(path: Path, statistics: Path | None = None) -> Network:
     ------
     InputError
         Naming file, table, key and line.
-
-    Examples
-    --------
-    >>> load_network("examples/two-chains/network.toml").name  # doctest: +SKIP
-    'two-chains'
     """
     network = read_network(path)
     return network if statistics is None else read_statistics(statistics, network).complete(network)
