@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import attrs
 import numpy as np
 
 from penstock.advice.kinds import KINDS
@@ -92,9 +93,14 @@ def judge(
     """
     becomes = proposal.becomes or proposal.about
     gains, before, after, harms = [], [], [], []
+    touched = _touched(deployment, proposal.after)
     for truth, was in zip(truths, now, strict=True):
         changed = mixed(proposal.after, proposal.least, truth)
-        then = replay(changed, truth)
+        # Drivers do not touch each other: the others are as they were.
+        jobs = {name: job for name, job in changed.jobs.items() if job.driver in touched}
+        cores = {name: count for name, count in changed.drivers.items() if name in touched}
+        fresh = replay(attrs.evolve(changed, jobs=jobs, drivers=cores), truth)
+        then = {name: fresh[name] if name in fresh else was[name] for name in changed.jobs}
         # A query that is not there afterwards is not compared.
         compared = {name: rows for name, rows in was.items() if name in then or name in proposal.about}
         harms.append(harm(deployment, compared, aims))
@@ -106,6 +112,16 @@ def judge(
     if not helps and not (proposal.saves > 0 and _bearable(before, after, aims)):
         return None
     return Advice(proposal=proposal, before=latency(before), after=latency(after), gain=gain)
+
+
+def _touched(before: Deployment, after: Deployment) -> set[str]:
+    """Return the drivers whose queries or cores differ."""
+    found = {name for name in after.drivers if after.drivers[name] != before.drivers.get(name)}
+    for name in {*before.jobs, *after.jobs}:
+        old, new = before.jobs.get(name), after.jobs.get(name)
+        if old is not new:
+            found |= {job.driver for job in (old, new) if job is not None}
+    return found
 
 
 def _missed(now: Sequence[dict[str, Replayed]], aims: Aims) -> bool:

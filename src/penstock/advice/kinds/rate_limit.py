@@ -14,6 +14,9 @@ from penstock.advice.values import Aims, Deployment, Job, Proposal
 from penstock.units import human
 
 STEPS = 14
+NEAR = 0.7
+"""On a driver whose queries all keep this share of the bound, no limit is looked for."""
+
 PAYS = 0.98
 """A limit must bring the harm below this share of what it is without one."""
 
@@ -30,9 +33,15 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     with the mean rate and the largest batch. A limited batch also waits for the trigger, so that each limit is tried
     with the trigger as it is and without one.
     """
+    now = replay(deployment)
+    late = {
+        job.driver
+        for name, job in deployment.jobs.items()
+        if aims.latency is None or now[name].latency.worst > NEAR * aims.latency
+    }
     for name, job in deployment.jobs.items():
         # Where the overhead is not known, small batches would look free.
-        if job.rate <= 0 or job.progressive or not job.certain:
+        if job.rate <= 0 or job.progressive or not job.certain or job.driver not in late:
             continue
         here = on_driver(deployment, job.driver)
         found = best_limit(here, name, aims)
