@@ -21,7 +21,7 @@ from hosts_kit import READY, gone, listening, script, within
 from penstock.errors import HostError
 from penstock.spark.hosts import EmbeddedHost
 from penstock.spark.hosts.folders import PREFIX, sweep
-from penstock.spark.hosts.settings import LIFELINE
+from penstock.spark.hosts.settings import BEGINNING
 
 PENSTOCK = """
 import json, os, signal, sys, threading, time
@@ -314,7 +314,7 @@ def test_the_user_s_own_sitecustomize_runs_too(tmp_path: Path) -> None:
 
 def begin(program: str, folder: Path, **environ: str) -> tuple[int, str]:
     """Run a program as Spark's workers begin, with a folder on the path; return its exit code and what it says."""
-    path = os.pathsep.join([str(LIFELINE), str(folder)])
+    path = os.pathsep.join([str(BEGINNING), str(folder)])
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": path, **environ},
