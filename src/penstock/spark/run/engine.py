@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -209,8 +208,7 @@ class Engine:
         for fragment in deployment.fragments:
             # Spark asks for the folders that it reads when it hears of them.
             (deployment.place / RECALLED / fragment.name).make()
-            query = compile_fragment(self.sessions[fragment.host], deployment, fragment, run)
-            queries.append(attrs.evolve(query, spec=dataclasses.replace(query.spec, generation=generation)))
+            queries.append(compile_fragment(self.sessions[fragment.host], deployment, fragment, run, generation))
         if follows:
             queries = prompted(deployment, queries)
         for query in queries:
