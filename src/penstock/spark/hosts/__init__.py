@@ -9,8 +9,8 @@ running one. Both hand out sessions. `start_hosts` starts or reaches all hosts o
                     └── nursery ─────────┘
 
 Each process ends with the one to its left, however that one ended: the supervisor looks after penstock and cleans up,
-the kernel kills the JVM with the supervisor, and the workers with their lifeline. Workers of streaming queries are
-forks of the nursery, which has imported what they need.
+the kernel kills the JVM with the supervisor, and the workers with their lifeline. The workers are forks
+of the nursery, which has imported what they need.
 """
 
 from penstock.spark.hosts.base import SparkHost

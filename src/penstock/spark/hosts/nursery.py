@@ -1,13 +1,15 @@
-"""The process of an embedded host that has imported what streaming workers need, and is forked into them.
+"""The process of an embedded host that has imported what Spark's Python workers need, and is forked into them.
 
-Spark starts an interpreter for every query with ``foreachBatch``, which imports pyspark for a second and a half before
-it does anything. `beginning/sitecustomize.py` sends what such an interpreter was started for here instead: command
-line, environment, folder, streams. A fork does the work; the interpreter waits for its end, and the kernel kills the
-fork when the interpreter ends first. It is a script: ``python nursery.py SOCKET``; on Linux only.
+Spark starts an interpreter for every streaming query with ``foreachBatch``, for every streaming source in Python, and a
+few more for each host; each imports pyspark for a second or more before it does anything. `beginning/sitecustomize.py`
+sends what such an interpreter was started for here instead: command line, environment, folder, streams. A fork does the
+work; the interpreter waits for its end, and the kernel kills the fork when the interpreter ends first. It is a script:
+``python nursery.py SOCKET``; on Linux only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -20,15 +22,18 @@ import sys
 
 WARM = (
     "pyspark.worker",
-    "pyspark.sql.connect.session",
-    "pyspark.sql.connect.streaming.worker",
     "pyspark.sql.connect.streaming.query",
+    "pyspark.sql.connect.streaming.worker.foreach_batch_worker",
     "pyspark.sql.functions",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
     "pyarrow.compute",
     "pyarrow.fs",
     "pyarrow.parquet",
 )
-"""What a worker imports before its first batch ends."""
+"""What workers import before their first batch ends."""
 
 
 def main() -> None:
@@ -38,7 +43,9 @@ def main() -> None:
     # Who calls from here on waits for the imports, which is still sooner than to do them.
     door.listen(64)
     for name in WARM:
-        importlib.import_module(name)
+        # Another version of Spark may have it elsewhere: then a fork imports it.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     # Forks share what is never collected.
     gc.collect()
     gc.freeze()
@@ -70,6 +77,8 @@ def become(call: socket.socket) -> None:
     os.chdir(wanted["folder"])
     sys.path[:] = [wanted["folder"], *wanted["path"]]
     sys.argv[:] = ["", *wanted["arguments"]]
+    # It is run anew, on what it has imported.
+    sys.modules.pop(wanted["module"], None)
     runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
     sys.exit(0)
 

@@ -1,4 +1,4 @@
-"""What Python processes of an embedded host begin with: a lifeline, and a short cut for streaming workers.
+"""What Python processes of an embedded host begin with: a lifeline, and a short cut for Spark's workers.
 
 Python imports this module when it starts: the folder is on the ``PYTHONPATH`` of a host's JVM.
 
@@ -8,8 +8,8 @@ when something happens to the pipe; all that can happen is that the supervisor e
 for that or to get a turn, and the thread of the JVM that started the worker may end before (``PR_SET_PDEATHSIG`` would
 take that for the end of the JVM).
 
-The short cut: a worker of a streaming query goes on in a fork of the process behind ``PENSTOCK_NURSERY``, if that
-runs, which has imported everything already (`nursery.py`).
+The short cut: a worker goes on in a fork of the process behind ``PENSTOCK_NURSERY``, if that runs, which has imported
+everything already (`nursery.py`).
 
 On other systems than Linux it does neither. It needs only the standard library, of a Python that may be older than
 penstock's.
@@ -18,7 +18,7 @@ penstock's.
 import os
 import sys
 
-STREAMING = "pyspark.sql.connect.streaming.worker."
+WORKERS = ("pyspark.daemon", "pyspark.sql.connect.streaming.worker.", "pyspark.sql.streaming.")
 SIGKILL = 9  # importing signal would take a third of Python's own start
 
 
@@ -45,7 +45,7 @@ def go_on_in_nursery(path):  # type: ignore[no-untyped-def]
     """Let a fork of the nursery do what this interpreter was started for, and end with it; return if there is none."""
     command = getattr(sys, "orig_argv", [])
     module = command[command.index("-m") + 1] if "-m" in command[:-1] else ""
-    if not module.startswith(STREAMING):
+    if not module.startswith(WORKERS):
         return
     import json
     import socket
