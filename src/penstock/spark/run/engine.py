@@ -35,7 +35,6 @@ from penstock.spark.compile.sql import computes
 from penstock.spark.run.folder import claim, epoch_of, owned, probe
 from penstock.spark.run.follow import Follower, prompted
 from penstock.spark.run.outcome import Outcome, collect
-from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import recount, short
 from penstock.spark.run.running import LOOK, Report, Running
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
@@ -213,7 +212,6 @@ class Engine:
             queries = prompted(deployment, queries)
         for query in queries:
             recount(query)
-            recall(query)
         fold(deployment, queries, keep=LEFT)
         return Running(deployment, queries, self.hosts)
 
