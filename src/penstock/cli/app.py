@@ -16,6 +16,7 @@ from penstock.cli import (
     compare,
     demo,
     estimate,
+    inspect,
     load,
     place,
     provision,
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.command,
     "demo": demo.command,
     "reproduce": reproduce.command,
+    "inspect": inspect.command,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.

@@ -1,0 +1,176 @@
+"""``penstock inspect``: what existing Spark jobs cost, from their logs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import common
+
+if TYPE_CHECKING:
+    from penstock.inspection import Inspection, Query
+
+SHOWN = 10
+"""Warnings of a kind that are shown to people."""
+
+_PARTS = (
+    ("sources", ("latestOffset", "getOffset", "getBatch", "setOffsetRange", "getEndOffset")),
+    ("planning", ("queryPlanning",)),
+    ("WAL", ("walCommit",)),
+    ("addBatch", ("addBatch",)),
+    ("commit", ("commitOffsets", "commitBatch")),
+)
+"""Spark's names of a batch's parts, as the table shows them."""
+
+
+def command(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Write network, rates, statistics, cluster and placement files."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="T", help="Only batches from this time on: 2026-01-31T10:00, or '2 hours'."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as --since.")
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Measure the streaming queries that you have, from their event logs: rates, costs, lag, headroom, findings.
+
+    Example: penstock inspect examples/event-log/spark-4.3.zstd
+    """
+    from penstock.inspection import export, inspect, moment
+    from penstock.telemetry import read_telemetry
+
+    if sys.stderr.isatty():
+        with common.progress() as tell:
+            told = read_telemetry(paths, lambda name, share: tell(name[-28:], share))
+    else:
+        told = read_telemetry(paths)
+    found = inspect(
+        told,
+        None if since is None else moment(since, told, "--since"),
+        None if until is None else moment(until, told, "--until"),
+    )
+    document = found.document()
+    if out is not None:
+        document["written"] = export(found, out)
+    if json:
+        common.answer(document)
+    else:
+        _show(found)
+    for lines in (found.warnings, [f"skipped {line}" for line in found.skipped]):
+        for line in lines[:SHOWN]:
+            common.say(f"penstock: warning: {line}")
+        if len(lines) > SHOWN:
+            common.say(f"penstock: warning: and {len(lines) - SHOWN} more like this (--json names all)")
+    for path in document.get("written", ()) if not json else ():
+        common.say(f"wrote {path}")
+
+
+def _show(found: Inspection) -> None:
+    from penstock.units import human
+
+    # Three narrow tables: each fits a terminal of 80 columns.
+    queries = found.queries.items()
+    common.table(
+        f"{_count(len(found.queries), 'query', 'queries')} of "
+        f"{_count(len(found.applications), 'application', 'applications')}; a batch takes overhead + rows x per row",
+        ["query", "rows/s", "batch", "overhead", "per row", "trigger", "headroom", "lag"],
+        [_row(name, query) for name, query in queries],
+    )
+    common.table(
+        "catch-up: after an outage of an hour",
+        ["query", "batches", "busy", "catch-up", "state rows", "state", "late rows"],
+        [_more_row(name, query) for name, query in queries],
+    )
+    common.table(
+        "parts of a batch; addBatch has the rows' work, the sink and the state's commit",
+        ["query", *(shown for shown, _ in _PARTS)],
+        [_part_row(name, query) for name, query in queries],
+    )
+    if found.findings:
+        alike: dict[tuple[str, str], list[str]] = {}
+        for finding in found.findings:
+            alike.setdefault((finding.kind, finding.says), []).append(finding.about)
+        sys.stdout.write("findings\n" + "".join(_finding(*what, about) for what, about in alike.items()))
+    known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
+    if known:
+        low, high = f"{min(known):.1%}", f"{max(known):.1%}"
+        common.say(f"standard error of the costs: {low}" + (f" to {high}" if high != low else ""))
+    if any(query.trigger == 0.0 for query in found.queries.values()):
+        common.say(f"trigger -: none, or too short to matter; the largest rates are over {human(found.period)}")
+
+
+def _more_row(name: str, query: Query) -> list[object]:
+    batches, catch_up = query.batches, query.capacity.catch_up
+    state, late = bool(query.log.state), int(batches.late.sum())
+    return [
+        name,
+        len(batches),
+        f"{query.busy:.0%}",
+        "" if catch_up is None else _span(catch_up),
+        f"{batches.state_rows[-1]:,.0f}" if state else "",
+        f"{batches.state_bytes[-1] / 2**20:,.1f} MiB" if state else "",
+        f"{late:,}" if late else "",
+    ]
+
+
+def _part_row(name: str, query: Query) -> list[object]:
+    whole = max(float(query.batches.duration.mean()), 1e-9)
+    shares = [sum(query.parts.get(part, 0.0) for part in names) / whole for _, names in _PARTS]
+    return [name, *(f"{share:.0%}" if share >= 0.005 else "" for share in shares)]
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _span(seconds: float) -> str:
+    """Return a duration for people that may last hours."""
+    from penstock.units import human
+
+    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return human(seconds)
+
+
+def _finding(kind: str, says: str, about: list[str]) -> str:
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+    text = f"{kind:<19}{', '.join(about)}: {says}"
+    return textwrap.fill(text, width, initial_indent=" ", subsequent_indent=" " * 20) + "\n"
+
+
+def _row(name: str, query: Query) -> list[object]:
+    import math
+
+    import numpy as np
+
+    from penstock.units import human
+
+    fit, capacity = query.fit, query.capacity
+    if capacity.headroom is not None:
+        headroom = f"{capacity.headroom:.2g}x"
+    else:
+        headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
+    return [
+        name,
+        f"{query.rate:.3g}" if query.rate < 1000 else f"{query.rate:,.0f}",
+        human(float(np.median(query.batches.duration))),
+        "?" if fit.overhead is None else human(fit.overhead),
+        "?" if fit.cost is None else human(fit.cost),
+        "?" if query.trigger is None else human(query.trigger) if query.trigger else "-",
+        headroom,
+        "" if math.isnan(query.lag_seconds) else _span(query.lag_seconds),
+    ]

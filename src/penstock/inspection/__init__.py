@@ -1,0 +1,13 @@
+"""What existing Spark jobs cost, from what they told while they ran; nothing is deployed and no Spark is needed.
+
+`inspect` turns the batches that `penstock.telemetry` read into measured queries: seconds a batch by its rows, rates,
+lag, headroom, and findings with their evidence. `export` writes them as network, rates, statistics and cluster, on
+which all other commands work.
+"""
+
+from penstock.inspection.export import export
+from penstock.inspection.fit import Fit, fit_batches
+from penstock.inspection.inspect import inspect, moment
+from penstock.inspection.values import Capacity, Finding, Inspection, Query
+
+__all__ = ["Capacity", "Finding", "Fit", "Inspection", "Query", "export", "fit_batches", "inspect", "moment"]

@@ -1,0 +1,167 @@
+"""From what was read to what it means: each query measured, and what is worth knowing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import InputError
+from penstock.inspection.findings import Neighbours, find_all
+from penstock.inspection.fit import Array, fit_batches, warm
+from penstock.inspection.pace import (
+    find_arrivals,
+    find_capacity,
+    find_lag,
+    find_limit,
+    find_trigger,
+    mean_rate,
+    rate_series,
+    step_of,
+)
+from penstock.inspection.values import Inspection, Query
+from penstock.telemetry import Batches, QueryLog, Telemetry
+from penstock.telemetry.events import Unreadable, epoch
+from penstock.units import seconds
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def inspect(telemetry: Telemetry, since: float | None = None, until: float | None = None) -> Inspection:
+    """Measure each query from its batches.
+
+    Parameters
+    ----------
+    telemetry
+        What was read.
+    since, until
+        Only batches that began in this time (s since the epoch); applications are told of as a whole.
+
+    Raises
+    ------
+    InputError
+        If no batch began in this time.
+    """
+    logs = {name: log for name, log in _within(telemetry.queries, since, until).items() if len(log.batches)}
+    if not logs:
+        raise InputError("no batch began in this time", at="--since", hint=_told(telemetry.queries))
+    first = min(float(log.batches.start[0]) for log in logs.values())
+    last = max(float(log.batches.end.max()) for log in logs.values())
+    gaps = [float(np.median(np.diff(log.batches.start))) for log in logs.values() if len(log.batches) > 1]
+    period = step_of(last - first, float(np.median(gaps)) if gaps else 1.0)
+    beside = Neighbours.of(logs)
+    queries = {name: inspect_query(log, period, beside.during(log)) for name, log in logs.items()}
+    used = {log.app for log in logs.values()}
+    applications = {name: value for name, value in telemetry.applications.items() if name in used}
+    return Inspection(
+        queries=queries,
+        applications=applications,
+        findings=find_all(queries, beside, applications),
+        period=period,
+        warnings=telemetry.warnings,
+        skipped=telemetry.skipped,
+    )
+
+
+def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> Query:
+    """Measure one query with at least one batch.
+
+    Parameters
+    ----------
+    log
+        What was read of it.
+    period
+        Step of its largest rate (s).
+    beside
+        How many batches of other queries of its application ran during each of its batches, in the mean.
+    """
+    batches = log.batches
+    done = warm(batches.rows, batches.duration, batches.run, beside)
+    fit = fit_batches(batches.rows[done], batches.duration[done])
+    trigger = find_trigger(batches)
+    arrivals = find_arrivals(batches)
+    rate = mean_rate(batches, arrivals)
+    lag_rows, lag_seconds = find_lag(batches, rate)
+    span = float(batches.end.max() - batches.start[0])
+    return Query(
+        log=log,
+        warm=_frozen(done),
+        fit=fit,
+        trigger=trigger,
+        arrivals=_frozen(arrivals),
+        rate=rate,
+        rate_max=_most(batches, arrivals, period, rate),
+        busy=min(float(batches.duration.sum()) / span, 1.0) if span > 0 else 0.0,
+        lag_rows=lag_rows,
+        lag_seconds=lag_seconds,
+        capacity=find_capacity(fit, rate, trigger, find_limit(batches)),
+        parts={name: float(part.mean()) for name, part in sorted(batches.parts.items())},
+    )
+
+
+def _most(batches: Batches, arrivals: Array, step: float, rate: float) -> float:
+    steps = int((batches.start[-1] - batches.start[0]) / step)
+    if steps < 1:
+        return rate
+    edges = batches.start[0] + step * np.arange(steps + 1)
+    return max(float(rate_series(batches, arrivals, edges).sum(axis=0).max()), rate)
+
+
+def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+    array.setflags(write=False)
+    return array
+
+
+def _within(queries: Mapping[str, QueryLog], since: float | None, until: float | None) -> dict[str, QueryLog]:
+    if since is None and until is None:
+        return dict(queries)
+    found = {}
+    for name, log in queries.items():
+        start = log.batches.start
+        which = (start >= (-np.inf if since is None else since)) & (start < (np.inf if until is None else until))
+        found[name] = attrs.evolve(log, batches=log.batches.take(which))
+    return found
+
+
+def _told(queries: Mapping[str, QueryLog]) -> str:
+    first = min(float(log.batches.start[0]) for log in queries.values())
+    last = max(float(log.batches.start[-1]) for log in queries.values())
+    return f"the logs have batches from {_iso(first)} to {_iso(last)}"
+
+
+def _iso(when: float) -> str:
+    return str(np.datetime64(round(when), "s")) + "Z"
+
+
+def moment(text: str, telemetry: Telemetry, option: str) -> float:
+    """Return the time that a text names, in seconds since the epoch.
+
+    Parameters
+    ----------
+    text
+        A time such as ``2026-01-31T10:00`` (UTC unless it says otherwise), seconds since the epoch, or a duration such
+        as ``"2 hours"``: so long before the last batch of the logs.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return epoch(text)
+    except Unreadable:
+        pass
+    try:
+        before = seconds(text)
+    except InputError:
+        raise InputError(
+            f"expected a time or a duration, got {text!r}", at=option, hint="e.g. 2026-01-31T10:00 or '2 hours'"
+        ) from None
+    return max(float(log.batches.end.max()) for log in telemetry.queries.values()) - before

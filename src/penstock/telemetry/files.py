@@ -1,0 +1,115 @@
+"""Which files make one log: plain files, rolling folders, a history server's folder, Databricks', our listener's.
+
+local-1700000000000                  one event log, also with .zstd, .lz4, .gz, .snappy or .inprogress
+eventlog_v2_local-17…/events_1_…     one event log in several files, rolled by Spark
+…/eventlog-2026-01-01--10-00.gz      one event log in several files, rolled by Databricks; `eventlog` is the last
+penstock-…-000001.jsonl              what `penstock.Listener` wrote, rolled
+anything else                        looked at on its own
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from penstock.errors import InputError
+
+_ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?")
+_DATABRICKS = re.compile(r"eventlog(-\d.*)?")
+_LISTENER = re.compile(r"(penstock-.+)-(\d{6,})\.jsonl")
+_PASSED_OVER = re.compile(r"[._].*|appstatus_.*|.*\.crc|.*\.tmp", re.DOTALL)
+
+
+@attrs.frozen
+class Log:
+    """The files of one application's log, in the order in which they were written."""
+
+    name: str
+    files: tuple[Path, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, as they lie on the disk."""
+        return sum(_size(file) for file in self.files)
+
+
+def find_logs(paths: Sequence[str | os.PathLike[str]]) -> list[Log]:
+    """Return the logs that lie at these paths, in a fixed order, each once.
+
+    Raises
+    ------
+    InputError
+        If a path does not exist.
+    """
+    found: dict[tuple[Path, ...], Log] = {}
+    for given in paths:
+        path = Path(given)
+        if str(given) == "-":
+            logs: Iterator[Log] = iter([Log("standard input", (Path("-"),))])
+        elif path.is_dir():
+            logs = _of_folder(path)
+        elif path.exists():
+            logs = iter([Log(path.name, (path,))])
+        else:
+            raise InputError("no such file or folder", file=path, hint="give event logs, or the folder with them")
+        for log in logs:
+            found.setdefault(tuple(_real(file) for file in log.files), log)
+    return list(found.values())
+
+
+def _of_folder(folder: Path) -> Iterator[Log]:
+    try:
+        entries = sorted(folder.iterdir(), key=lambda path: path.name)
+    except OSError:
+        # Told as a log that cannot be read, so that the others are.
+        yield Log(folder.name, (folder,))
+        return
+    files = [path for path in entries if path.is_file() and not _PASSED_OVER.fullmatch(path.name)]
+    for log, taken in (_rolled(folder, files), _databricks(folder, files)):
+        if log is not None:
+            yield log
+            files = [path for path in files if path not in taken]
+    ours: dict[str, list[tuple[int, Path]]] = {}
+    for path in files:
+        if part := _LISTENER.fullmatch(path.name):
+            ours.setdefault(part[1], []).append((int(part[2]), path))
+        else:
+            yield Log(path.name, (path,))
+    for name, parts in sorted(ours.items()):
+        yield Log(name, tuple(path for _, path in sorted(parts)))
+    for path in entries:
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
+            yield from _of_folder(path)
+
+
+def _rolled(folder: Path, files: list[Path]) -> tuple[Log | None, set[Path]]:
+    """Return Spark's rolling log; a compacted file stands for all before it."""
+    parts = [(int(part[1]), bool(part[2]), path) for path in files if (part := _ROLLED.fullmatch(path.name))]
+    if not parts:
+        return None, set()
+    first = max((number for number, compact, _ in parts if compact), default=0)
+    wanted = sorted((n, path) for n, compact, path in parts if n > first or (n == first and compact) or first == 0)
+    return Log(folder.name, tuple(path for _, path in wanted)), {path for *_, path in parts}
+
+
+def _databricks(folder: Path, files: list[Path]) -> tuple[Log | None, set[Path]]:
+    parts = [path for path in files if _DATABRICKS.fullmatch(path.name)]
+    if not parts:
+        return None, set()
+    parts.sort(key=lambda path: (path.name == "eventlog", path.name))
+    return Log(folder.name, tuple(parts)), set(parts)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path)) if str(path) != "-" else path
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

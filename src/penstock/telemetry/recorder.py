@@ -1,0 +1,101 @@
+"""Keeping events in a folder of bounded size, in the lines of Spark's own event log."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from penstock.errors import InputError
+
+STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
+FILES = 8
+"""Files that are kept; the oldest goes when a new one begins."""
+
+
+class Recorder:
+    """Writes events to rolled files, which `penstock inspect` reads.
+
+    Parameters
+    ----------
+    folder
+        Made if it does not exist; several recorders may share it.
+    limit
+        Bytes of all files of this recorder together.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
+        self.folder = Path(folder)
+        self.each = max(limit // FILES, 4096)
+        self.application: dict[str, Any] = {}
+        self._prefix = f"penstock-{int(time.time() * 1000)}-{uuid.uuid4().hex[:6]}"
+        self._number = self._written = 0
+        self._file: BinaryIO | None = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / f".{self._prefix}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror or error}", file=self.folder) from None
+
+    def identify(self, identifier: str, name: str) -> None:
+        """Say which application the events are of; it stands at the head of each file."""
+        started = int(time.time() * 1000)
+        self.application = {
+            "Event": "SparkListenerApplicationStart",
+            "App Name": name,
+            "App ID": identifier,
+            "Timestamp": started,
+        }
+
+    def write(self, line: bytes) -> None:
+        """Append an event, a whole line at once, so that a kill cuts off at most the last one."""
+        if self._file is None or self._written + len(line) > self.each:
+            self._roll()
+        self._append(line)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, line: bytes) -> None:
+        if self._file is not None:
+            self._file.write(line.rstrip(b"\n") + b"\n")
+            self._written += len(line) + 1
+
+    def _roll(self) -> None:
+        self.close()
+        self._number += 1
+        self._written = 0
+        self._file = self._path(self._number).open("ab", buffering=0)
+        if self._number > FILES:
+            self._path(self._number - FILES).unlink(missing_ok=True)
+        if self.application:
+            self._append(json.dumps(self.application).encode())
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self._prefix}-{number:06d}.jsonl"
+
+
+def event_line(kind: str, content: dict[str, Any]) -> bytes:
+    """Return an event as a line: ``QueryStartedEvent``, ``QueryTerminatedEvent``."""
+    return json.dumps({"Event": STREAMING + kind, **content}).encode()
+
+
+def progress_line(progress: str) -> bytes:
+    """Return a progress report, given as JSON, as a line."""
+    return b'{"Event":"%sQueryProgressEvent","progress":%s}' % (
+        STREAMING.encode(),
+        progress.replace("\n", " ").encode(),
+    )

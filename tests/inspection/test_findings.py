@@ -1,0 +1,149 @@
+"""Findings: each is made where a log was made to show it, with its numbers, and not where nothing is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from penstock.inspection import Finding, Inspection, inspect
+from penstock.inspection.findings import KINDS
+from penstock.telemetry import read_telemetry
+
+
+def found(path: Path) -> Inspection:
+    """Inspect a log."""
+    return inspect(read_telemetry([str(path)]))
+
+
+def only(inspection: Inspection, kind: str) -> Finding:
+    """Return the one finding of a kind."""
+    (finding,) = [f for f in inspection.findings if f.kind == kind]
+    return finding
+
+
+def kinds(inspection: Inspection) -> set[str]:
+    """Return the kinds of all findings."""
+    return {finding.kind for finding in inspection.findings}
+
+
+def test_a_healthy_query_has_no_findings(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query that keeps up, is warm and of a steady state, has nothing to say."""
+    assert kinds(found(write(make.paced(noise=0.03, state=5000, tasks=(0.1, 0.1, 0.12))))) == set()
+
+
+def test_warm_up(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """First batches that take longer are told, and the fit is that of the others."""
+    batches = make.paced(noise=0.02, trigger=4.0)
+    slow = [attrs.evolve(b, seconds=b.seconds * (4 - 0.5 * b.number)) if b.number < 5 else b for b in batches]
+    inspection = found(write(slow))
+    assert only(inspection, "warm-up").evidence["batches"] == 5
+    assert inspection.queries["clicks"].fit.cost == pytest.approx(0.001, rel=0.05)
+
+
+def test_contention(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query whose batches take longer beside another query's is told with the factor and the other's name."""
+    rng = np.random.default_rng(0)
+    other = [
+        make.Batch(query="heavy", number=n, start=make.EPOCH + 20 * n, rows=int(rng.integers(10, 999)), seconds=10.0)
+        for n in range(30)
+    ]
+    mine = []
+    for batch in make.paced(count=280, noise=0.05, overhead=0.4, cost=0.0005):
+        beside = (batch.start - make.EPOCH) % 20 < 10
+        mine.append(attrs.evolve(batch, seconds=batch.seconds * (1.5 if beside else 1)))
+    finding = only(found(write([*mine, *other])), "contention")
+    assert finding.about == "clicks"
+    assert finding.evidence["factor"] == pytest.approx(1.5, rel=0.05)
+    assert finding.other == "heavy"
+
+
+def test_state_growth(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """State that grows without end is told with its pace; state that fills up and stays is not."""
+    growing = found(write(make.paced(state=lambda number: 1000 + 500 * number)))
+    assert only(growing, "state-growth").evidence["rows_per_hour"] == pytest.approx(500 * 1800, rel=0.02)
+    filling = found(write(make.paced(state=lambda number: round(10_000 * (1 - np.exp(-number / 10))))))
+    assert "state-growth" not in kinds(filling)
+
+
+def test_skew(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """One task that runs four times as long as the others of its stage is told."""
+    finding = only(found(write(make.paced(tasks=(0.1, 0.1, 0.4)))), "skew")
+    assert finding.evidence["ratio"] == pytest.approx(4, rel=1e-3)
+    assert "skew" not in kinds(found(write(make.paced(tasks=(0.1, 0.12, 0.11)))))
+
+
+def test_restarts_and_failure(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query that was started again is told with the longest pause, and one that failed at last with its error."""
+    again = make.paced(count=30, begin=make.EPOCH + 200)
+    batches = [*make.paced(count=30), *(attrs.evolve(b, number=30 + b.number, run=1) for b in again)]
+    path = write(batches)
+    inspection = found(path)
+    assert inspection.queries["clicks"].restarts == 1
+    last = max(b.start + b.seconds for b in batches if b.run == 0)
+    assert only(inspection, "restart").evidence["pause"] == pytest.approx(make.EPOCH + 200 - last, abs=1e-3)
+    ended = {
+        "Event": f"{make.STREAMING}QueryTerminatedEvent",
+        "id": make.identifier("clicks"),
+        "runId": make.identifier("clicks", 1),
+        "exception": "java.lang.OutOfMemoryError: heap\n at somewhere",
+    }
+    with path.open("a") as file:
+        file.write(json.dumps(ended) + "\n")
+    assert "OutOfMemoryError: heap" in only(found(path), "failed").says
+
+
+def test_dynamic_allocation(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Executors that come and go while an application runs are told with the cores there were."""
+    path = write(make.paced(count=400))
+    events = [
+        {
+            "Event": "SparkListenerExecutorAdded",
+            "Timestamp": (make.EPOCH + 300) * 1000 // 1,
+            "Executor ID": "2",
+            "Executor Info": {"Total Cores": 8},
+        },
+        {"Event": "SparkListenerExecutorRemoved", "Timestamp": (make.EPOCH + 500) * 1000 // 1, "Executor ID": "2"},
+    ]
+    for event in events:
+        event["Timestamp"] = int(event["Timestamp"])  # type: ignore[call-overload]
+    with path.open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+    inspection = found(path)
+    evidence = only(inspection, "dynamic-allocation").evidence
+    assert evidence == {"least": 4, "most": 12, "lost": 1}
+    assert inspection.applications["app-1"].cores == pytest.approx(4 + 8 * 200 / 803, rel=0.02)
+
+
+def test_behind_and_limit(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Rows that pile up behind a rate limit are told, with how many more each hour."""
+    batches = make.paced(rate=lambda _: 500.0, lag=lambda number: 100 * number)
+    inspection = found(write(batches))
+    assert only(inspection, "behind").evidence["rows_per_hour"] == pytest.approx(100 * 1800, rel=0.05)
+    assert only(inspection, "limit").evidence["limit"] == 1000
+    assert inspection.queries["clicks"].lag_rows == 5900
+
+
+def test_overrun_and_late(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Batches longer than their trigger, and rows behind the watermark, are told."""
+    batches = make.paced(
+        rate=lambda number: 400 if number % 5 else 1500, state=100, late=lambda number: 2 * (number % 2)
+    )
+    inspection = found(write(batches))
+    assert only(inspection, "overrun").evidence["share"] > 0.1
+    assert only(inspection, "late").evidence["rows"] == 60
+    assert inspection.queries["clicks"].document()["late"] == 60
+
+
+def test_every_kind_is_known(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Findings have a kind of the list and come in its order."""
+    batches = make.paced(rate=lambda _: 250.0, lag=lambda number: 500 * number, tasks=(0.1, 0.9))
+    order: list[Any] = [KINDS.index(finding.kind) for finding in found(write(batches)).findings]
+    assert len(order) >= 3
+    assert order == sorted(order)

@@ -1,0 +1,213 @@
+"""Trigger, arrivals, rates, headroom and catch-up: against what the batches were made from, and a brute simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from penstock.inspection import Fit, inspect
+from penstock.inspection.pace import (
+    Running,
+    catch_up,
+    find_arrivals,
+    find_capacity,
+    find_limit,
+    find_trigger,
+    mean_rate,
+    rate_series,
+)
+from penstock.telemetry import Batches, read_telemetry
+
+
+@pytest.fixture
+def table(write: Callable[..., Path]) -> Callable[[list[Any]], Batches]:
+    """Return made batches as a table."""
+
+    def read(batches: list[Any]) -> Batches:
+        log = next(iter(read_telemetry([str(write(batches))]).queries.values()))
+        return log.batches
+
+    return read
+
+
+@pytest.mark.parametrize("trigger", [0.5, 1.0, 2.0, 7.0, 10.0, 60.0, 300.0])
+def test_trigger_is_found(make: SimpleNamespace, table: Callable[..., Batches], trigger: float) -> None:
+    """The interval of a trigger shows in the times at which waiting batches begin."""
+    batches = make.paced(trigger=trigger, overhead=0.1, cost=1e-4, count=40, noise=0.1)
+    assert find_trigger(table(batches)) == trigger
+
+
+@pytest.mark.parametrize("trigger", [1.0, 10.0, 7.35])
+def test_pace_of_a_source_is_found(make: SimpleNamespace, table: Callable[..., Batches], trigger: float) -> None:
+    """Batches that are evenly apart, but at no whole multiples since the epoch, have that interval too."""
+    batches = make.paced(trigger=trigger, overhead=0.1, cost=1e-4, count=40, begin=make.EPOCH + 0.377)
+    assert find_trigger(table(batches)) == trigger
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_trigger_is_found(make: SimpleNamespace, table: Callable[..., Batches], seed: int) -> None:
+    """Batches that begin whenever data comes have no interval."""
+    rng = np.random.default_rng(seed)
+    starts = make.EPOCH + np.cumsum(rng.uniform(0.5, 3, 60))
+    batches = [
+        make.Batch(query="clicks", number=n, start=float(start), rows=10, seconds=0.2) for n, start in enumerate(starts)
+    ]
+    assert find_trigger(table(batches)) == 0.0
+
+
+def test_trigger_behind_long_batches_is_not_told(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """Where every batch is longer than the interval, the interval cannot be told."""
+    batches = make.paced(trigger=2.0, overhead=5.0, count=40)
+    for number in range(1, 40):
+        object.__setattr__(batches[number], "start", batches[number - 1].start + batches[number - 1].seconds)
+    assert find_trigger(table(batches)) is None
+
+
+def test_arrivals_are_what_was_taken_and_what_waits(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """What arrived is what the batches took and by how much the waiting rows grew, in all."""
+    batches = make.paced(lag=lambda number: 100 * number)
+    arrivals = find_arrivals(table(batches))
+    assert arrivals[:, 1:].sum() == sum(batch.rows + 100 for batch in batches[1:])
+
+
+def test_rate_of_a_steady_source(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """A source of a fixed rate has that rate, as a mean and in every step."""
+    batches = table(make.paced(rate=lambda _: 250.0, overhead=0.1, cost=1e-4))
+    arrivals = find_arrivals(batches)
+    assert mean_rate(batches, arrivals) == pytest.approx(250)
+    edges = batches.start[0] + 4.0 * np.arange(20)
+    np.testing.assert_allclose(rate_series(batches, arrivals, edges), 250)
+
+
+@given(step=st.floats(0.3, 30), seed=st.integers(0, 100))
+def test_series_conserve_rows(step: float, seed: int) -> None:
+    """All rows but those of the first batch, which had come before, are in the series, whatever the step."""
+    rng = np.random.default_rng(seed)
+    starts = np.cumsum(rng.uniform(0.1, 5, 30))
+    rows = rng.integers(0, 1000, (2, 30)).astype(float)
+    from types import SimpleNamespace as Table
+
+    batches: Any = Table(start=starts, duration=np.full(30, 0.1))
+    edges = starts[0] + step * np.arange(np.ceil((starts[-1] - starts[0]) / step) + 2)
+    np.testing.assert_allclose((rate_series(batches, rows, edges) * step).sum(axis=1), rows[:, 1:].sum(axis=1))
+
+
+def test_rate_limit_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """Batches that are cut off at a number of rows show it; a steady source is no limit."""
+    limited = table(make.paced(rate=lambda number: min(200.0 + 20 * (number % 20), 400.0), lag=5))
+    assert find_limit(limited) == 800
+    assert find_limit(table(make.paced(rate=lambda _: 250.0))) is None
+    assert find_limit(table(make.paced(rate=lambda number: 250.0 if number else 100.0))) is None
+    assert find_limit(table(make.paced(rate=lambda _: 250.0, lag=10))) == 500
+
+
+def simulate(
+    overhead: float, cost: float, rate: float, trigger: float, limit: float | None, waits: float
+) -> list[float]:
+    """Return what waits after each of 3000 batches that take what is there."""
+    found = []
+    for _ in range(3000):
+        taken = min(waits, limit or np.inf)
+        lasts = max(trigger, overhead + cost * taken)
+        waits = waits - taken + rate * lasts
+        found.append(waits)
+    return found
+
+
+@given(
+    overhead=st.floats(0.01, 5),
+    cost=st.floats(1e-6, 1e-2),
+    load=st.floats(0.05, 0.9),
+    trigger=st.sampled_from([0.0, 1.0, 10.0]),
+    limit=st.one_of(st.none(), st.floats(100, 1e6)),
+)
+def test_headroom_is_where_it_falls_behind(
+    overhead: float, cost: float, load: float, trigger: float, limit: float | None
+) -> None:
+    """A little below the headroom a simulated query keeps up, and a little above it falls behind for good."""
+    rate = load / cost
+    capacity = find_capacity(Fit(overhead=overhead, cost=cost, cost_error=0.0), rate, trigger, limit)
+    assert capacity.headroom is not None
+    below = simulate(overhead, cost, 0.95 * rate * capacity.headroom, trigger, limit, 0.0)
+    above = simulate(overhead, cost, 1.05 * rate * capacity.headroom, trigger, limit, 0.0)
+    assert max(below[-100:]) <= 1.001 * max(below[:2000])
+    assert above[-1] > 1.2 * above[len(above) // 2]
+
+
+@given(
+    overhead=st.floats(0.01, 2),
+    cost=st.floats(1e-5, 1e-3),
+    load=st.floats(0.05, 0.8),
+    trigger=st.sampled_from([0.0, 1.0, 10.0]),
+    limit=st.one_of(st.none(), st.floats(3000, 1e5)),
+)
+def test_catch_up_is_what_a_simulation_takes(
+    overhead: float, cost: float, load: float, trigger: float, limit: float | None
+) -> None:
+    """The time to catch up after an outage is that of simulating every batch."""
+    rate = load / cost
+    found = catch_up(overhead, cost, rate, trigger, limit, outage=600)
+    bear = 1 / cost if limit is None else limit / max(trigger, overhead + cost * limit)
+    if bear <= rate:
+        assert found is None
+        return
+    assume(bear > 1.05 * rate)
+    waits, passed = rate * 600, 0.0
+    usual = min(max(rate * max(trigger, overhead / (1 - load)), 1.0), limit or np.inf)
+    while waits > 1.01 * usual and passed < 1e7:
+        taken = min(waits, limit or np.inf)
+        lasts = max(trigger, overhead + cost * taken)
+        waits, passed = waits - taken + rate * lasts, passed + lasts
+    longest = max(trigger, overhead + cost * min(rate * 600, limit or np.inf))
+    assert found == pytest.approx(passed, rel=0.02, abs=2 * longest if limit else 1e-6)
+
+
+def test_headroom_of_unknown_cost_is_a_bound(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Where overhead and cost cannot be told apart there is no headroom, but a least one."""
+    path = write(make.paced(rate=lambda _: 250.0, overhead=0.2, cost=1e-3))
+    query = inspect(read_telemetry([str(path)])).queries["clicks"]
+    assert query.capacity.headroom is None
+    assert query.capacity.least == pytest.approx(1 / (250 * 0.7 / 500))
+
+
+def test_what_runs_beside(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """How many batches ran during a batch is what lies in both, whoever ran them."""
+
+    def row(start: float, seconds: float) -> Any:
+        return make.Batch(query="q", number=int(start), start=make.EPOCH + start, rows=1, seconds=seconds)
+
+    mine, others = table([row(0, 4), row(10, 4)]), table([row(1, 1), row(3, 3), row(12, 10)])
+    np.testing.assert_allclose(Running.of([others]).during(mine), [0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(Running.of([mine, others]).during(mine), [1.5, 1.5], atol=1e-6)
+
+
+@given(seed=st.integers(0, 1000))
+def test_what_runs_beside_is_what_adding_up_gives(seed: int) -> None:
+    """For batches of any times, what ran during a batch is the sum over all of what lies in both."""
+    rng = np.random.default_rng(seed)
+
+    class Table(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.start)
+
+    def made(count: int) -> Any:
+        start, duration = np.sort(rng.uniform(0, 100, count)) + 1.7e9, rng.uniform(0.01, 9, count)
+        return Table(start=start, duration=duration, end=start + duration)
+
+    tables = [made(int(rng.integers(1, 20))) for _ in range(3)]
+    mine = tables[0]
+    expected = [
+        sum(
+            max(0.0, min(end, other.end[k]) - max(start, other.start[k])) for other in tables for k in range(len(other))
+        )
+        / (end - start)
+        for start, end in zip(mine.start, mine.end, strict=True)
+    ]
+    np.testing.assert_allclose(Running.of(tables).during(mine), expected, atol=1e-3)

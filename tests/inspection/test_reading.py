@@ -1,0 +1,242 @@
+"""Reading logs: every form gives the same table, and damage costs what is damaged only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import InputError
+from penstock.telemetry import QueryLog, Telemetry, read_telemetry
+from penstock.telemetry.files import find_logs
+from penstock.telemetry.read import Reader
+
+FORMS = ("plain", "zstd", "zstd in frames", "gz", "lz4", "snappy", "lz4 frame")
+
+
+def check(log: QueryLog, batches: list[Any]) -> None:
+    """Compare a table with what was written."""
+    table = log.batches
+    assert table.number.tolist() == [batch.number for batch in batches]
+    assert table.rows.tolist() == [batch.rows for batch in batches]
+    np.testing.assert_allclose(table.start, [round(batch.start, 3) for batch in batches], atol=1e-6)
+    np.testing.assert_allclose(table.duration, [batch.seconds for batch in batches], atol=5.1e-4)
+    np.testing.assert_allclose(table.lag, [batch.lag for batch in batches])
+    np.testing.assert_allclose(table.parts["walCommit"], 0.010)
+    assert not table.rows.flags.writeable
+
+
+@pytest.mark.parametrize("version", ["3.3.4", "3.4.1", "3.5.6", "4.0.1", "4.3.0"])
+@pytest.mark.parametrize("form", FORMS)
+def test_each_codec_and_version(make: SimpleNamespace, tmp_path: Path, form: str, version: str) -> None:
+    """An event log reads alike whichever Spark wrote it and whichever codec packed it."""
+    batches = make.paced(lag=lambda number: 10 * number, tasks=(0.1, 0.2))
+    path = tmp_path / "app-1"
+    path.write_bytes(make.CODECS[form](make.text(make.events(batches, version=version))))
+    read = read_telemetry([str(path)])
+    assert not read.warnings
+    check(read.queries["clicks"], batches)
+    assert read.queries["clicks"].batches.tasks.tolist() == [2.0] * len(batches)
+    np.testing.assert_allclose(read.queries["clicks"].batches.task_seconds, 0.3)
+    assert read.applications["app-1"].version == version
+    assert read.applications["app-1"].cores == 4
+    assert read.applications["app-1"].task_seconds == pytest.approx(0.3 * len(batches))
+
+
+def test_rolling_folder(make: SimpleNamespace, tmp_path: Path) -> None:
+    """A rolled event log is read in the order of its numbers, and a compacted file stands for those before it."""
+    lines = make.events(make.paced(count=40))
+    folder = tmp_path / "history" / "eventlog_v2_app-1"
+    folder.mkdir(parents=True)
+    (folder / "appstatus_app-1.inprogress").touch()
+    parts = {"events_1_app-1": lines[:30], "events_2_app-1": lines[30:60], "events_10_app-1": lines[60:]}
+    for name, part in parts.items():
+        (folder / name).write_bytes(make.text(part))
+    (folder / ".events_1_app-1.crc").write_bytes(b"crc\0")
+    read = read_telemetry([str(tmp_path / "history")])
+    check(read.queries["clicks"], make.paced(count=40))
+    assert not read.warnings
+    assert not read.skipped
+    (folder / "events_2_app-1.compact").write_bytes(make.text([line for line in lines[:60] if "Progress" not in line]))
+    kept = read_telemetry([str(folder)]).queries["clicks"].batches
+    first = json.loads(next(line for line in lines[60:] if "Progress" in line))["progress"]["batchId"]
+    assert kept.number.tolist() == list(range(first, 40))
+
+
+def test_history_server_folder(make: SimpleNamespace, write: Callable[..., Path], tmp_path: Path) -> None:
+    """A folder with several applications' logs gives all their queries, each with its application."""
+    write(make.paced("clicks"), "logs/app-1")
+    write(make.paced("orders"), "logs/deep/app-2.inprogress", app="app-2")
+    (tmp_path / "logs" / "notes.txt").write_text("not a log\n")
+    read = read_telemetry([str(tmp_path / "logs")])
+    assert {name: log.app for name, log in read.queries.items()} == {"clicks": "app-1", "orders": "app-2"}
+    assert len(read.skipped) == 1
+    assert "notes.txt" in read.skipped[0]
+
+
+def test_databricks_folder(make: SimpleNamespace, tmp_path: Path) -> None:
+    """A log that Databricks rolled is one log, with the file that is still written at its end."""
+    lines = make.events(make.paced())
+    names = ("eventlog-2026-01-01--00-10.gz", "eventlog-2026-01-01--00-20.gz", "eventlog")
+    for number, name in enumerate(names):
+        part = make.text(lines[number * 70 : (number + 1) * 70 if number < 2 else None])
+        (tmp_path / name).write_bytes(make.CODECS["gz"](part) if name.endswith("gz") else part)
+    check(read_telemetry([str(tmp_path)]).queries["clicks"], make.paced())
+
+
+@pytest.mark.parametrize("text_offsets", [True, False])
+def test_progress_lines(make: SimpleNamespace, tmp_path: Path, text_offsets: bool) -> None:
+    """JSON lines of progress give the same batches, without what only an event log knows."""
+    batches = make.paced(lag=7)
+    path = tmp_path / "progress.jsonl"
+    reports = [json.dumps(make.progress(batch, text_offsets=text_offsets)) for batch in batches]
+    path.write_bytes(make.text(reports))
+    read = read_telemetry([str(path)])
+    check(read.queries["clicks"], batches)
+    assert np.isnan(read.queries["clicks"].batches.tasks).all()
+    assert read.queries["clicks"].app == "progress.jsonl"
+
+
+def test_told_twice_counts_once(make: SimpleNamespace, write: Callable[..., Path], tmp_path: Path) -> None:
+    """A batch in two files counts once, and the telling with its tasks is kept."""
+    batches = make.paced(tasks=(0.1, 0.3))
+    write(batches)
+    (tmp_path / "progress.jsonl").write_bytes(make.text([json.dumps(make.progress(batch)) for batch in batches]))
+    read = read_telemetry([str(tmp_path / "progress.jsonl"), str(tmp_path / "app-1")])
+    check(read.queries["clicks"], batches)
+    assert read.queries["clicks"].batches.tasks.tolist() == [2.0] * len(batches)
+
+
+def test_same_name_at_the_same_time(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Two queries of one name that run at the same time are two, and are told apart by their identifiers."""
+    one, two = make.paced("clicks"), make.paced("others")
+    lines = [line.replace('"name":"others"', '"name":"clicks"') for line in make.events([*one, *two])]
+    path = write(one)
+    path.write_bytes(make.text(lines))
+    names = list(read_telemetry([str(path)]).queries)
+    assert names == sorted(f"clicks-{make.identifier(word)[:8]}" for word in ("clicks", "others"))
+
+
+def test_new_checkpoint_is_the_same_query(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query that is started again under its name on a new checkpoint is one query with two identifiers."""
+    one = make.paced("clicks", count=20)
+    two = make.paced("later", count=20, begin=make.EPOCH + 100)
+    path = write(one)
+    lines = [line.replace('"name":"later"', '"name":"clicks"') for line in make.events([*one, *two])]
+    lines = [line.replace("Subscribe[later]", "Subscribe[clicks]") for line in lines]
+    path.write_bytes(make.text(lines))
+    log = read_telemetry([str(path)]).queries["clicks"]
+    assert len(log.ids) == 2
+    assert len(log.batches) == 40
+    assert log.batches.run.tolist() == [0] * 20 + [1] * 20
+
+
+def test_idle_reports_are_no_batches(make: SimpleNamespace, tmp_path: Path) -> None:
+    """Reports of a query that only looked for data are no batches."""
+    reports = [make.progress(batch) for batch in make.paced(count=10)]
+    idle = {**reports[-1], "batchId": 10, "durationMs": {"latestOffset": 3, "triggerExecution": 3}}
+    idle["sources"] = [{**idle["sources"][0], "numInputRows": 0}]
+    (tmp_path / "p").write_bytes(make.text(json.dumps(report) for report in [*reports, idle, idle]))
+    assert len(read_telemetry([str(tmp_path / "p")]).queries["clicks"].batches) == 10
+
+
+@given(share=st.floats(0.05, 0.999), form=st.sampled_from(FORMS))
+def test_cut_off_anywhere(make: SimpleNamespace, tmp_path: Path, share: float, form: str) -> None:
+    """Of a log that is cut off anywhere, the batches before the cut are read, and nothing is made up."""
+    batches = make.paced(count=30)
+    data = make.CODECS[form](make.text(make.events(batches)))
+    path = tmp_path / "cut"
+    path.write_bytes(data[: int(share * len(data))])
+    try:
+        table = read_telemetry([str(path)]).queries["clicks"].batches
+    except InputError:
+        assert share < 0.95 or form != "plain"
+        return
+    assert table.number.tolist() == list(range(len(table)))
+    assert table.rows.tolist() == [batch.rows for batch in batches[: len(table)]]
+    if form == "plain":
+        whole = data[: int(share * len(data))].count(b'QueryProgressEvent","progress"')
+        assert len(table) >= whole - 1
+
+
+@given(noise=st.lists(st.binary(max_size=200), max_size=20), data=st.data())
+def test_damage_costs_only_what_is_damaged(
+    make: SimpleNamespace, tmp_path: Path, noise: list[bytes], data: st.DataObject
+) -> None:
+    """Lines of anything among the events cost nothing but a warning."""
+    batches = make.paced(count=20)
+    lines = [line.encode() for line in make.events(batches)]
+    for junk in noise:
+        lines.insert(data.draw(st.integers(0, len(lines))), junk.replace(b"\n", b"?"))
+    path = tmp_path / "noisy"
+    path.write_bytes(b"\xff" + b"\n".join([b"", *lines, b""]))
+    read = read_telemetry([str(path)])
+    check(read.queries["clicks"], batches)
+    assert len(read.warnings) == 1
+
+
+@given(content=st.binary(max_size=2000))
+def test_any_bytes_are_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+    """Bytes that are no log are refused by an InputError, whatever they are."""
+    path = tmp_path / "bytes"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="nothing could be read"):
+        read_telemetry([str(path)])
+
+
+@pytest.mark.parametrize("magic", [b"\x28\xb5\x2f\xfd", b"\x1f\x8b", b"LZ4Block", b"\x82SNAPPY\x00", b"ZV", b"BZh"])
+@given(rest=st.binary(max_size=300))
+def test_broken_streams_are_refused(tmp_path: Path, magic: bytes, rest: bytes) -> None:
+    """A compressed file of nonsense is refused, not a trace."""
+    path = tmp_path / "broken"
+    path.write_bytes(magic + rest)
+    with pytest.raises(InputError):
+        read_telemetry([str(path)])
+
+
+def test_huge_line_is_passed_over(make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of endless length is passed over without being held in memory."""
+    monkeypatch.setattr("penstock.telemetry.read.LONGEST", 10_000)
+    batches = make.paced(count=10)
+    lines = make.events(batches)
+    path = tmp_path / "long"
+    path.write_bytes(make.text([*lines[:10], "x" * 5_000_000, *lines[10:]]))
+    read: Telemetry = read_telemetry([str(path)])
+    check(read.queries["clicks"], batches)
+    assert "1 of" in read.warnings[0]
+
+
+def test_a_large_file_of_something_else_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in which no line is an event is not read to its end."""
+    monkeypatch.setattr("penstock.telemetry.read.BLOCK", 10_000)
+    path = tmp_path / "data.csv"
+    path.write_text("1,2,3\n" * 500_000)
+    (log,) = find_logs([str(path)])
+    reader = Reader(log, lambda _, __: None)
+    assert not list(reader)
+    assert reader.lines < 20_000
+    assert "neither" in reader.nothing()
+
+
+def test_order_of_paths_does_not_matter(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """The same logs in another order give the same tables."""
+    paths = [
+        str(write(make.paced(name, count=20), f"app-{name}", app=f"app-{name}"))
+        for name in ("clicks", "orders", "views")
+    ]
+    one, other = read_telemetry(paths), read_telemetry(paths[::-1])
+    assert list(one.queries) == list(other.queries)
+    assert list(one.applications) == list(other.applications)
+
+
+def test_no_such_path(tmp_path: Path) -> None:
+    """A path that does not exist is refused by name."""
+    with pytest.raises(InputError, match="no such file"):
+        read_telemetry([str(tmp_path / "missing")])
