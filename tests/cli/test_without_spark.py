@@ -33,6 +33,7 @@ def begin(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         ["place", *PLAN, "--algorithm", "correlation"],
         ["estimate", *PLAN, *PLACED],
         ["simulate", *PLAN, *PLACED, "--json"],
+        ["inspect", "examples/event-log"],
         ["shed", PLAN[0], "--hosts", "2", *PLACED, "--planner", "solver", "--at", "clicks=400,buys=60"],
     ],
     ids=lambda words: words[0],
