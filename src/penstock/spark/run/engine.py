@@ -46,6 +46,12 @@ from penstock.workload import Rates, read_rates
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
+UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
+"""A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
+plan. What all other branches have in common then counts for ever: rows on the other side of a join that do not match it
+are not kept, although rows that come in later batches would."""
+
+
 class Engine:
     """Hosts with a session each, on which networks can be run one after another.
 
@@ -71,6 +77,9 @@ class Engine:
         session.conf.set("spark.sql.session.timeZone", "UTC")
         session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
+        for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
+            excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
+            session.conf.set(key, ",".join(excluded))
         register(session)
         return session
 
