@@ -16,6 +16,8 @@ from penstock.errors import InputError
 from penstock.files import Text, atomic
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster
+    from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, MicroBatch, Options, Shed, SimulationResult, Steering
 
 T = TypeVar("T")
@@ -113,6 +115,7 @@ def command(
 
     Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
     """
+    from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, Options, read_arrivals
 
     graph, known = common.get_network(network, statistics)
@@ -125,6 +128,7 @@ def command(
         if rates is None
         else common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
+    batches, machines = _batched(trigger, overhead, progressive, BatchHosts.of(known, machines), machines)
     options = Options(
         policy=policy,
         duration=duration,
@@ -136,7 +140,7 @@ def command(
         move_time_per_tuple=move_time_per_tuple,
         shed=_shed(plan, control_period),
         steer=_steering(rebalance, initial, warmup, weights, every=every, window=window, sample=sample, theta=theta),
-        microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
+        microbatch=batches,
         **_events(fail, recover, move),
     )
     if repeat < 1:
@@ -313,16 +317,18 @@ def _steering(
     return Rebalance(algorithm=algorithm, initial=initial, warmup=warmup, **said)
 
 
-def _microbatch(
-    trigger: float | None, overhead: float | None, progressive: bool, known: dict[str, float]
-) -> MicroBatch | None:
+def _batched(
+    trigger: float | None, overhead: float | None, progressive: bool, hosts: BatchHosts, cluster: Cluster
+) -> tuple[MicroBatch | None, Cluster]:
+    """Return the micro-batches asked for, and the cluster at the pace that its hosts have in them."""
     from penstock.simulation import MicroBatch
 
     if trigger is None:
         if overhead is not None or progressive:
             raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
-        return None
-    return MicroBatch(trigger=trigger, overhead=known if overhead is None else overhead, progressive=progressive)
+        return None, cluster
+    fixed = hosts.overhead if overhead is None else overhead
+    return MicroBatch(trigger=trigger, overhead=fixed, progressive=progressive), hosts.paced(cluster)
 
 
 def _tracer(file: Any, sinks: list[str]) -> Callable[[Any], None]:
