@@ -133,3 +133,37 @@ def test_scaled_costs_are_a_factor() -> None:
     one = microbatch_estimate(scaled_costs(model, 2.0), placement, cluster)
     two = microbatch_estimate(model, placement, cluster, twice)
     assert one.total.worst == pytest.approx(two.total.worst)
+
+
+def test_a_spark_table_decides_the_default_model(penstock, tmp_path) -> None:
+    """A cluster that says how it runs on Spark is estimated by the model of that mode, any other by Mace."""
+    text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    given = [tmp_path / "n.toml", "--rates", "s=100", "--placement", "a=h1", "--json"]
+    for table, name in (
+        ("", "mace"),
+        ('[spark]\ntrigger = "2 s"\n', "microbatch"),
+        ('[spark]\nmode = "real-time"\n', "mace"),
+    ):
+        (tmp_path / "c.toml").write_text("[hosts.h1]\n" + table)
+        done = penstock("estimate", *given, "--cluster", tmp_path / "c.toml").document
+        assert done["model"] == name
+        replicas = penstock("estimate", *given[:-2], "a=h1,a#2=h1", "--json", "--cluster", tmp_path / "c.toml").document
+        assert replicas["model"] == "mace"
+        told = penstock("estimate", *given, "--cluster", tmp_path / "c.toml", "--model", "pipelined").document
+        assert told["model"] == "pipelined"
+
+
+def test_simulate_works_at_the_pace_of_the_statistics(penstock, tmp_path) -> None:
+    """In micro-batches `simulate` has the overheads and factors that estimate, run and demo have."""
+    text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    known = {"operators": {}, "hosts": {"h1": {"overhead": 0.1, "factor": 1.5}}}
+    (tmp_path / "s.json").write_text(json.dumps(known))
+    (tmp_path / "c.toml").write_text('[hosts.h1]\ncapacity = 2\n[spark]\ntrigger = "1 s"\n')
+    given = [tmp_path / "n.toml", "--rates", "s=100", "--placement", "a=h1", "--cluster", tmp_path / "c.toml"]
+    given += ["--statistics", tmp_path / "s.json", "--json"]
+    expected = penstock("estimate", *given).document
+    found = penstock("simulate", *given, "--trigger", 1, "--policy", "stimulus", "--drain").document
+    assert found["latency"]["max"] == pytest.approx(expected["worst"], rel=0.03)
+    assert found["latency"]["mean"] == pytest.approx(expected["mean"], rel=0.03)

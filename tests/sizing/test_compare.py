@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
-from penstock.latency.headroom import headroom, rescaled
 from penstock.latency.mace import mace
 from penstock.latency.models import MODELS
-from penstock.latency.reorder import by_rank, commute, rows, variants
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
+from penstock.sizing.headroom import headroom, rescaled
+from penstock.sizing.reorder import by_rank, commute, rows, variants
 from penstock.workload import Rates
 
 

@@ -13,7 +13,14 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from penstock.latency.estimate import Estimate
 
-ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="mace, pipelined, microbatch or sharing; default: mace, with a [spark] table that of its mode.",
+    ),
+]
 CheckOption = Annotated[
     str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
 ]
@@ -26,7 +33,7 @@ def command(
     network: common.NetworkArgument,
     rates: common.RatesOption,
     placement: common.PlacementOption,
-    model: ModelOption = "mace",
+    model: ModelOption = None,
     headroom: Annotated[
         float | None,
         typer.Option("--headroom", metavar="S", help="Also say how far the rates can grow within this latency (s)."),
@@ -46,15 +53,18 @@ def command(
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
     from penstock.control.chain import simulated
-    from penstock.latency.headroom import headroom as largest
-    from penstock.latency.models import checked_bound, model_of, second_opinion
+    from penstock.latency.models import checked_bound, default_model, model_of, second_opinion
+    from penstock.sizing.headroom import headroom as largest
 
-    decide, check = model_of(model), checker(check_with)
+    check = checker(check_with)
+    if model is not None:
+        model_of(model)
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
     placed = common.get_placement(placement, graph, machines)
     loads = common.get_model(graph, rates, duration, period)
+    decide = model_of(model or default_model(machines, placed))
     found = decide(loads, placed, machines, known)
     document = {"network": graph.name, **found.document()}
     document["notes"] += second_opinion(found, loads, placed, machines, known)

@@ -86,7 +86,7 @@ def parse_cluster(document: dict[str, Any]) -> Cluster:
         raise InputError("expected at least one host", at="hosts", hint="write [hosts.h1]")
     hosts = [_host(name, table) for name, table in tables.items()]
     default, links = _links(document.get("links", {}))
-    return Cluster.of(hosts, default, links, _spark(document.get("spark", {})))
+    return Cluster.of(hosts, default, links, _spark(document.get("spark")))
 
 
 def _host(name: str, document: Any) -> Host:
@@ -131,7 +131,7 @@ def _link(document: Any, default: Link, at: str) -> Link:
 
 
 def _spark(document: Any) -> SparkSettings:
-    table = convert(document, SparkTable, "spark")
+    table = convert({} if document is None else document, SparkTable, "spark")
     try:
         trigger = seconds(table.trigger)
     except InputError as error:
@@ -145,6 +145,7 @@ def _spark(document: Any) -> SparkSettings:
         jars=tuple(table.jars),
         packages=tuple(table.packages),
         kafka={key: str(value) for key, value in table.kafka.items()},
+        given=document is not None,
     )
 
 

@@ -56,7 +56,7 @@ class Link:
 
 @attrs.frozen(kw_only=True)
 class SparkSettings:
-    """The ``[spark]`` table: how fragments run on Spark. ``trigger`` in s."""
+    """The ``[spark]`` table: how fragments run on Spark. ``trigger`` in s; ``given``: whether a file has the table."""
 
     mode: str = "micro-batch"
     trigger: float = 0.5
@@ -66,6 +66,7 @@ class SparkSettings:
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     kafka: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    given: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -51,6 +51,22 @@ MODELS: Mapping[str, Row] = {
     "microbatch": Row(microbatch_estimate),
     "sharing": Row(sharing),
 }
+
+
+MODES: Mapping[str, str] = {"micro-batch": "microbatch", "real-time": "mace"}
+"""The model of each of Spark's modes."""
+
+
+def default_model(cluster: Cluster, placement: Iterable[str] = ()) -> str:
+    """Return the name of the model that fits a cluster: of its mode, if it says that it is Spark, else Mace.
+
+    Parameters
+    ----------
+    placement
+        Operators and replicas; Spark runs no replicas, so that with them it is Mace.
+    """
+    replicas = any("#" in name for name in placement)
+    return MODES[cluster.spark.mode] if cluster.spark.given and not replicas else "mace"
 
 
 def model_of(name: str) -> Model:

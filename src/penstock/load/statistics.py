@@ -63,6 +63,10 @@ class Statistics:
     hosts: Mapping[str, HostStatistics] = attrs.field(factory=dict)
     measured: Mapping[str, Any] = attrs.field(factory=dict)
 
+    def of(self, network: Network) -> Statistics:
+        """Return the statistics of a network's own operators."""
+        return attrs.evolve(self, operators={n: row for n, row in self.operators.items() if n in network.operators})
+
     def complete(self, network: Network, *, override: bool = False) -> Network:
         """Return the network with the costs and selectivities that it leaves open.
 

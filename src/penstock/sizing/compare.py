@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from penstock.cluster import Placement
 from penstock.latency.estimate import Estimate
-
-TIE = 1e-9
-"""Seconds, and benchmark cores, that differ by less are the same."""
+from penstock.load import LoadModel, load_model
+from penstock.network import Network
+from penstock.sizing.reorder import rows, variants
+from penstock.sizing.search import TIE
+from penstock.workload import Rates
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -60,6 +62,47 @@ class Candidate:
             "order": [list(row) for row in self.order],
             **({} if self.simulated is None else {"simulated": self.simulated}),
         }
+
+
+def compared(
+    networks: Iterable[tuple[str, Network]],
+    rates: Rates,
+    choose: Callable[[Network], Sequence[tuple[str, Placement]]],
+    estimate: Callable[[LoadModel, Placement], Estimate],
+    *,
+    reorder: bool = False,
+    measure: Callable[[Network, Placement], float] | None = None,
+) -> Iterator[Candidate]:
+    """Iterate over the candidates: networks, their legal reorderings if asked for, and placements of each.
+
+    Parameters
+    ----------
+    networks
+        With how each was given.
+    choose
+        Gives the placements of a network, with how each was given.
+    estimate
+        The latency model.
+    reorder
+        Whether to try the legal orders of filters and maps that commute, too.
+    measure
+        Gives the worst latency (s) of a placed network by simulation.
+    """
+    for given, network in networks:
+        original = rows(network) if reorder else []
+        for index, (order, made) in enumerate(variants(network) if reorder else [((), network)]):
+            loads = load_model(made, rates)
+            changed = tuple(row for row, before in zip(order, original, strict=False) if row != before)
+            for label, placement in choose(made):
+                yield Candidate(
+                    network=given,
+                    given=label,
+                    order=changed if index else (),
+                    placement=placement,
+                    estimate=estimate(loads, placement),
+                    load=float(loads.mean_load.sum()),
+                    simulated=None if measure is None else measure(made, placement),
+                )
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
