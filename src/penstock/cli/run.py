@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -72,6 +73,7 @@ def command(
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
+    from penstock.spark.hosts.cores import available_cpus
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
     check_network(graph, machines.spark)
@@ -84,6 +86,7 @@ def command(
     else:
         placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
     check_placement(placed)
+    machines = machines.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
     shedder = None
     if plan is not None:
         from penstock.shedding import read_table

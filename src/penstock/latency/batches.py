@@ -41,6 +41,8 @@ class BatchHosts:
         By host: seconds that a benchmark-core second of load takes, its in-place factor over its capacity.
     progressive
         Whether output appears evenly during a batch (Kafka) rather than at its end (directory).
+    machines
+        By name: hosts that share a machine, and on how many cores.
     """
 
     trigger: float
@@ -48,6 +50,7 @@ class BatchHosts:
     idle: Mapping[str, float]
     factor: Mapping[str, float]
     progressive: bool = False
+    machines: Mapping[str, tuple[tuple[str, ...], int]] = attrs.field(factory=dict)
 
     @classmethod
     def of(cls, statistics: Statistics | None, cluster: Cluster) -> BatchHosts:
@@ -60,6 +63,10 @@ class BatchHosts:
             idle={name: row.idle for name, row in rows.items() if row.idle is not None},
             factor={name: rows[name].factor / host.capacity for name, host in cluster.hosts.items()},
             progressive=cluster.spark.hop == "kafka",
+            machines={
+                name: (tuple(host.name for host in cluster.hosts.values() if host.machine == name), cores)
+                for name, cores in cluster.machines.items()
+            },
         )
 
     def paced(self, cluster: Cluster) -> Cluster:
@@ -80,6 +87,7 @@ class BatchHosts:
             idle=self.idle,
             progressive=self.progressive,
             keep=keep,
+            machines=self.machines,
         )
 
 
@@ -126,7 +134,7 @@ def microbatch_estimate(
 
 
 def _steady(model: LoadModel, placement: Mapping[str, str], hosts: BatchHosts) -> dict[str, Any] | None:
-    if hosts.progressive:
+    if hosts.progressive or any(len(members) > cores for members, cores in hosts.machines.values()):
         return None
     queries = fragments(model.network, placement)
     found = steady_state(model, queries, trigger=hosts.trigger, overhead=hosts.overhead, factor=hosts.factor)

@@ -206,7 +206,8 @@ class Packing:
             for name in self.fleet.names(like, len(used) + len(self.fleet.named) + 1):
                 if name in used and name not in made:
                     made[name] = attrs.evolve(self.fleet.cluster.hosts[like], name=name)
-        return Cluster.of(made.values(), self.fleet.cluster.default_link, {}, self.fleet.cluster.spark)
+        given = self.fleet.cluster
+        return Cluster.of(made.values(), given.default_link, {}, given.spark, given.machines)
 
     def lower_price(self) -> float:
         """Return a price below which no mix meets the bound: of so many cores as the perfectly divided load needs."""
