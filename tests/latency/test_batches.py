@@ -167,3 +167,18 @@ def test_simulate_works_at_the_pace_of_the_statistics(penstock, tmp_path) -> Non
     found = penstock("simulate", *given, "--trigger", 1, "--policy", "stimulus", "--drain").document
     assert found["latency"]["max"] == pytest.approx(expected["worst"], rel=0.03)
     assert found["latency"]["mean"] == pytest.approx(expected["mean"], rel=0.03)
+
+
+def test_simulate_says_how_far_off_the_statistics_may_be(penstock, tmp_path) -> None:
+    """A simulation in micro-batches carries the interval of the batch model, that of estimate with the same seed."""
+    text = '[sources.s]\nformat = "nexmark"\n[operators.a]\nkind = "map"\ninput = "s"\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    known = {"operators": {"a": {"cost": 0.006}}, "hosts": {"h1": {"overhead": 0.1, "error": 0.03, "residual": 0.02}}}
+    (tmp_path / "s.json").write_text(json.dumps(known))
+    (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\ntrigger = "1 s"\n')
+    given = [tmp_path / "n.toml", "--rates", "s=100", "--placement", "a=h1", "--cluster", tmp_path / "c.toml"]
+    given += ["--statistics", tmp_path / "s.json", "--json"]
+    expected = penstock("estimate", *given).document
+    found = penstock("simulate", *given, "--trigger", 1, "--policy", "stimulus", "--drain").document
+    assert found["interval"] == expected["interval"]
+    assert "interval" not in penstock("simulate", *given).document

@@ -159,6 +159,11 @@ def _numeric(cell: str) -> bool:
     return True
 
 
+def between(pair: Sequence[float]) -> str:
+    """Return an interval for people, with three digits."""
+    return " to ".join(f"{value:.3g}" for value in pair)
+
+
 def get_keep(given: str | None, network: Network) -> dict[str, float]:
     """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``."""
     import os

@@ -52,8 +52,10 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
+    import numpy as np
+
     from penstock.control.chain import simulated
-    from penstock.latency.models import checked_bound, default_model, model_of, second_opinion
+    from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
     from penstock.sizing.headroom import headroom as largest
 
     check = checker(check_with)
@@ -66,6 +68,7 @@ def command(
     loads = common.get_model(graph, rates, duration, period)
     decide = model_of(model or default_model(machines, placed))
     found = decide(loads, placed, machines, known)
+    found = with_interval(found, loads, placed, machines, known, np.random.default_rng(seed))
     document = {"network": graph.name, **found.document()}
     document["notes"] += second_opinion(found, loads, placed, machines, known)
     if bound is not None:
@@ -81,13 +84,13 @@ def command(
 
 
 def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
+    words = ("worst", "p99", "p50", "mean")
+    rows = [["all", *(document[word] for word in words)]]
+    if found.spread is not None and found.spread.draws:
+        rows.append(["p05 to p95", *(common.between(found.spread.total[word]) for word in words)])
+    rows += [[sink, row.worst, row.p99, row.p50, row.mean] for sink, row in found.sinks.items()]
     common.table(
-        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}",
-        ["sink", "worst", "p99", "p50", "mean"],
-        [
-            ["all", found.total.worst, found.total.p99, found.total.p50, found.total.mean],
-            *([name, row.worst, row.p99, row.p50, row.mean] for name, row in found.sinks.items()),
-        ],
+        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}", ["sink", *words], rows
     )
     if found.episodes:
         common.table(

@@ -108,6 +108,7 @@ def command(
         shedder=shedder,
         seconds=seconds,
         once=once,
+        seed=seed,
     )
     with common.progress() as tell:
         tell("starting hosts", 0.0)

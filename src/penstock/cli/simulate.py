@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import attrs
 import typer
 
 from penstock.cli import common
 from penstock.errors import InputError
 from penstock.files import Text, atomic
+from penstock.load import load_model
+from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -128,7 +131,8 @@ def command(
         if rates is None
         else common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
-    batches, machines = _batched(trigger, overhead, progressive, BatchHosts.of(known, machines), machines)
+    pace = BatchHosts.of(known, machines)
+    batches, machines = _batched(trigger, overhead, progressive, pace, machines)
     options = Options(
         policy=policy,
         duration=duration,
@@ -160,6 +164,8 @@ def command(
         raise error.located(source) if source and "=" not in source else error from None
     seconds = time.perf_counter() - began
     document = {"network": graph.name, "policy": policy, "seed": seed, **results[0].document(), "seconds": seconds}
+    if batches is not None and rates is not None:
+        document |= _interval(attrs.evolve(pace, trigger=batches.trigger, progressive=progressive), job, seed)
     if repeat > 1:
         document["repeated"] = _together(results, seed)
     if json:
@@ -329,6 +335,20 @@ def _batched(
         return None, cluster
     fixed = hosts.overhead if overhead is None else overhead
     return MicroBatch(trigger=trigger, overhead=fixed, progressive=progressive), hosts.paced(cluster)
+
+
+def _interval(hosts: BatchHosts, job: Job, seed: int) -> dict[str, Any]:
+    """Return what the model of batches says the latency may be where the statistics are off by their errors."""
+    import numpy as np
+
+    from penstock.control.chain import interval
+
+    priced = all(operator.cost is not None for operator in job.network.operators.values())
+    replicas = any("#" in name for name in job.placement)
+    if not isinstance(job.arrivals, Rates) or job.options.shed is not None or replicas or not priced:
+        return {}
+    placed = hosts.placed(load_model(job.network, job.arrivals), job.placement, job.options.keep)
+    return interval(placed, placed.run(), np.random.default_rng(seed)).document()
 
 
 def _tracer(file: Any, sinks: list[str]) -> Callable[[Any], None]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import EngineError
-from penstock.latency.batches import BatchHosts
+from penstock.latency.batches import BatchHosts, PlacedBatches
+from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import error_bar as latency_bar
 from penstock.latency.microbatch import MicrobatchResult, weighted_quantile
@@ -37,11 +38,22 @@ Report = Callable[[str, float], None]
 
 @attrs.frozen(eq=False)
 class Prediction:
-    """What the micro-batch model says of a run, before it begins."""
+    """What the micro-batch model says of a run, before it begins.
+
+    Attributes
+    ----------
+    model, statistics
+        What it rests on.
+    result
+        The batches, and the latency of every tuple.
+    spread
+        How far off it may be, if that was asked for.
+    """
 
     model: LoadModel
     result: MicrobatchResult
     statistics: Statistics
+    spread: Spread | None = None
 
 
 def predict(
@@ -51,10 +63,20 @@ def predict(
     rates: Rates,
     statistics: Statistics,
     keep: Mapping[str, float | Array] | None = None,
+    *,
+    rng: np.random.Generator | None = None,
+    scheduled: bool = True,
 ) -> Prediction:
     """Predict batches and latencies of a placed network under given rates and keep fractions.
 
     Costs that the network leaves open come from the statistics, as in every command.
+
+    Parameters
+    ----------
+    rng
+        Where the chance of the interval comes from; None: no interval.
+    scheduled
+        Whether the rates begin at a multiple of the trigger.
 
     Raises
     ------
@@ -62,8 +84,23 @@ def predict(
         If a cost is unknown.
     """
     model = load_model(statistics.complete(network), rates)
-    result = BatchHosts.of(statistics, cluster).run(model, placement, keep)
-    return Prediction(model, result, statistics)
+    placed = BatchHosts.of(statistics, cluster).placed(model, placement, keep)
+    result = placed.run()
+    return Prediction(model, result, statistics, None if rng is None else interval(placed, result, rng, scheduled))
+
+
+def interval(
+    placed: PlacedBatches, result: MicrobatchResult, rng: np.random.Generator, scheduled: bool = True
+) -> Spread:
+    """Return the interval of a prediction; where no error is known, nothing but the prediction."""
+    _, latency, weight = result.whole()
+    told = (
+        Quantiles.of(latency, weight),
+        {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
+        result.worst(placed.model.period, placed.model.rates.periods),
+    )
+    spread = placed.spread(rng, scheduled=scheduled)
+    return Spread.none(*told) if spread is None else spread.around(*told)
 
 
 def priced(network: Network, statistics: Statistics) -> bool:
@@ -211,6 +248,10 @@ def compare(
         document["predicted"] = summary(latency, weight)
         for name, (_, lat, wgt) in prediction.result.sinks.items():
             document["sinks"][name]["predicted"] = summary(lat, wgt)
+        if prediction.spread is not None:
+            document |= prediction.spread.document()
+            for name, pairs in prediction.spread.sinks.items():
+                document["sinks"][name]["interval"] = {key: list(pair) for key, pair in pairs.items()}
         document["error_bar"] = error_bar(prediction, placement, cluster)
         document["series"] = series(cluster, placement, outcome, prediction, host_of)
     return document
@@ -243,6 +284,10 @@ def series(
     stimulus, latency, weight = prediction.result.whole()
     measured = outcome.latency()
     entered = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in sorted(outcome.stimulus))])
+    band = {}
+    if prediction.spread is not None:
+        for key, row in (("low", prediction.spread.low), ("high", prediction.spread.high)):
+            band[key] = [float(row[period]) if on else None for period, on in zip(periods, active, strict=True)]
     return {
         "time": edges[:-1],
         "rate": {
@@ -253,6 +298,7 @@ def series(
         "latency": {
             "predicted": _worst(stimulus[weight > 0], latency[weight > 0], edges),
             "measured": _worst(entered - outcome.epoch, measured, edges),
+            **band,
         },
     }
 

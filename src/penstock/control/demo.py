@@ -79,7 +79,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             warm = chain.WARM * trace.duration
             statistics = calibrate.calibrate_in_place(alone, known, cluster, placed, outcome, trace, skip=warm)
             measured = statistics.complete(graph, override=True)
-            prediction = chain.predict(measured, cluster, placed, rates, statistics)
+            prediction = chain.predict(measured, cluster, placed, rates, statistics, rng=np.random.default_rng(seed))
             comparison = compare_plans(measured, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()
             guess = chain.summary(latency, weight)

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
+from penstock.latency.models import scheduled
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.workload import Rates
@@ -44,6 +46,8 @@ class Job:
         A plan table to follow.
     seconds, once
         Stop after this time (s), or when all that is there now is delivered.
+    seed
+        Of the prediction's interval.
     """
 
     network: Network
@@ -57,6 +61,7 @@ class Job:
     shedder: Shedder | None = None
     seconds: float | None = None
     once: bool = False
+    seed: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -100,7 +105,16 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     if rates is None or job.once or not chain.priced(job.network, job.statistics):
         return None
     keep = job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
-    return chain.predict(job.network, job.cluster, job.placement, rates, job.statistics, keep)
+    return chain.predict(
+        job.network,
+        job.cluster,
+        job.placement,
+        rates,
+        job.statistics,
+        keep,
+        rng=np.random.default_rng(job.seed),
+        scheduled=job.rates is not None and scheduled(job.network),
+    )
 
 
 def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,15 +11,22 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
-from penstock.latency.estimate import Estimate, Quantiles
-from penstock.latency.fragments import fragments
+from penstock.latency.carried import Carried, carried
+from penstock.latency.draws import DRAWS, Draws, certain, draw
+from penstock.latency.estimate import Estimate, Quantiles, Spread
+from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
-from penstock.latency.microbatch import MicrobatchResult, microbatch
+from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
+from penstock.latency.shape import Pace
+from penstock.latency.spread import batch_spread
 from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
 
 Array = NDArray[np.float64]
+
+DRAIN = 3600.0
+"""Seconds after the end of the rates at which a prediction stops at the latest."""
 
 NOTES = (
     "assumes batches that start at multiples of the trigger from the beginning of the rates",
@@ -43,6 +50,8 @@ class BatchHosts:
         Whether output appears evenly during a batch (Kafka) rather than at its end (directory).
     machines
         By name: hosts that share a machine, and on how many cores.
+    statistics
+        Where this comes from, with its errors.
     """
 
     trigger: float
@@ -51,6 +60,7 @@ class BatchHosts:
     factor: Mapping[str, float]
     progressive: bool = False
     machines: Mapping[str, tuple[tuple[str, ...], int]] = attrs.field(factory=dict)
+    statistics: Statistics | None = None
 
     @classmethod
     def of(cls, statistics: Statistics | None, cluster: Cluster) -> BatchHosts:
@@ -67,6 +77,7 @@ class BatchHosts:
                 name: (tuple(host.name for host in cluster.hosts.values() if host.machine == name), cores)
                 for name, cores in cluster.machines.items()
             },
+            statistics=statistics,
         )
 
     def paced(self, cluster: Cluster) -> Cluster:
@@ -74,20 +85,77 @@ class BatchHosts:
         hosts = {name: attrs.evolve(host, capacity=1 / self.factor[name]) for name, host in cluster.hosts.items()}
         return attrs.evolve(cluster, hosts=hosts)
 
-    def run(
+    def placed(
         self, model: LoadModel, placement: Mapping[str, str], keep: Mapping[str, float | Array] | None = None
-    ) -> MicrobatchResult:
-        """Predict the batches of a placed network; ``keep`` holds keep fractions as of `microbatch`."""
-        return microbatch(
-            model,
-            fragments(model.network, placement),
-            trigger=self.trigger,
-            overhead=self.overhead,
-            factor=self.factor,
-            idle=self.idle,
-            progressive=self.progressive,
-            keep=keep,
-            machines=self.machines,
+    ) -> PlacedBatches:
+        """Return the batch model of a placed network; ``keep`` holds keep fractions as of `microbatch`."""
+        queries = fragments(model.network, placement)
+        made = carried(model, queries, progressive=self.progressive, keep=keep, machines=self.machines)
+        return PlacedBatches(self, model, placement, queries, made)
+
+
+@attrs.frozen(eq=False)
+class PlacedBatches:
+    """The one model of batches: what hosts make of a placed network under given rates, and how far off that may be."""
+
+    hosts: BatchHosts
+    model: LoadModel
+    placement: Mapping[str, str]
+    queries: Sequence[Fragment]
+    made: Carried
+
+    def run(self) -> MicrobatchResult:
+        """Predict the batches as the costs are known."""
+        factors = [self.hosts.factor[name] for name in self.made.hosts]
+        return predicted(self.made, self.queries, self._pace(factors), factors)
+
+    def spread(
+        self,
+        rng: np.random.Generator,
+        *,
+        scheduled: bool = True,
+        count: int = DRAWS,
+    ) -> Spread | None:
+        """Predict again and again with costs as they may be; None where nothing is uncertain.
+
+        Parameters
+        ----------
+        rng
+            Where chance comes from.
+        scheduled
+            Whether the rates begin at a multiple of the trigger.
+        count
+            How often.
+        """
+        if scheduled and certain(self.hosts.statistics):
+            return None
+        names = self.made.hosts
+        drawn = draw(self.model, self.placement, names, self.hosts.statistics, rng, count=count, scheduled=scheduled)
+        factors = np.array([self.hosts.factor[name] for name in names])
+
+        def pace(k: int) -> Pace:
+            slow = drawn.factor[k] * drawn.speed[k]
+            return self._pace((factors * slow).tolist(), drawn, k)
+
+        return batch_spread(self.made, pace, len(drawn), self.model.rates.periods)
+
+    def _pace(self, factors: Sequence[float], drawn: Draws | None = None, k: int = 0) -> Pace:
+        """Return what batches take, as measured or in a draw."""
+        hosts, names = self.hosts, self.made.hosts
+        overhead = np.array([hosts.overhead[name] for name in names])
+        idle = np.array([hosts.idle.get(name, hosts.overhead[name]) for name in names])
+        if drawn is not None:
+            overhead, idle = (np.maximum(row + drawn.overhead[k], 0.0) * drawn.speed[k] for row in (overhead, idle))
+        return Pace(
+            trigger=hosts.trigger,
+            phase=0.0 if drawn is None else float(drawn.phase[k]) * hosts.trigger,
+            overhead=overhead.tolist(),
+            idle=idle.tolist(),
+            work=self.made.seconds(factors, None if drawn is None else drawn.cost[k]),
+            noise=[[1.0] for _ in names] if drawn is None else drawn.noise[k].tolist(),
+            reading=READING,
+            commit=COMMIT,
+            limit=self.model.rates.duration + DRAIN,
         )
 
 
@@ -107,12 +175,9 @@ def microbatch_estimate(
         if base_name(name) != name:
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     hosts = BatchHosts.of(statistics, cluster)
-    result = hosts.run(model, placement)
-    stimulus, latency, weight = result.whole()
-    series = np.zeros(model.rates.periods)
-    there = weight > 0
-    place = np.clip((stimulus[there] / model.period + 1e-9).astype(np.int64), 0, series.size - 1)
-    np.maximum.at(series, place, latency[there])
+    result = hosts.placed(model, placement).run()
+    _, latency, weight = result.whole()
+    series = result.worst(model.period, model.rates.periods)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)

@@ -54,6 +54,14 @@ class MicrobatchResult:
         stimulus, latency, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
         return stimulus, latency, weight
 
+    def worst(self, period: float, periods: int) -> Array:
+        """Return the worst latency (s) of what enters in each period (s), array (periods,)."""
+        stimulus, latency, weight = self.whole()
+        series, there = np.zeros(periods), weight > 0
+        place = np.clip((stimulus[there] / period + 1e-9).astype(np.int64), 0, periods - 1)
+        np.maximum.at(series, place, latency[there])
+        return series
+
 
 def weighted_quantile(values: Array, weights: Array, share: float) -> float:
     """Return the smallest value below or at which a share of the weight lies; 0 without weight."""
@@ -109,23 +117,40 @@ def microbatch(
     """
     made = carried(model, fragments, progressive=progressive, keep=keep, machines=machines)
     overhead, factor, idle = overhead or {}, factor or {}, idle or {}
+    factors = [factor.get(host, 1.0) for host in made.hosts]
     pace = Pace(
         trigger=trigger,
         phase=0.0,
         overhead=[overhead.get(host, 0.0) for host in made.hosts],
         idle=[idle.get(host, overhead.get(host, 0.0)) for host in made.hosts],
-        work=made.seconds([factor.get(host, 1.0) for host in made.hosts]),
+        work=made.seconds(factors),
         noise=[[1.0] for _ in made.hosts],
         reading=reading,
         commit=commit,
         limit=model.rates.duration + drain,
     )
+    return predicted(made, fragments, pace, factors)
+
+
+def predicted(made: Carried, fragments: Sequence[Fragment], pace: Pace, factors: Sequence[float]) -> MicrobatchResult:
+    """Return the batches of a placed network, and what they make of its sinks' latencies.
+
+    Parameters
+    ----------
+    made
+        The placed network.
+    pace
+        What batches take.
+    factors
+        By host: the factors that are in it.
+    """
     batches = follow(made.shape, pace)
+    slow = [factors[host] for host in made.shape.host]
     told = tuple(
-        BatchEstimate(fragments[query].name, start, end - start, work / factor.get(fragments[query].host, 1.0))
+        BatchEstimate(fragments[query].name, start, end - start, work / slow[query])
         for query, start, end, work in zip(batches.query, batches.start, batches.end, batches.work, strict=True)
     )
-    return MicrobatchResult(told, {name: arrived(made, batches, name) for name in model.network.sinks})
+    return MicrobatchResult(told, {name: arrived(made, batches, name) for name in made.sinks})
 
 
 def arrived(made: Carried, batches: Batches, sink: str) -> tuple[Array, Array, Array]:

@@ -47,12 +47,23 @@ class HostStatistics:
         Seconds per batch, and per batch without input, which only ends windows; None: the same.
     factor, error
         What in-place costs are of single ones, and the relative standard error of that.
+    overhead_error, correlation
+        Standard error of the overhead (s), and how that of the factor goes with it (-1 to 1), as one regression gave
+        both.
+    residual
+        Standard deviation of a batch's duration about what overhead and factor say, as a share of it.
+    unrest
+        Standard deviation of the host's speed from one stretch of the calibration to another, as a share of it.
     """
 
     overhead: float = 0.0
     idle: float | None = None
     factor: float = 1.0
     error: float = 0.0
+    overhead_error: float = 0.0
+    correlation: float = 0.0
+    residual: float = 0.0
+    unrest: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +145,18 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     overhead: Annotated[Positive, msgspec.Meta(description="seconds per batch")] = 0.0
     idle: Annotated[Positive, msgspec.Meta(description="seconds per batch without input, if not as any")] | None = None
     factor: Annotated[float, msgspec.Meta(gt=0, description="in-place cost over the cost measured alone")] = 1.0
-    error: Positive = 0.0
+    error: Annotated[Positive, msgspec.Meta(description="relative standard error of the factor")] = 0.0
+    overhead_error: Annotated[Positive, msgspec.Meta(description="standard error of the overhead, in seconds")] = 0.0
+    correlation: Annotated[
+        float, msgspec.Meta(ge=-1, le=1, description="of the errors of factor and overhead, from one regression")
+    ] = 0.0
+    residual: Annotated[
+        Positive,
+        msgspec.Meta(description="how batches differ by chance: standard deviation, as a share of them"),
+    ] = 0.0
+    unrest: Annotated[
+        Positive, msgspec.Meta(description="how the host's speed changed while it was calibrated, likewise")
+    ] = 0.0
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,9 @@ from penstock.network import Network, Operator
 from penstock.spark.run import Batch, Engine, Outcome
 from penstock.workload import Rates
 
+FAR = 0.5
+"""A batch that differs by more than this part of its duration counts as one that differs by as much."""
+
 LEAST = 0.1
 """Smallest factor of a host: in place nothing costs less than a tenth of what it costs alone."""
 
@@ -130,11 +133,22 @@ def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistic
         overhead, factor = (float(value) for value in found.x)
         if abs(scale - before) <= 0.01 * scale:
             break
-    weight = np.minimum(1.0, scale / np.maximum(np.abs(misfit(found.x)), 1e-12))
-    sigma = float(np.sqrt((weight * misfit(found.x) ** 2).sum() / max(weight.sum() - 2, 1.0)))
+    rest = took - overhead - factor * load
+    weight = np.minimum(1.0, scale / np.maximum(np.abs(rest), 1e-12))
+    sigma = float(np.sqrt((weight * rest**2).sum() / max(weight.sum() - 2, 1.0)))
     centre = float((weight * load).sum() / weight.sum())
     spread = float(np.sqrt((weight * (load - centre) ** 2).sum()))
-    return HostStatistics(overhead=overhead, factor=factor, error=sigma / spread / factor if spread > 0 else 1.0)
+    # A few disturbed batches count among the others: the run to come will have such, too.
+    share = np.clip(rest / np.maximum(overhead + factor * load, 1e-9), -FAR, FAR)
+    across = math.sqrt(1 / weight.sum() + (centre / spread) ** 2) if spread > 0 else 0.0
+    return HostStatistics(
+        overhead=overhead,
+        factor=factor,
+        error=sigma / spread / factor if spread > 0 else 1.0,
+        overhead_error=sigma * across,
+        correlation=-centre / spread / across if spread > 0 and across > 0 else 0.0,
+        residual=float(np.sqrt((share**2).sum() / max(len(share) - 2, 1))),
+    )
 
 
 def measure_overhead(engine: Engine, host: str, statistics: Statistics, seconds: float = 8.0) -> Statistics:
