@@ -15,6 +15,7 @@ import numpy as np
 from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
+from penstock.control.outlook import Course, reported
 from penstock.latency.models import scheduled
 from penstock.load import Statistics
 from penstock.network import Network
@@ -104,17 +105,21 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     """Return what the batch model says of a job; None where a cost or the rates are unknown."""
     if rates is None or job.once or not chain.priced(job.network, job.statistics):
         return None
-    keep = job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
     return chain.predict(
         job.network,
         job.cluster,
         job.placement,
         rates,
         job.statistics,
-        keep,
+        _kept(job, rates),
         rng=np.random.default_rng(job.seed),
         scheduled=job.rates is not None and scheduled(job.network),
     )
+
+
+def _kept(job: Job, rates: Rates) -> Mapping[str, Any]:
+    """Return the keep fractions of a job: fixed ones, or those of its plan table by period."""
+    return job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
 
 
 def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done:
@@ -122,4 +127,15 @@ def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done
     rates = job.rates or chain.measured_rates(job.network, outcome)
     prediction = prediction or predicted(job, rates)
     report = chain.compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
+    if prediction is not None:
+        course = Course(
+            network=prediction.model.network,
+            cluster=job.cluster,
+            placement=job.placement,
+            statistics=prediction.statistics,
+            rates=prediction.model.rates,
+            expected=job.rates is not None,
+            keep=_kept(job, prediction.model.rates),
+        )
+        report |= reported(course, outcome, np.random.default_rng(job.seed))
     return Done(outcome, rates, prediction, report)

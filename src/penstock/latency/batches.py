@@ -18,7 +18,7 @@ from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
 from penstock.latency.shape import Pace
-from penstock.latency.spread import batch_spread
+from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of
 from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
@@ -137,7 +137,40 @@ class PlacedBatches:
             slow = drawn.factor[k] * drawn.speed[k]
             return self._pace((factors * slow).tolist(), drawn, k)
 
-        return batch_spread(self.made, pace, len(drawn), self.model.rates.periods)
+        return spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
+
+    def outlook(
+        self, now: float, horizons: Sequence[float], past: Mapping[str, Array], ahead: Mapping[str, Array]
+    ) -> list[tuple[float, float, float]]:
+        """Forecast the worst latency (s) of what enters in the next seconds: what is expected, p05 and p95.
+
+        Parameters
+        ----------
+        now
+            When the forecast is made (s).
+        horizons
+            How far it goes (s).
+        past
+            By host, by what its batches took longer than measured before, in the intervals of the trigger until now.
+        ahead
+            By host, array (draws, intervals): the same from now on, as it may be; the first draw is what is expected.
+        """
+        factors, hosts = [self.hosts.factor[name] for name in self.made.hosts], self.made.hosts
+        base = self._pace(factors)
+
+        def pace(k: int) -> Pace:
+            noise = [[*past.get(name, np.zeros(0)).tolist(), *ahead[name][k].tolist()] for name in hosts]
+            return base._replace(noise=noise)
+
+        count = len(next(iter(ahead.values())))
+        _, _, series = batch_draws(self.made, pace, count, self.model.rates.periods)
+        found = []
+        for horizon in horizons:
+            first, last = (int(at / self.model.period + 1e-9) for at in (now, now + horizon))
+            worst = series[:, first : max(last, first + 1)].max(axis=1, initial=0.0)
+            low, high = np.quantile(worst[1:], [LOW, HIGH])
+            found.append((float(worst[0]), min(float(low), float(worst[0])), max(float(high), float(worst[0]))))
+        return found
 
     def _pace(self, factors: Sequence[float], drawn: Draws | None = None, k: int = 0) -> Pace:
         """Return what batches take, as measured or in a draw."""

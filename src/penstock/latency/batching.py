@@ -264,7 +264,7 @@ def follow(shape: Shape, pace: Pace) -> Batches:
         due=[False] * queries,
     )
     cores = Cores.of(shape)
-    others, turns = affected(shape), [0] * len(pace.overhead)
+    others = affected(shape)
     starts = [next_start(shape, pace, side, batches, q) for q in range(queries)]
     while starts:
         start = min(starts)
@@ -275,8 +275,7 @@ def follow(shape: Shape, pace: Pace) -> Batches:
         was = side.position[low:high]
         fed = take(shape, side, batches, query, start + pace.reading)
         work, host = work_of(shape, pace, side, was, query), shape.host[query]
-        noise = pace.noise[host][turns[host] % len(pace.noise[host])]
-        turns[host] += 1
+        noise = pace.noise[host][floor((start - pace.phase) / pace.trigger + 1e-9) % len(pace.noise[host])]
         batches.of[query].append(len(batches.query))
         batches.query.append(query)
         batches.start.append(start)

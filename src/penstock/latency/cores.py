@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import inf
 
 import attrs
@@ -93,6 +94,33 @@ class Group:
     def copy(self) -> Group:
         """Return the same batches, to look ahead with."""
         return Group(self.cores, [attrs.evolve(each, left=[*each.left]) for each in self.under], self.now)
+
+
+def alone(spans: Sequence[tuple[float, float]], cores: float = 1.0) -> list[float]:
+    """Return the seconds that batches would have taken alone, of those that shared cores, from when they ran.
+
+    Each had, at every moment, an equal share of the cores with those that ran then. What the tasks of one took while
+    others waited for them is divided among all of them, so that their sum is right.
+
+    Examples
+    --------
+    >>> alone([(0.0, 2.0), (1.0, 3.0)])
+    [1.5, 1.5]
+    """
+    moments = sorted({moment for span in spans for moment in span})
+    found = [0.0] * len(spans)
+    running: set[int] = set()
+    begins = sorted(range(len(spans)), key=lambda k: spans[k][0])
+    following = 0
+    for start, end in pairwise(moments):
+        running = {k for k in running if spans[k][1] > start}
+        while following < len(begins) and spans[begins[following]][0] <= start:
+            if spans[begins[following]][1] > start:
+                running.add(begins[following])
+            following += 1
+        for k in running:
+            found[k] += (end - start) * min(1.0, cores / len(running))
+    return found
 
 
 @attrs.define(eq=False)

@@ -22,7 +22,7 @@ LEAST = 0.05
 """No drawn cost or factor is less than this part of what was measured."""
 
 BATCHES = 64
-"""Batches of a host that differ from each other by chance before the same differences come again."""
+"""Intervals of the trigger in which a host's batches differ by chance, before the same differences come again."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -40,7 +40,7 @@ class Draws:
     speed
         Array (draws, hosts): by what everything on a host takes longer.
     noise
-        Array (draws, hosts, batches): by what single batches take longer.
+        Array (draws, hosts, intervals of the trigger): by what the batches that start in them take longer.
     phase
         Array (draws,): where in the trigger's interval the rates begin, as a share of it.
     """

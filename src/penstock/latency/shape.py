@@ -91,7 +91,8 @@ class Pace(NamedTuple):
     work
         By inlet: seconds that its points take, by segment from 0, summed.
     noise
-        By host: by what its batches are multiplied, one after another.
+        By host: by what its batches take longer, for those that start in one interval of the trigger after another; at
+        the end it begins again.
     reading, commit
         Seconds from a batch's start until it sees its input, and from its output's being visible to its end.
     limit

@@ -47,8 +47,10 @@ def spread_of(rows: Array, sinks: Mapping[str, Array], series: Array) -> Spread:
     )
 
 
-def batch_spread(made: Carried, pace: Callable[[int], Pace], count: int, periods: int) -> Spread:
-    """Follow the batches of a placed network once for each draw.
+def batch_draws(
+    made: Carried, pace: Callable[[int], Pace], count: int, periods: int
+) -> tuple[Array, dict[str, Array], Array]:
+    """Follow the batches of a placed network once for each draw; return what `spread_of` takes.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def batch_spread(made: Carried, pace: Callable[[int], Pace], count: int, periods
                 seen.append(joined)
         if seen:
             rows[k] = attrs.astuple(_summary(*_joined(seen)))
-    return spread_of(rows, sinks, series)
+    return rows, sinks, series
 
 
 def _joined(parts: list[tuple[Array, Array, float]]) -> tuple[Array, Array, float]:

@@ -13,9 +13,10 @@ from penstock.cluster import Cluster
 from penstock.errors import EngineError
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
+from penstock.load.observed import work_of
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
-from penstock.spark.run import Batch, Engine, Outcome
+from penstock.spark.run import Engine, Outcome
 from penstock.workload import Rates
 
 FAR = 0.5
@@ -63,7 +64,7 @@ def calibrate_in_place(
     for host in sorted(set(host_of.values())):
         warm = [b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip]
         batches, empty = [b for b in warm if b.rows > 0], [b.duration for b in warm if b.rows == 0 and b.known]
-        load = np.array([work(costs, b) for b in batches]) / cluster.hosts[host].capacity
+        load = np.array([work_of(costs, b.counts) for b in batches]) / cluster.hosts[host].capacity
         took = np.array([b.duration for b in batches])
         if len(batches) < 8 or load.max() < 2 * max(load.min(), 1e-12):
             raise EngineError(
@@ -92,18 +93,6 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
             scale = went / expected
             found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))
     return attrs.evolve(statistics, operators=found)
-
-
-def work(network: Network, batch: Batch) -> float:
-    """Return the benchmark-core seconds of a batch's tuples."""
-    total = 0.0
-    for name, (arrived, dropped) in batch.counts.items():
-        reader = name.partition("->")[2]
-        if reader in network.operators:
-            operator = network.operators[reader]
-            port = operator.inputs.index(name.partition("->")[0])
-            total += (arrived - dropped) * (operator.cost or (0.0,) * len(operator.inputs))[port]
-    return total
 
 
 def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistics:
