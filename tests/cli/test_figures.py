@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.figures import BOX, bursts, demo_picture, drains, saturated, smoothed
+from penstock.cli.common import microseconds
+from penstock.cli.figures import BOX, _describe, bursts, demo_picture, drains, saturated, smoothed
 from penstock.cli.layers import layered
 from penstock.network import hybrid
 
@@ -110,3 +111,12 @@ def test_boxes_do_not_overlap_and_edges_go_right(seed: int, operators: int) -> N
     for layer in {x for x, _ in layout.places.values()}:
         rows = sorted(y for x, y in layout.places.values() if x == layer)
         assert all(below - above >= BOX[1] for above, below in pairwise(rows))
+
+
+def test_costs_below_the_resolution_say_so() -> None:
+    """A cost that cannot be told from nothing is printed as less than the resolution, in tables and pictures."""
+    assert microseconds({"cost": 1e-9, "resolution": 4.9e-7}) == "< 0.49"
+    assert microseconds({"cost": [2e-6, 3e-6], "resolution": 4.9e-7}) == "3"
+    assert microseconds({"cost": None}) == "0"
+    assert "< 0.49 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 4.9e-7})
+    assert "3 µs" in _describe({"kind": "filter", "cost": [3e-6], "resolution": 4.9e-7})

@@ -47,7 +47,7 @@ def command(
         "calibration",
         ["operator", "cost (µs)", "selectivity", "error"],
         [
-            [name, 1e6 * _largest(row.get("cost")), _largest(row.get("selectivity")), f"{row['error']:.1%}"]
+            [name, common.microseconds(row), _largest(row.get("selectivity")), f"{row['error']:.1%}"]
             for name, row in document["calibration"]["operators"].items()
         ],
     )

@@ -204,7 +204,10 @@ def _describe(operator: Mapping[str, Any]) -> str:
 
     cost, selectivity = number(operator.get("cost")), number(operator.get("selectivity"))
     parts = []
-    if cost is not None:
+    least = operator.get("resolution") or 0.0
+    if cost is not None and cost < least:
+        parts.append(f"< {least * 1e6:.2g} µs")
+    elif cost is not None:
         parts.append(f"{cost * 1e3:.2g} ms" if cost >= 1e-3 else f"{cost * 1e6:.3g} µs")
     if selectivity is not None:
         parts.append(f"×{selectivity:.2g}")

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
     from penstock.simulation import SimulationResult
 
-WARM = 0.42
-"""Share of a calibration in place that goes by before its batches count: costs fall for half a minute."""
-
 Array = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
@@ -182,8 +179,9 @@ def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Clu
     return {"host": bar.host, "load": bar.load, "cost_error": bar.cost_error, "latency_error": bar.relative}
 
 
-def describe(network: Network) -> dict[str, Any]:
-    """Return a network as a plain document, for reports and pictures."""
+def describe(network: Network, statistics: Statistics | None = None) -> dict[str, Any]:
+    """Return a network as a plain document, for reports and pictures, with how small a cost could be measured."""
+    known = {} if statistics is None else statistics.operators
     return {
         "name": network.name,
         "sources": list(network.sources),
@@ -193,6 +191,7 @@ def describe(network: Network) -> dict[str, Any]:
                 "inputs": list(operator.inputs),
                 "cost": operator.cost[0] if operator.cost else None,
                 "selectivity": operator.selectivity[0] if operator.selectivity else None,
+                **({"resolution": known[name].resolution} if name in known and known[name].resolution else {}),
             }
             for name, operator in network.operators.items()
         },
@@ -227,7 +226,7 @@ def compare(
             0.0, min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)
         )
     document: dict[str, Any] = {
-        "network": describe(prediction.model.network if prediction else network),
+        "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
         "placement": dict(sorted(placement.items())),
         "latency": summary(*outcome.latencies()),
         "sinks": {name: {"latency": summary(*outcome.latencies(name))} for name in network.sinks},
@@ -318,48 +317,6 @@ def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:
     return [None if value == -np.inf else float(value) for value in worst]
 
 
-def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
-    """Return a trace to calibrate in place with: bursts that make batches as large as those of the run to come.
-
-    Parameters
-    ----------
-    rates
-        Of the run to come.
-    seconds
-        Length of the trace. Its beginning, a share of `WARM`, warms the code up and does not count; a burst after it
-        lasts as long as the real ones.
-
-    Returns
-    -------
-    Rates
-        Periods of 1 s: the median rate of each source, and bursts up to its largest.
-    """
-    count = int(seconds)
-    total = rates.values.sum(axis=0)
-    middle = (float(np.median(total)) + float(total.max())) / 2
-    above = float((total > middle).sum() * rates.period)
-    shape = np.zeros(count)
-    long = float(np.clip(above, 2.0, seconds / 6))
-    for begin, length, level in (
-        (0.05, 2, 1.0),
-        (0.14, 2, 1.0),
-        (0.23, 2, 0.7),
-        (0.32, 2, 1.0),
-        (WARM + 0.02, 1, 0.5),
-        (WARM + 0.08, long, 1.0),
-        (WARM + 0.08 + 2 * long / seconds, 1, 0.8),
-        (0.86, 2, 0.7),
-        (0.93, 1, 1.0),
-    ):
-        start = int(begin * seconds)
-        shape[start : start + round(length)] = np.maximum(shape[start : start + round(length)], level)
-    values = {}
-    for name, row in zip(rates.sources, rates.values, strict=True):
-        low, high = float(np.median(row)), float(row.max())
-        values[name] = low + (max(high, 2 * low) - low) * shape
-    return Rates.of(1.0, values)
-
-
 def learned(
     network: Network,
     cluster: Cluster,
@@ -370,7 +327,7 @@ def learned(
 ) -> Statistics:
     """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
 
-    The first 18 s, or a third of a shorter run, are left out: code that is young runs slowly.
+    Its beginning does not count as far as its batches show that code was young: the rule of all calibration in place.
 
     Raises
     ------
@@ -381,8 +338,7 @@ def learned(
 
     if rates is None:
         raise EngineError("nothing to learn from: no tuple came")
-    skip = min(18.0, outcome.seconds / 3)
-    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates, skip=skip)
+    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates)
 
 
 def measured_rates(network: Network, outcome: Any) -> Rates | None:

@@ -29,12 +29,15 @@ class OperatorStatistics:
         Relative standard error of the cost.
     tuples
         How many tuples were measured.
+    resolution
+        Cost (s) below which it cannot be told from nothing.
     """
 
     cost: tuple[float, ...] | None = None
     selectivity: tuple[float, ...] | None = None
     error: float = 0.0
     tuples: int = 0
+    resolution: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -114,7 +117,8 @@ class Statistics:
                 for key, values in (("cost", known.cost), ("selectivity", known.selectivity))
                 if values is not None
             }
-            return {**numbers, "error": known.error, "tuples": known.tuples}
+            told = {"resolution": known.resolution} if known.resolution else {}
+            return {**numbers, "error": known.error, "tuples": known.tuples, **told}
 
         return {
             "operators": {name: row(known) for name, known in sorted(self.operators.items())},
@@ -137,6 +141,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     selectivity: Positive | list[Positive] | None = None
     error: Positive = 0.0
     tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
+    resolution: Annotated[Positive, msgspec.Meta(description="cost below which it cannot be told from 0")] = 0.0
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -200,8 +205,10 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
                 selectivity=_numbers(row.selectivity, f"{at}.selectivity"),
                 error=row.error,
                 tuples=row.tuples,
+                resolution=row.resolution,
             )
             _finite(row.error, f"{at}.error")
+            _finite(row.resolution, f"{at}.resolution")
         rest = convert({**document, "operators": {}}, StatisticsFile, "")
         for name, host in rest.hosts.items():
             for key in HostRow.__struct_fields__:
