@@ -17,6 +17,7 @@ from penstock.latency.batches import BatchHosts
 from penstock.latency.microbatch import predicted
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
+from penstock.spark.calibrate import host_batches
 from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 
@@ -108,3 +109,18 @@ def test_a_burst_is_as_high_and_as_long_as_the_real_one() -> None:
     assert (found == 260).sum() == 6
     assert found[0] == found[-1] == 60
     assert burst_rates(RATES, 4.0).duration == 48
+
+
+def test_batches_up_to_the_first_with_input_are_left_out() -> None:
+    """What a query does before it has compiled its plans tells nothing of the batches that follow."""
+    found = [
+        Batch("h1", 0, 100.0, 1.5, 0, {}),
+        Batch("h1", 1, 102.0, 2.5, 50, {"s1->o1.1": (50, 0)}),
+        Batch("h1", 2, 105.0, 0.5, 60, {"s1->o1.1": (60, 0)}),
+        Batch("h1", 3, 106.0, 0.1, 0, {}),
+        Batch("h1", 4, 107.0, 0.4, 50, {"s1->o1.1": (50, 0)}, known=False),
+    ]
+    outcome = Outcome(epoch=100.0, batches=found, visible={}, stimulus={}, taken={}, seconds=9.0)
+    row = host_batches(NETWORK, CLUSTER, PLACEMENT, outcome)["h1"]
+    assert (row.at.tolist(), row.took.tolist(), row.empty.tolist()) == ([5.0], [0.5], [pytest.approx(0.1)])
+    assert row.load.tolist() == pytest.approx([60 * 0.004])

@@ -73,7 +73,7 @@ def host_batches(
 ) -> dict[str, HostBatches]:
     """Return the batches of each host of a run; those that shared it, with the seconds that each would take alone.
 
-    The first batch of a query with input is left out: its plan is compiled in it.
+    Those up to the first with input are left out: a query's plans are compiled in them.
     """
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     machine = {name: host.machine or f"host {name}" for name, host in cluster.hosts.items()}
@@ -92,7 +92,7 @@ def host_batches(
             at=np.array([b.start - outcome.epoch for b in full]),
             load=np.array([work_of(network, b.counts) for b in full]) / cluster.hosts[host].capacity,
             took=np.array([took[b.query, b.number] for b in full]),
-            empty=np.array([took[b.query, b.number] for b in known if b.rows == 0]),
+            empty=np.array([took[b.query, b.number] for b in known if not b.rows and b.start > first[b.query]]),
         )
     return found
 
