@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cli.common import microseconds
-from penstock.cli.figures import BOX, _describe, bursts, demo_picture, drains, saturated, smoothed
+from penstock.cli.drawn import BOX, _describe
+from penstock.cli.figures import bursts, demo_picture, drains, saturated, smoothed
 from penstock.cli.layers import layered
 from penstock.network import hybrid
 

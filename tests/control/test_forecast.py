@@ -173,6 +173,6 @@ def test_chance_is_the_binomial_tail() -> None:
 
 
 def test_history_keeps_the_last_speed() -> None:
-    """An interval without a batch has the speed of the one before, and what has not ended counts for nothing."""
+    """An interval without a batch has the speed of the one before, and nothing is said of what has not ended."""
     batches = [Seen("h1", 0.0, 1.2, 1.2, 1.0), Seen("h1", 3.0, 5.0, 2.0, 1.0)]
-    assert history(batches, 1.0, 5.0)["h1"].tolist() == pytest.approx([1.2, 1.2, 1.2, 2.0, 2.0])
+    assert history(batches, 1.0)["h1"].tolist() == pytest.approx([1.2, 1.2, 1.2, 2.0])

@@ -57,6 +57,15 @@ def test_report_says_what_was_expected_and_what_came(slow: float) -> None:
     assert finish(job, outcome_of(result)).report["forecast"] == found["forecast"]
 
 
+def test_long_periods_are_divided() -> None:
+    """Rates that are given by the minute are forecast by the second: what entered before is no part of a forecast."""
+    course, _, result = world(np.random.default_rng(4), 120)
+    coarse = Rates.of(30.0, {"s1": course.rates.of_source("s1").reshape(4, 30).mean(axis=1)})
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=coarse)
+    found = finish(job, outcome_of(result)).report["forecast"]
+    assert len({row["predicted"] for row in found if row["horizon"] == 10}) > 4
+
+
 def test_without_expected_rates_the_measured_ones_serve() -> None:
     """A run whose rates nobody told is compared with a prediction from measured ones; forecasts know the past."""
     _, _, result = world(np.random.default_rng(4), 60)

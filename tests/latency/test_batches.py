@@ -14,6 +14,7 @@ from latency_cases import random_case, scaled_costs
 from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
 from penstock.control.chain import error_bar, predict, simulated, summary
 from penstock.latency.batches import microbatch_estimate
+from penstock.latency.models import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network.shapes import chain
@@ -39,10 +40,10 @@ def case(seed: int, *, operators: int = 8):
     return model, placement, Cluster.of(hosts, Link(), spark=settings_), statistics
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_estimate_is_what_run_predicts(seed: int) -> None:
-    """The same costs, capacities and factors give the same latencies before a run and in its report."""
+    """The same costs, capacities and factors give the same latencies and intervals before a run and in its report."""
     model, placement, cluster, statistics = case(seed)
     network = model.network
     found = microbatch_estimate(load_model(statistics.complete(network), model.rates), placement, cluster, statistics)
@@ -51,6 +52,16 @@ def test_estimate_is_what_run_predicts(seed: int) -> None:
     told = summary(latency, weight)
     assert (told["max"], told["p99"], told["p50"]) == (found.total.worst, found.total.p99, found.total.p50)
     assert told["mean"] == pytest.approx(found.total.mean)
+    beside = predict(
+        network, cluster, placement, model.rates, statistics, rng=np.random.default_rng(seed), scheduled=False
+    )
+    interval = with_interval(
+        found, prediction.model, placement, cluster, statistics, np.random.default_rng(seed)
+    ).spread
+    assert interval is not None
+    assert beside.spread is not None
+    for key, pair in interval.total.items():
+        assert beside.spread.total[key] == pytest.approx(pair)
     bar = error_bar(prediction, placement, cluster)
     assert bar["host"] == found.error.host == found.bottleneck
     assert bar["latency_error"] == found.error.relative

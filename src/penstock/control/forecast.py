@@ -199,19 +199,19 @@ class Watch:
         return drawn
 
 
-def history(batches: Iterable[Seen], trigger: float, until: float) -> dict[str, Array]:
-    """Return by host how much longer batches took, for those that started in each interval of the trigger until a time.
+def history(batches: Iterable[Seen], trigger: float) -> dict[str, Array]:
+    """Return by host how much longer batches took, by the interval of the trigger in which they started.
 
-    Where no batch started, the host was as fast as in the interval before.
+    Up to the last that has ended: what is under way may take longer or not. Where no batch started, the host was as
+    fast as in the interval before.
     """
-    length = max(0, math.floor(until / trigger + 1e-9))
     found: dict[str, dict[int, list[Seen]]] = {}
     for batch in batches:
         found.setdefault(batch.host, {}).setdefault(math.floor(batch.start / trigger + 1e-9), []).append(batch)
     rows = {}
     for name, places in found.items():
-        row, last = np.ones(length), 1.0
-        for place in range(length):
+        row, last = np.ones(max(places) + 1), 1.0
+        for place in range(len(row)):
             if place in places:
                 last = sum(b.duration for b in places[place]) / max(sum(b.expected for b in places[place]), 1e-6)
             row[place] = last

@@ -16,6 +16,7 @@ from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
 from penstock.control.outlook import Course, reported
+from penstock.control.report import compare
 from penstock.latency.models import scheduled
 from penstock.load import Statistics
 from penstock.network import Network
@@ -126,16 +127,8 @@ def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done
     """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
     rates = job.rates or chain.measured_rates(job.network, outcome)
     prediction = prediction or predicted(job, rates)
-    report = chain.compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
+    report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
     if prediction is not None:
-        course = Course(
-            network=prediction.model.network,
-            cluster=job.cluster,
-            placement=job.placement,
-            statistics=prediction.statistics,
-            rates=prediction.model.rates,
-            expected=job.rates is not None,
-            keep=_kept(job, prediction.model.rates),
-        )
+        course = Course.of(prediction, job, _kept(job, prediction.model.rates))
         report |= reported(course, outcome, np.random.default_rng(job.seed))
     return Done(outcome, rates, prediction, report)

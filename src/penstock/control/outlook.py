@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
+from penstock.control.chain import Prediction
 from penstock.control.forecast import HORIZONS, Drift, Seen, Watch, history
 from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
@@ -24,6 +25,9 @@ Array = NDArray[np.float64]
 
 EVERY, MOST = 10.0, 30
 """Seconds between two forecasts, and how many a run has at most: of a long run they are further apart."""
+
+PERIOD = 1.0
+"""Longest period of rates in a forecast (s): what enters in ten seconds is told by whole periods."""
 
 BACK = 120.0
 """Seconds of a run that a forecast goes over again to know what waits."""
@@ -100,6 +104,25 @@ class Course:
     expected: bool = True
     keep: Mapping[str, float | Array] = attrs.field(factory=dict)
 
+    @classmethod
+    def of(cls, prediction: Prediction, job: Any, keep: Mapping[str, float | Array]) -> Course:
+        """Return the course of a `penstock.control.job.Job`, with rates in periods of at most `PERIOD`."""
+        rates = prediction.model.rates
+        parts = max(1, math.ceil(rates.period / PERIOD - 1e-9))
+        values = {name: np.repeat(rates.of_source(name), parts) for name in rates.sources}
+        fine = {
+            n: np.repeat(row, parts) if isinstance(row, np.ndarray) and row.ndim else row for n, row in keep.items()
+        }
+        return cls(
+            network=prediction.model.network,
+            cluster=job.cluster,
+            placement=job.placement,
+            statistics=prediction.statistics,
+            rates=Rates.of(rates.period / parts, values, rates.start),
+            expected=job.rates is not None,
+            keep=fine,
+        )
+
     def forecast(self, now: float, watch: Watch, batches: Sequence[Seen], rng: np.random.Generator) -> list[Forecast]:
         """Forecast from a moment (s) on, by what is believed of the hosts then and the batches that had ended.
 
@@ -114,15 +137,13 @@ class Course:
         if rates.periods * period <= now - begin:
             return []
         placed = hosts.placed(load_model(self.network, rates), self.placement, keep)
-        span = rates.periods * period - (now - begin)
-        length = 8 + 4 * math.ceil(span / trigger)
+        length = 8 + 4 * math.ceil(rates.periods * period / trigger)
         shifted = [
             attrs.evolve(batch, start=batch.start - begin, end=batch.end - begin)
             for batch in batches
             if batch.start >= begin
         ]
-        past = history(shifted, trigger, now - begin)
-        past = {name: past.get(name, np.ones(math.floor((now - begin) / trigger + 1e-9))) for name in placed.made.hosts}
+        past = history(shifted, trigger)
         ahead = {name: watch.ahead(name, now, length, rng) for name in placed.made.hosts}
         told = placed.outlook(now - begin, HORIZONS, past, ahead)
         return [Forecast(now, horizon, *row) for horizon, row in zip(HORIZONS, told, strict=True)]

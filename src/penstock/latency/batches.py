@@ -151,9 +151,9 @@ class PlacedBatches:
         horizons
             How far it goes (s).
         past
-            By host, by what its batches took longer than measured before, in the intervals of the trigger until now.
+            By host, by what its batches took longer than measured before, in the known intervals of the trigger.
         ahead
-            By host, array (draws, intervals): the same from now on, as it may be; the first draw is what is expected.
+            By host, array (draws, intervals): the same from there on, as it may be; the first draw is what is expected.
         """
         factors, hosts = [self.hosts.factor[name] for name in self.made.hosts], self.made.hosts
         base = self._pace(factors)

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.latency.event_time import event_time, first_of, homes, ints, lateness_of, outside
+from penstock.latency.event_time import event_time, first_of, groups_of, homes, ints, lateness_of, outside
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Shape
 from penstock.load import LoadModel
@@ -290,7 +290,7 @@ class _Builder:
             feed_source=ints(self.named[w] if w in self.network.sources else -1 for w in writers),
             feed_writer=ints(self.home.get(w, -1) for w in writers),
             **waters,
-            **_groups([fragment.host for fragment in self.fragments], machines),
+            **groups_of([fragment.host for fragment in self.fragments], machines),
         )
         lists = {name: row.tolist() for name, row in rows.items()}
         # The points are many: packed, and as quick to look into.
@@ -343,20 +343,3 @@ class _Sums:
 
     def all(self) -> Array:
         return np.concatenate([np.zeros(0), *self.parts])
-
-
-def _groups(hosts: Sequence[str], machines: Mapping[str, tuple[Sequence[str], float]]) -> dict[str, Any]:
-    """Return hosts of queries, and the groups of queries that share cores."""
-    names = list(dict.fromkeys(hosts))
-    machine = {host: f"machine {name}" for name, (members, _) in machines.items() for host in members}
-    owner = [machine.get(host, f"host {host}") for host in hosts]
-    groups = list(dict.fromkeys(owner))
-    cores = {f"machine {name}": float(count) for name, (_, count) in machines.items()}
-    members = [[q for q, name in enumerate(owner) if name == group] for group in groups]
-    return {
-        "host": ints(names.index(host) for host in hosts),
-        "group": ints(groups.index(name) for name in owner),
-        "member_first": np.concatenate([[0], np.cumsum([len(row) for row in members])]).astype(np.int64),
-        "member": ints(q for row in members for q in row),
-        "cores": np.array([cores.get(group, 1.0) for group in groups]),
-    }

@@ -1,4 +1,4 @@
-"""How far event time has come in each query, who says so and who minds it, in numbers."""
+"""How far event time has come in each query, who says so and who minds it, and who shares cores, in numbers."""
 
 from __future__ import annotations
 
@@ -99,3 +99,20 @@ def _behind(network: Network, fragments: Sequence[Fragment], home: Mapping[str, 
             near = [given for given in operator.inputs if home.get(given) == home[name]]
             found[name] = operator.stateful or any(found[given] for given in near)
     return found
+
+
+def groups_of(hosts: Sequence[str], machines: Mapping[str, tuple[Sequence[str], float]]) -> dict[str, Any]:
+    """Return hosts of queries, and the groups of queries that share cores."""
+    names = list(dict.fromkeys(hosts))
+    machine = {host: f"machine {name}" for name, (members, _) in machines.items() for host in members}
+    owner = [machine.get(host, f"host {host}") for host in hosts]
+    groups = list(dict.fromkeys(owner))
+    cores = {f"machine {name}": float(count) for name, (_, count) in machines.items()}
+    members = [[q for q, name in enumerate(owner) if name == group] for group in groups]
+    return {
+        "host": ints(names.index(host) for host in hosts),
+        "group": ints(groups.index(name) for name in owner),
+        "member_first": np.concatenate([[0], np.cumsum([len(row) for row in members])]).astype(np.int64),
+        "member": ints(q for row in members for q in row),
+        "cores": np.array([cores.get(group, 1.0) for group in groups]),
+    }
