@@ -45,9 +45,11 @@ def command(
     Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
     --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2
     """
+    import numpy as np
+
     from penstock.control.chain import worst_simulated
-    from penstock.latency.models import default_model, model_of
-    from penstock.sizing.compare import certain, compared, ranked
+    from penstock.latency.models import default_model, model_of, with_interval
+    from penstock.sizing.compare import certain, compared, ranked, with_intervals
 
     if model is not None:
         model_of(model)
@@ -85,6 +87,10 @@ def command(
             measure=measure if check else None,
         )
     )
+    ranking = with_intervals(
+        ranking,
+        lambda one: with_interval(one.estimate, one.model, one.placement, machines, known, np.random.default_rng(seed)),
+    )
     sure = certain(ranking)
     if json:
         common.answer(
@@ -114,7 +120,7 @@ def command(
     if len(ranking) > top:
         common.say(f"{len(ranking) - top} more are not shown (--top)")
     if not sure:
-        common.say("the first two differ by less than their error bars: measure the costs better, or take either")
+        common.say("the first two differ by less than they may be off: measure the costs better, or take either")
 
 
 def _words(path: str, several: bool, order: tuple[tuple[str, ...], ...], given: str) -> str:

@@ -32,6 +32,8 @@ class Candidate:
         Where the operators run.
     estimate
         Of the latency.
+    model
+        The load model that it is of.
     load
         Mean load of all operators (benchmark cores): breaks ties.
     simulated
@@ -43,6 +45,7 @@ class Candidate:
     order: tuple[tuple[str, ...], ...] = ()
     placement: Placement
     estimate: Estimate
+    model: LoadModel
     load: float
     simulated: float | None = None
 
@@ -60,6 +63,7 @@ class Candidate:
             "network": self.network,
             "given": self.given,
             "order": [list(row) for row in self.order],
+            **({} if found.spread is None else {"interval": found.spread.document()["interval"]}),
             **({} if self.simulated is None else {"simulated": self.simulated}),
         }
 
@@ -100,6 +104,7 @@ def compared(
                     order=changed if index else (),
                     placement=placement,
                     estimate=estimate(loads, placement),
+                    model=loads,
                     load=float(loads.mean_load.sum()),
                     simulated=None if measure is None else measure(made, placement),
                 )
@@ -115,10 +120,20 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=key)
 
 
+def with_intervals(ranking: Sequence[Candidate], refine: Callable[[Candidate], Estimate]) -> list[Candidate]:
+    """Return the ranking in which the estimates of the first two have their intervals."""
+    return [attrs.evolve(candidate, estimate=refine(candidate)) for candidate in ranking[:2]] + list(ranking[2:])
+
+
 def certain(ranking: Sequence[Candidate]) -> bool:
-    """Whether the best is better than the second by more than both error bars."""
+    """Whether the best is better than the second by more than they may be off.
+
+    The intervals of their worst latencies say it where they were drawn, else both error bars.
+    """
     if len(ranking) < 2:
         return True
     first, second = (candidate.estimate for candidate in ranking[:2])
+    if first.spread is not None and second.spread is not None and first.spread.draws and second.spread.draws:
+        return first.spread.total["worst"][1] < second.spread.total["worst"][0]
     bars = sum(found.error.relative * found.total.worst for found in (first, second))
     return second.total.worst - first.total.worst > bars
