@@ -183,3 +183,16 @@ def test_phase_is_drawn_where_nobody_sets_it() -> None:
     low, high = told.spread.total["worst"]
     # The second with input begins 0 to 1 s after a batch, which then waits for the rest of the second.
     assert high - low > 0.1
+
+
+def test_long_runs_have_fewer_draws() -> None:
+    """Of a long run fewer draws are made, of a very long one none, and a note says why; the prediction stays."""
+    host = HostStatistics(overhead=0.01, error=0.05)
+    known, cluster = Statistics(hosts={"h1": host}), attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=0.1))
+    for periods, draws in ((1_200, 33), (3_000, 0)):
+        model = load_model(chain([0.001]), Rates.of(1.0, {"s1": [1.0] * periods}))
+        found = microbatch_estimate(model, {"o1.1": "h1"}, cluster, known)
+        told = with_interval(found, model, {"o1.1": "h1"}, cluster, known, np.random.default_rng(0))
+        assert told.spread is not None
+        assert told.spread.draws == draws
+        assert any("too long" in note for note in told.notes) == (draws == 0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
 from penstock.control.chain import Prediction
-from penstock.control.forecast import HORIZONS, Drift, Seen, Watch, history
+from penstock.control.forecast import DRAWS, HORIZONS, Drift, Seen, Watch, history
 from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
@@ -23,8 +23,8 @@ from penstock.workload import Rates
 
 Array = NDArray[np.float64]
 
-EVERY, MOST = 10.0, 30
-"""Seconds between two forecasts, and how many a run has at most: of a long run they are further apart."""
+EVERY, MOST, FOLLOWED = 10.0, 30, 400_000
+"""Seconds between two forecasts; how many a run has, and batches they follow, at most: else they are further apart."""
 
 PERIOD = 1.0
 """Longest period of rates in a forecast (s): what enters in ten seconds is told by whole periods."""
@@ -171,8 +171,11 @@ def forecasts(
     batches
         Of the run, as they ended, from the beginning of the rates on.
     """
-    watch, told = Watch.of(BatchHosts.of(course.statistics, course.cluster)), []
-    every = max(EVERY, course.rates.duration / MOST)
+    hosts = BatchHosts.of(course.statistics, course.cluster)
+    watch, told = Watch.of(hosts), []
+    span = min(course.rates.duration, BACK) + max(HORIZONS)
+    each = len(fragments(course.network, course.placement)) * span / hosts.trigger * (DRAWS + 1)
+    every = max(EVERY, course.rates.duration / min(MOST, max(3.0, FOLLOWED / each)))
     count = 0
     for number in range(1, math.ceil(course.rates.duration / every)):
         now = number * every

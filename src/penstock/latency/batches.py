@@ -28,6 +28,9 @@ Array = NDArray[np.float64]
 DRAIN = 3600.0
 """Seconds after the end of the rates at which a prediction stops at the latest."""
 
+FOLLOWED, FEWEST = 400_000, 20
+"""Batches that draws follow at most (some ten seconds), and draws below which there is no interval."""
+
 NOTES = (
     "assumes batches that start at multiples of the trigger from the beginning of the rates",
     "leaves out links, and how batches of one size differ from each other",
@@ -104,6 +107,11 @@ class PlacedBatches:
     queries: Sequence[Fragment]
     made: Carried
 
+    @property
+    def batches(self) -> float:
+        """About how many batches there are."""
+        return len(self.queries) * self.model.rates.duration / self.hosts.trigger
+
     def run(self) -> MicrobatchResult:
         """Predict the batches as the costs are known."""
         factors = [self.hosts.factor[name] for name in self.made.hosts]
@@ -116,7 +124,7 @@ class PlacedBatches:
         scheduled: bool = True,
         count: int = DRAWS,
     ) -> Spread | None:
-        """Predict again and again with costs as they may be; None where nothing is uncertain.
+        """Predict again and again with costs as they may be; None where nothing is uncertain, or it takes too long.
 
         Parameters
         ----------
@@ -125,10 +133,14 @@ class PlacedBatches:
         scheduled
             Whether the rates begin at a multiple of the trigger.
         count
-            How often.
+            How often, at most: less of long runs.
         """
         if scheduled and certain(self.hosts.statistics):
             return None
+        affordable = int(FOLLOWED / max(self.batches, 1.0))
+        if affordable < min(FEWEST, count):
+            return None
+        count = min(count, affordable)
         names = self.made.hosts
         drawn = draw(self.model, self.placement, names, self.hosts.statistics, rng, count=count, scheduled=scheduled)
         factors = np.array([self.hosts.factor[name] for name in names])

@@ -130,7 +130,8 @@ def with_interval(
         spread = _recomputed(found, model, placement, cluster, statistics, rng)
     if spread is None:
         nothing = Spread.none(found.total, found.sinks, found.series)
-        return attrs.evolve(found, spread=nothing, notes=(*found.notes, "the interval knows of no errors of the costs"))
+        why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
+        return attrs.evolve(found, spread=nothing, notes=(*found.notes, f"the interval was not drawn: {why}"))
     return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
 
 
