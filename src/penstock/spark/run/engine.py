@@ -36,7 +36,7 @@ from penstock.spark.run.folder import claim, epoch_of, owned, probe
 from penstock.spark.run.follow import Follower, prompted
 from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.reports import recount, short
-from penstock.spark.run.running import LOOK, Report, Running
+from penstock.spark.run.running import LOOK, Report, Running, telling_deaths
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.place import place_of
@@ -65,11 +65,8 @@ class Engine:
 
     def __init__(self, cluster: Cluster, hosts: Mapping[str, Any]) -> None:
         self.cluster, self.hosts = cluster, hosts
-        self.sessions: dict[str, SparkSession] = {}
-        with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-            made = pool.map(self._session, hosts)
-        for name, session in zip(hosts, made, strict=True):
-            self.sessions[name] = session
+        with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
+            self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
         self._speeds: dict[str, float] = {}
 
     def _session(self, name: str) -> SparkSession:
@@ -128,8 +125,10 @@ class Engine:
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 schedules[name] = nexmark_options(source, series, (place / "epoch").uri)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
-        with ThreadPoolExecutor(max(1, len(busy))) as pool:
-            speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
+        with telling_deaths(self.hosts):
+            with ThreadPoolExecutor(max(1, len(busy))) as pool:
+                speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
+            schemas = derive_schemas(self.sessions[used[0]], network)
         return Deployment(
             network=network,
             placement=dict(placement),
@@ -137,7 +136,7 @@ class Engine:
             keep=dict(keep or {}),
             speeds=speeds,
             schedules=schedules,
-            schemas=derive_schemas(self.sessions[used[0]], network),
+            schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
         )
@@ -183,24 +182,28 @@ class Engine:
             If a host dies or a query fails.
         """
         tell = report or (lambda _what, _share: None)
+        begin = time.time()
+        refused: frozenset[str] = frozenset()
+        running: Running | None = None
         with owned(deployment.place):
-            running = self._compiled(deployment, shedder is not None, tell)
-            begin = time.time()
-            refused: frozenset[str] = frozenset()
             try:
-                if once:
-                    self._open(deployment)
-                    running.drain(tell)
-                else:
-                    follower = None if shedder is None else Follower(deployment, running.queries, shedder)
-                    interval = self.cluster.spark.trigger if trigger is None else trigger
-                    self._go(running, interval, seconds, follower, tell)
-                    refused = frozenset() if follower is None else frozenset(follower.refused)
-                clean_logs(deployment, running.queries)
+                with telling_deaths(self.hosts):
+                    running = self._compiled(deployment, shedder is not None, tell)
+                    begin = time.time()
+                    if once:
+                        self._open(deployment)
+                        running.drain(tell)
+                    else:
+                        follower = None if shedder is None else Follower(deployment, running.queries, shedder)
+                        interval = self.cluster.spark.trigger if trigger is None else trigger
+                        self._go(running, interval, seconds, follower, tell)
+                        refused = frozenset() if follower is None else frozenset(follower.refused)
+                    clean_logs(deployment, running.queries)
             except PySparkException as error:
                 raise EngineError(f"a query failed: {short(error)}") from None
             finally:
-                take_over(deployment.place, deliver=False)
+                if running is not None:
+                    take_over(deployment.place, deliver=False)
             outcome = collect(deployment, running.queries, time.time() - begin)
             return attrs.evolve(outcome, refused=refused)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from penstock.errors import EngineError
+from penstock.errors import EngineError, PenstockError
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run.recall import recall
@@ -183,6 +183,27 @@ class Running:
 def died(host: str) -> EngineError:
     """Return the error for a host that has ended."""
     return EngineError(f"host {host!r} has died; run the same command again to go on")
+
+
+@contextlib.contextmanager
+def telling_deaths(hosts: Mapping[str, Any], patience: float = 1.0) -> Iterator[None]:
+    """Say of whatever fails because a host on this machine has died that it has died.
+
+    A connection may be refused some time before the process is seen to be gone: for ``patience`` seconds one looks.
+    """
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception:
+        deadline = time.monotonic() + patience
+        while True:
+            for name in sorted(hosts):
+                if hosts[name].pid is not None and not hosts[name].alive():
+                    raise died(name) from None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _waits(handle: Any) -> bool:
