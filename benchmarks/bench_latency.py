@@ -28,14 +28,14 @@ from latency_cases import random_case, random_network, renamed, slack  # noqa: E
 
 from penstock.cluster import Cluster, Placement  # noqa: E402
 from penstock.errors import Infeasible  # noqa: E402
-from penstock.latency.admit import _Search, admit, merged  # noqa: E402
 from penstock.latency.mace import mace  # noqa: E402
 from penstock.latency.pipelined import pipelined  # noqa: E402
-from penstock.latency.provision import provision  # noqa: E402
 from penstock.latency.waits import placed_waits  # noqa: E402
 from penstock.load import load_model  # noqa: E402
 from penstock.network import Network, chains  # noqa: E402
 from penstock.simulation import Options, simulate  # noqa: E402
+from penstock.sizing.admit import Candidates, admit, merged  # noqa: E402
+from penstock.sizing.provision import provision  # noqa: E402
 from penstock.workload import Rates  # noqa: E402
 
 SEED = 1000
@@ -180,7 +180,9 @@ def speed() -> dict[str, Any]:
     whole = merged(network, new)
     loads = load_model(whole, rates)
     found["admit 2 operators, 400 hosts x 4,000 operators x 1,000 periods"] = {
-        "decision_ms": median_ms(lambda: _Search(loads, whole, tuple(new.operators), placement, cluster).by_waits(), 5),
+        "decision_ms": median_ms(
+            lambda: Candidates(loads, whole, tuple(new.operators), placement, cluster).by_waits(), 5
+        ),
         "with_load_models_and_estimates_ms": median_ms(lambda: admit(network, new, rates, placement, cluster, 1.0), 3),
     }
     # The same decision by simulation, on a size at which it can be done at all: one simulation for every host.

@@ -23,7 +23,9 @@ import numpy as np
 from bench_prediction import CHECKING
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control import chain, demo
+from penstock.control import demo
+from penstock.control.calibrating import calibrate_in_place
+from penstock.control.job import Job
 from penstock.files import plain
 from penstock.load import Statistics, load_model
 from penstock.network import Network
@@ -67,11 +69,9 @@ def measure(folder: Path) -> dict[str, Any]:
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
         alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
         placed = {name: "h1" if name in CHECKING else "h2" for name in network.operators}
-        calibration = chain.calibration_rates(demo.burst(), 75.0)
-        deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration, live=True)
-        outcome, warm = engine.run(deployment), chain.WARM * calibration.duration
         priced = alone.complete(network, override=True)
-        statistics = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, calibration, skip=warm)
+        job = Job(network, cluster, placed, folder / "calibration", rates=demo.burst())
+        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
         known = statistics.complete(network, override=True)
         quotas = {name: MARGIN * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}
         limited = attrs.evolve(cluster, hosts={n: attrs.evolve(h, quota=quotas[n]) for n, h in cluster.hosts.items()})

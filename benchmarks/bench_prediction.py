@@ -26,6 +26,8 @@ import numpy as np
 
 from penstock.cluster import Cluster, SparkSettings
 from penstock.control import chain, demo
+from penstock.control.calibrating import calibrate_in_place
+from penstock.control.job import Job
 from penstock.files import plain
 from penstock.load import Statistics
 from penstock.network import Network
@@ -150,12 +152,9 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         engine = run.Engine(cluster, running)
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
         alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
-        calibration = chain.calibration_rates(rates, max(75.0, 60 * trigger))
-        deployment = engine.prepare(network, placed, folder / "calibration", rates=calibration)
-        outcome = engine.run(deployment)
-        warm = chain.WARM * calibration.duration
         priced = alone.complete(network, override=True)
-        statistics = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, calibration, skip=warm)
+        job = Job(network, cluster, placed, folder / "calibration", rates=rates)
+        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
         first = {host: speed(engine, host) for host in cluster.hosts}
         known = statistics.complete(network, override=True)
         prediction = chain.predict(known, cluster, placed, rates, statistics)
@@ -165,7 +164,7 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
             measured = chain.summary(outcome.latency())
-            after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates, skip=4.0)
+            after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates)
             speeds = {host: speed(engine, host) for host in cluster.hosts}
             seen = after.complete(network, override=True)
             hindsight = quantiles(chain.predict(seen, cluster, placed, rates, after))

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cli.figures import BOX, demo_picture, layered
+from penstock.cli.common import microseconds
+from penstock.cli.drawn import BOX, _describe
+from penstock.cli.figures import bursts, demo_picture, drains, saturated, smoothed
+from penstock.cli.layers import layered
 from penstock.network import hybrid
 
 
@@ -61,6 +64,40 @@ def test_a_report_without_measurements_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "empty.png").exists()
 
 
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_dark_pages_have_a_picture_of_their_own(tmp_path: Path, ending: str) -> None:
+    """The dark picture is another one than the light one, of either format."""
+    light, dark = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}"
+    demo_picture(report(), light)
+    demo_picture(report(), dark, "dark")
+    assert light.read_bytes() != dark.read_bytes()
+
+
+def test_phases_are_where_they_are() -> None:
+    """A burst is where the rate is high, saturation where a host is busy, a drain while latency is not as usual."""
+    time = np.arange(60.0)
+    series = {
+        "time": time,
+        "rate": {"s": np.where((time >= 20) & (time < 30), 400.0, 100.0)},
+        "hosts": {"h1": {"busy": np.where((time >= 20) & (time < 40), 1.0, 0.4)}, "h2": {"busy": np.full(60, 0.3)}},
+        "latency": {"predicted": np.interp(time, [20, 30, 45], [1.0, 9.0, 1.0])},
+    }
+    assert bursts(series) == [(20.0, 30.0)]
+    ((host, begin, end),) = saturated(series)
+    assert host == "h1"
+    assert (begin, end) == pytest.approx((23, 38), abs=2)
+    assert drains(series) == [(30.0, 45.0)]
+    assert bursts({"time": []}) == saturated({"time": []}) == drains({"time": []}) == []
+
+
+def test_smoothing_keeps_the_mean_and_leaves_gaps() -> None:
+    """A row that never changes stays as it is, single batches become their share, and what is unknown stays so."""
+    assert smoothed(np.full(20, 0.3), 1.0) == pytest.approx(np.full(20, 0.3))
+    assert smoothed(np.tile([1.0, 0.0], 20), 1.0)[10:30] == pytest.approx(np.full(20, 0.5))
+    assert np.isnan(smoothed(np.array([np.nan, 1.0, 1.0]), 1.0)).tolist() == [True, False, False]
+    assert smoothed(np.zeros(0), 1.0).size == 0
+
+
 @given(seed=st.integers(0, 10**6), operators=st.integers(1, 30))
 @settings(max_examples=40)
 def test_boxes_do_not_overlap_and_edges_go_right(seed: int, operators: int) -> None:
@@ -75,3 +112,12 @@ def test_boxes_do_not_overlap_and_edges_go_right(seed: int, operators: int) -> N
     for layer in {x for x, _ in layout.places.values()}:
         rows = sorted(y for x, y in layout.places.values() if x == layer)
         assert all(below - above >= BOX[1] for above, below in pairwise(rows))
+
+
+def test_costs_below_the_resolution_say_so() -> None:
+    """A cost that cannot be told from nothing is printed as less than the resolution, in tables and pictures."""
+    assert microseconds({"cost": 1e-9, "resolution": 4.9e-7}) == "< 0.49"
+    assert microseconds({"cost": [2e-6, 3e-6], "resolution": 4.9e-7}) == "3"
+    assert microseconds({"cost": None}) == "0"
+    assert "< 0.49 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 4.9e-7})
+    assert "3 µs" in _describe({"kind": "filter", "cost": [3e-6], "resolution": 4.9e-7})

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from latency_cases import random_case, random_network, renamed, slack
 
 from penstock.cluster import Cluster, Placement
-from penstock.latency.admit import admit, merged
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.simulation import Options, SimulationResult, simulate
+from penstock.sizing.admit import admit, merged
 from penstock.workload import Rates
 
 SLICE = 0.1

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pyarrow.parquet as pq
 import pytest
+from sinks_kit import read_json
 
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
@@ -34,13 +35,6 @@ def write_rows(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:
     path = folder / f"{number:03d}.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     os.utime(path, (1_700_000_000 + number,) * 2)
-
-
-def read_json(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of a folder as Spark would read it."""
-    files = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
-    assert all(path.suffix == ".json" for path in files)
-    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
 def document(here: Path, operators: dict[str, Any], sinks: dict[str, Any], **source: Any) -> dict[str, Any]:

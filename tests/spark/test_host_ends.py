@@ -21,7 +21,7 @@ from hosts_kit import READY, gone, listening, script, within
 from penstock.errors import HostError
 from penstock.spark.hosts import EmbeddedHost
 from penstock.spark.hosts.folders import PREFIX, sweep
-from penstock.spark.hosts.settings import LIFELINE
+from penstock.spark.hosts.settings import BEGINNING
 
 PENSTOCK = """
 import json, os, signal, sys, threading, time
@@ -52,16 +52,17 @@ for _ in range(5):
         if "failed to connect back" not in str(error):
             raise
 import psutil
-def workers():
-    for process in psutil.Process(host.pid).children(recursive=True):
+supervisor = psutil.Process(host.pid).ppid()
+def forks():
+    for process in psutil.Process(supervisor).children(recursive=True):
         try:
-            yield "pyspark.daemon pyspark.worker" in " ".join(process.cmdline())
+            yield "nursery.py" in " ".join(process.cmdline())
         except psutil.Error:
             continue
-while not os.path.exists(begun) or sum(workers()) < 2:
+# The nursery, the daemon, its worker, the worker of foreachBatch.
+while not os.path.exists(begun) or sum(forks()) < 4:
     time.sleep(0.05)
 os.remove(begun)
-supervisor = psutil.Process(host.pid).ppid()
 said = {"jvm": host.pid, "port": host.endpoint.rpartition(":")[2], "supervisor": supervisor}
 print(json.dumps(said), flush=True)
 time.sleep(600)
@@ -153,7 +154,7 @@ def penstock(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, 
     said = json.loads(lines[-1])
     supervisor = psutil.Process(said["supervisor"])
     family = [supervisor, *supervisor.children(recursive=True)]
-    assert len(family) >= 5, "supervisor, JVM, Python daemon, Python worker, worker of foreachBatch"
+    assert len(family) >= 8, "supervisor, JVM, nursery, daemon, worker, worker of foreachBatch, two interpreters"
     yield running, said, family
     running.kill()
     running.wait()
@@ -232,8 +233,10 @@ def test_a_killed_jvm_is_noticed_and_replaced(tmp_path: Path) -> None:
     thread = threading.Thread(target=work)
     thread.start()
     jvm = psutil.Process(host.pid)
-    assert within(40, lambda: len(jvm.children(recursive=True)) >= 2), errors
-    family = [jvm, *jvm.children(recursive=True)]
+    supervisor = psutil.Process(jvm.ppid())
+    # The JVM, the nursery, the interpreter that Spark started, the daemon, its worker.
+    assert within(40, lambda: len(supervisor.children(recursive=True)) >= 5), errors
+    family = supervisor.children(recursive=True)
     jvm.kill()
     assert within(5, lambda: gone(family))
     assert not host.alive()
@@ -314,7 +317,7 @@ def test_the_user_s_own_sitecustomize_runs_too(tmp_path: Path) -> None:
 
 def begin(program: str, folder: Path, **environ: str) -> tuple[int, str]:
     """Run a program as Spark's workers begin, with a folder on the path; return its exit code and what it says."""
-    path = os.pathsep.join([str(LIFELINE), str(folder)])
+    path = os.pathsep.join([str(BEGINNING), str(folder)])
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": path, **environ},

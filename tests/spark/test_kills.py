@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow.parquet as pq
 import pytest
+from sinks_kit import read_json, read_parquet
 
 from penstock.workload import nexmark
 
@@ -147,16 +147,6 @@ def finish(here: Path, *words: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(out)
     assert document["balanced"] is True
     return document
-
-
-def read_json(folder: Path) -> list[dict[str, Any]]:
-    names = sorted(os.listdir(folder))
-    assert all(name.startswith("part-") and name.endswith(".json") for name in names), names
-    return [json.loads(line) for name in names for line in (folder / name).read_text().splitlines()]
-
-
-def read_parquet(folder: Path) -> list[dict[str, Any]]:
-    return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 def events_of(here: Path, duration: float) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sinks_kit import read_json, read_parquet
 
 from penstock.spark.hosts import EmbeddedHost
 
@@ -123,18 +124,6 @@ def write_clicks(path: Path, begin: int, end: int) -> list[tuple[str, float]]:
     rows = [{"user": f"u{k}", "kind": "view" if k % 3 else "buy", "price": float(k)} for k in range(begin, end)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return [(row["user"], row["price"] * 0.92) for row in rows if row["kind"] == "view"]
-
-
-def read_json(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows that a reader of a JSON folder sees: hidden files are none of them."""
-    files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(("_", "."))]
-    assert all(path.suffix == ".json" for path in files), files
-    return [json.loads(line) for path in files for line in path.read_text().splitlines()]
-
-
-def read_parquet(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of a parquet folder."""
-    return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 def pairs(rows: list[dict[str, Any]]) -> Counter[Any]:

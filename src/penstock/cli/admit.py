@@ -26,7 +26,7 @@ def command(
             "--sink-latency", metavar="INLINE", help="Tighter bounds of single sinks, dashboard=0.5,ledger=2."
         ),
     ] = None,
-    model: ModelOption = "mace",
+    model: ModelOption = None,
     check_with: CheckOption = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
@@ -43,13 +43,14 @@ def command(
     """
     from penstock.cluster import Placement
     from penstock.control.chain import worst_simulated
-    from penstock.latency.admit import TIE, admit, merged
-    from penstock.latency.models import checked_bound, model_of
+    from penstock.latency.models import checked_bound, default_model, model_of
     from penstock.load import Statistics, read_statistics
     from penstock.network import read_network
+    from penstock.sizing.admit import admit, merged
     from penstock.workload.rates import inline_rates
 
-    model_of(model)
+    if model is not None:
+        model_of(model)
     check = checker(check_with)
     bound = checked_bound(latency)
     sinks = {} if sink_latency is None else inline_rates(sink_latency, "--sink-latency")
@@ -60,29 +61,23 @@ def command(
         known = read_statistics(statistics, whole)
         try:
             whole = known.complete(whole)
-            running, added = (_part(known, part).complete(part) for part in (running, added))
+            running, added = (known.of(part).complete(part) for part in (running, added))
         except InputError as error:
             raise error.located(statistics) from None
     machines = common.get_cluster(cluster, hosts, whole)
     placed = common.get_placement(placement, running, machines)
     given = common.get_rates(whole, rates, duration, period)
+    model = model or default_model(machines, placed)
     found = admit(running, added, given, placed, machines, bound, model=model, sinks=sinks, statistics=known)
-    document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
-    admitted = found.admitted
     if check:
         both = Placement({**placed, **found.placement})
-        measured = worst_simulated(whole, machines, both, given, known, model, seed)
-        holds = measured <= bound + TIE
-        document["checked"] = {"with": "simulation", "worst": measured, "holds": holds}
-        if admitted and not holds:
-            document["breaks"] = [*document["breaks"], "simulation"]
-        admitted = admitted and holds
-        document["admitted"] = admitted
+        found = found.checked(worst_simulated(whole, machines, both, given, known, model, seed))
+    document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
     if json:
         common.answer(document)
-        sys.exit(0 if admitted else 1)
+        sys.exit(0 if found.admitted else 1)
     common.table(
-        f"{added.name}: {'admitted' if admitted else 'not admitted'} to {running.name} by the model {model}",
+        f"{added.name}: {'admitted' if found.admitted else 'not admitted'} to {running.name} by the model {model}",
         ["operator", "host"],
         list(found.placement.items()),
     )
@@ -101,11 +96,4 @@ def command(
         f"worst {found.after.total.worst:.4g} s at {found.after.bottleneck}"
         + (f"; would miss the bound: {late}" if late else "")
     )
-    sys.exit(0 if admitted else 1)
-
-
-def _part(known: Any, network: Any) -> Any:
-    """Return the statistics of a network's own operators."""
-    import attrs
-
-    return attrs.evolve(known, operators={n: row for n, row in known.operators.items() if n in network.operators})
+    sys.exit(0 if found.admitted else 1)

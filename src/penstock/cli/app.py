@@ -29,6 +29,9 @@ from penstock.cli import (
 from penstock.cli.common import fail
 from penstock.errors import InputError, PenstockError
 
+OF_SPARK = ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")
+"""Packages that ``pip install 'penstock[spark]'`` brings."""
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "load": load.command,
     "place": place.command,
@@ -94,6 +97,13 @@ def main() -> None:
         app(arguments(sys.argv[1:]))
     except PenstockError as error:
         fail(error, as_json="--json" in sys.argv)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in OF_SPARK:
+            raise
+        missing = InputError(
+            f"this needs Spark, and {error.name} is not installed", hint="pip install 'penstock[spark]'"
+        )
+        fail(missing, as_json="--json" in sys.argv)
     except MemoryError:
         short = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")
         fail(short, as_json="--json" in sys.argv)

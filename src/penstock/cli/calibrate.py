@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import attrs
 import typer
 
 from penstock.cli import common
@@ -60,7 +61,7 @@ def command(
         f"{graph.name}: measured alone on {name}",
         ["operator", "cost (µs)", "selectivity", "error", "tuples"],
         [
-            [o, 1e6 * max(row.cost or (0.0,)), max(row.selectivity or (0.0,)), f"{row.error:.1%}", row.tuples]
+            [o, common.microseconds(attrs.asdict(row)), max(row.selectivity or (0.0,)), f"{row.error:.1%}", row.tuples]
             for o, row in statistics.operators.items()
         ],
     )

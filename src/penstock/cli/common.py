@@ -159,6 +159,18 @@ def _numeric(cell: str) -> bool:
     return True
 
 
+def microseconds(row: Mapping[str, Any]) -> str:
+    """Return an operator's cost for people (µs), or that it is below what calibration can tell from nothing."""
+    cost, least = row.get("cost") or 0.0, row.get("resolution") or 0.0
+    cost = max(cost) if isinstance(cost, list | tuple) else cost
+    return f"< {1e6 * least:.2g}" if cost < least else f"{1e6 * cost:.4g}"
+
+
+def between(pair: Sequence[float]) -> str:
+    """Return an interval for people, with three digits."""
+    return " to ".join(f"{value:.3g}" for value in pair)
+
+
 def get_keep(given: str | None, network: Network) -> dict[str, float]:
     """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``."""
     import os

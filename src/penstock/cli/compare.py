@@ -11,6 +11,7 @@ from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
+    from penstock.cluster import Placement
     from penstock.network import Network
 
 
@@ -28,7 +29,7 @@ def command(
     reorder: Annotated[
         bool, typer.Option("--reorder", help="Also try the legal orders of filters and maps that commute.")
     ] = False,
-    model: ModelOption = "mace",
+    model: ModelOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking are shown.")] = 20,
     check_with: CheckOption = None,
     cluster: common.ClusterOption = None,
@@ -44,14 +45,14 @@ def command(
     Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
     --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2
     """
-    from penstock.control.chain import worst_simulated
-    from penstock.latency.compare import Candidate, certain, ranked
-    from penstock.latency.models import model_of
-    from penstock.latency.reorder import rows
-    from penstock.latency.reorder import variants as reorderings
-    from penstock.load import load_model
+    import numpy as np
 
-    decide = model_of(model)
+    from penstock.control.chain import worst_simulated
+    from penstock.latency.models import default_model, model_of, with_interval
+    from penstock.sizing.compare import certain, compared, ranked, with_intervals
+
+    if model is not None:
+        model_of(model)
     check = checker(check_with)
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
@@ -63,30 +64,33 @@ def command(
         other, _ = common.get_network(path, statistics)
         given.check(other.sources)
         graphs.append((path, other))
-    candidates = []
-    for path, each in graphs:
-        orders = list(reorderings(each)) if reorder else [((), each)]
-        original = rows(each) if reorder else []
-        for index, (order, made) in enumerate(orders):
-            loads = load_model(made, given)
-            chosen: list[tuple[str, str | None]] = [(text, text) for text in placements or []]
-            for label, text in chosen or [("one host" if len(machines.hosts) == 1 else "mace-climb", None)]:
-                placed = common.decide_placement(made, machines, text, "mace-climb", given, seed)
-                changed = tuple(row for row, before in zip(order, original, strict=False) if row != before)
-                found = decide(loads, placed, machines, known)
-                measured = worst_simulated(made, machines, placed, given, known, model, seed) if check else None
-                candidates.append(
-                    Candidate(
-                        network=path,
-                        given=label,
-                        order=changed if index else (),
-                        placement=placed,
-                        estimate=found,
-                        load=float(loads.mean_load.sum()),
-                        simulated=measured,
-                    )
-                )
-    ranking = ranked(candidates)
+    model = model or default_model(machines)
+
+    def choose(made: Network) -> list[tuple[str, Placement]]:
+        alone = "one host" if len(machines.hosts) == 1 else "mace-climb"
+        texts: list[tuple[str, str | None]] = [(text, text) for text in placements or []] or [(alone, None)]
+        return [
+            (label, common.decide_placement(made, machines, text, "mace-climb", given, seed)) for label, text in texts
+        ]
+
+    def measure(made: Network, placed: Placement) -> float:
+        return worst_simulated(made, machines, placed, given, known, model, seed)
+
+    decide = model_of(model)
+    ranking = ranked(
+        compared(
+            graphs,
+            given,
+            choose,
+            lambda loads, placed: decide(loads, placed, machines, known),
+            reorder=reorder,
+            measure=measure if check else None,
+        )
+    )
+    ranking = with_intervals(
+        ranking,
+        lambda one: with_interval(one.estimate, one.model, one.placement, machines, known, np.random.default_rng(seed)),
+    )
     sure = certain(ranking)
     if json:
         common.answer(
@@ -116,7 +120,7 @@ def command(
     if len(ranking) > top:
         common.say(f"{len(ranking) - top} more are not shown (--top)")
     if not sure:
-        common.say("the first two differ by less than their error bars: measure the costs better, or take either")
+        common.say("the first two differ by less than they may be off: measure the costs better, or take either")
 
 
 def _words(path: str, several: bool, order: tuple[tuple[str, ...], ...], given: str) -> str:

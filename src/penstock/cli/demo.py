@@ -10,9 +10,12 @@ import typer
 from penstock.cli import common
 from penstock.errors import InputError
 
+PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "demo-dark.svg": "dark"}
+"""The pictures of a demo, and what page each is for."""
+
 
 def command(
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where demo-report.json and demo.png go.")] = ".",
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where demo-report.json and the pictures go.")] = ".",
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
@@ -35,7 +38,8 @@ def command(
     common.write_document(str(folder / "demo-report.json"), document)
     from penstock.cli.figures import demo_picture
 
-    demo_picture(document, folder / "demo.png")
+    for name, theme in PICTURES.items():
+        demo_picture(document, folder / name, theme)
     if json:
         common.answer(document)
         return
@@ -43,7 +47,7 @@ def command(
         "calibration",
         ["operator", "cost (µs)", "selectivity", "error"],
         [
-            [name, 1e6 * _largest(row.get("cost")), _largest(row.get("selectivity")), f"{row['error']:.1%}"]
+            [name, common.microseconds(row), _largest(row.get("selectivity")), f"{row['error']:.1%}"]
             for name, row in document["calibration"]["operators"].items()
         ],
     )
@@ -72,10 +76,12 @@ def command(
     show(document)
     bar = document["error_bar"]
     common.say(
-        f"error bar of the prediction: ±{bar['latency_error']:.1%} of the worst latency "
-        f"(host {bar['host']} at load {bar['load']:.2f}, cost known to ±{bar['cost_error']:.1%})"
+        f"an error of 1 % in the costs of {bar['host']} (load {bar['load']:.2f}, known to ±{bar['cost_error']:.1%}) is "
+        f"{bar['latency_error'] / bar['cost_error']:.3g} % of the worst latency"
+        if bar["cost_error"]
+        else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )
-    common.say(f"wrote {folder / 'demo-report.json'} and {folder / 'demo.png'}")
+    common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
 
 
 def _largest(value: float | list[float] | None) -> float:

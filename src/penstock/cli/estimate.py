@@ -13,7 +13,14 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from penstock.latency.estimate import Estimate
 
-ModelOption = Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="mace, pipelined, microbatch or sharing; default: mace, with a [spark] table that of its mode.",
+    ),
+]
 CheckOption = Annotated[
     str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
 ]
@@ -26,7 +33,7 @@ def command(
     network: common.NetworkArgument,
     rates: common.RatesOption,
     placement: common.PlacementOption,
-    model: ModelOption = "mace",
+    model: ModelOption = None,
     headroom: Annotated[
         float | None,
         typer.Option("--headroom", metavar="S", help="Also say how far the rates can grow within this latency (s)."),
@@ -45,17 +52,23 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
-    from penstock.control.chain import simulated
-    from penstock.latency.headroom import headroom as largest
-    from penstock.latency.models import checked_bound, model_of, second_opinion
+    import numpy as np
 
-    decide, check = model_of(model), checker(check_with)
+    from penstock.control.chain import simulated
+    from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
+    from penstock.sizing.headroom import headroom as largest
+
+    check = checker(check_with)
+    if model is not None:
+        model_of(model)
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
     placed = common.get_placement(placement, graph, machines)
     loads = common.get_model(graph, rates, duration, period)
+    decide = model_of(model or default_model(machines, placed))
     found = decide(loads, placed, machines, known)
+    found = with_interval(found, loads, placed, machines, known, np.random.default_rng(seed))
     document = {"network": graph.name, **found.document()}
     document["notes"] += second_opinion(found, loads, placed, machines, known)
     if bound is not None:
@@ -71,13 +84,13 @@ def command(
 
 
 def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
+    words = ("worst", "p99", "p50", "mean")
+    rows = [["all", *(document[word] for word in words)]]
+    if found.spread is not None and found.spread.draws:
+        rows.append(["p05 to p95", *(common.between(found.spread.total[word]) for word in words)])
+    rows += [[sink, row.worst, row.p99, row.p50, row.mean] for sink, row in found.sinks.items()]
     common.table(
-        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}",
-        ["sink", "worst", "p99", "p50", "mean"],
-        [
-            ["all", found.total.worst, found.total.p99, found.total.p50, found.total.mean],
-            *([name, row.worst, row.p99, row.p50, row.mean] for name, row in found.sinks.items()),
-        ],
+        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}", ["sink", *words], rows
     )
     if found.episodes:
         common.table(

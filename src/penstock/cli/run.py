@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -72,6 +73,7 @@ def command(
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
+    from penstock.spark.hosts.cores import available_cpus
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
     check_network(graph, machines.spark)
@@ -84,6 +86,7 @@ def command(
     else:
         placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
     check_placement(placed)
+    machines = machines.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
     shedder = None
     if plan is not None:
         from penstock.shedding import read_table
@@ -105,6 +108,7 @@ def command(
         shedder=shedder,
         seconds=seconds,
         once=once,
+        seed=seed,
     )
     with common.progress() as tell:
         tell("starting hosts", 0.0)
@@ -125,17 +129,19 @@ def command(
 
 def show(document: dict[str, Any]) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
-    rows = []
+    rows, spread = [], bool(document.get("draws"))
     for name, row in [("all sinks", document), *document["sinks"].items()]:
         measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
         for key in ("max", "p99", "p50", "mean"):
             guess = predicted[key] if predicted else None
             gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
             beside = [virtual[key]] if virtual else []
-            shown = name if key == "max" else ""
-            rows.append([shown, {"max": "worst"}.get(key, key), *beside, guess, measured[key], gap])
+            shown, word = name if key == "max" else "", {"max": "worst"}.get(key, key)
+            between = [common.between(row["interval"][word])] if "interval" in row else [""]
+            rows.append([shown, word, *beside, guess, *(between if spread else []), measured[key], gap])
     beside = ["simulated"] if "simulated" in document else []
-    common.table("latency in seconds", ["sink", "", *beside, "predicted", "measured", "difference"], rows)
+    columns = ["sink", "", *beside, "predicted", *(["p05 to p95"] if spread else []), "measured", "difference"]
+    common.table("latency in seconds", columns, rows)
     counted = ["arrived", "delivered", "dropped"]
     counted += ["late"] if any(row["late"] for row in document["streams"].values()) else []
     common.table(
@@ -145,5 +151,10 @@ def show(document: dict[str, Any]) -> None:
     )
     if "plan" in document:
         common.show_plan(document["plan"])
+    for drift in document.get("drifts", ()):
+        common.say(
+            f"drift: {drift['host']} missed its interval from {drift['since']:.0f} s on; its batches take "
+            f"{drift['slower']:.2f} times as long as calibrated (seen at {drift['time']:.0f} s)"
+        )
     hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
     common.say(f"{hosts}; every tuple accounted for: {'yes' if document['balanced'] else 'no'}")

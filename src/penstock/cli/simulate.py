@@ -9,13 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import attrs
 import typer
 
 from penstock.cli import common
 from penstock.errors import InputError
 from penstock.files import Text, atomic
+from penstock.load import load_model
+from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster
+    from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, MicroBatch, Options, Shed, SimulationResult, Steering
 
 T = TypeVar("T")
@@ -113,6 +118,7 @@ def command(
 
     Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
     """
+    from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, Options, read_arrivals
 
     graph, known = common.get_network(network, statistics)
@@ -125,6 +131,8 @@ def command(
         if rates is None
         else common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
+    pace = BatchHosts.of(known, machines)
+    batches, machines = _batched(trigger, overhead, progressive, pace, machines)
     options = Options(
         policy=policy,
         duration=duration,
@@ -136,7 +144,7 @@ def command(
         move_time_per_tuple=move_time_per_tuple,
         shed=_shed(plan, control_period),
         steer=_steering(rebalance, initial, warmup, weights, every=every, window=window, sample=sample, theta=theta),
-        microbatch=_microbatch(trigger, overhead, progressive, {n: h.overhead for n, h in known.hosts.items()}),
+        microbatch=batches,
         **_events(fail, recover, move),
     )
     if repeat < 1:
@@ -156,6 +164,8 @@ def command(
         raise error.located(source) if source and "=" not in source else error from None
     seconds = time.perf_counter() - began
     document = {"network": graph.name, "policy": policy, "seed": seed, **results[0].document(), "seconds": seconds}
+    if batches is not None and rates is not None:
+        document |= _interval(attrs.evolve(pace, trigger=batches.trigger, progressive=progressive), job, seed)
     if repeat > 1:
         document["repeated"] = _together(results, seed)
     if json:
@@ -313,16 +323,32 @@ def _steering(
     return Rebalance(algorithm=algorithm, initial=initial, warmup=warmup, **said)
 
 
-def _microbatch(
-    trigger: float | None, overhead: float | None, progressive: bool, known: dict[str, float]
-) -> MicroBatch | None:
+def _batched(
+    trigger: float | None, overhead: float | None, progressive: bool, hosts: BatchHosts, cluster: Cluster
+) -> tuple[MicroBatch | None, Cluster]:
+    """Return the micro-batches asked for, and the cluster at the pace that its hosts have in them."""
     from penstock.simulation import MicroBatch
 
     if trigger is None:
         if overhead is not None or progressive:
             raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
-        return None
-    return MicroBatch(trigger=trigger, overhead=known if overhead is None else overhead, progressive=progressive)
+        return None, cluster
+    fixed = hosts.overhead if overhead is None else overhead
+    return MicroBatch(trigger=trigger, overhead=fixed, progressive=progressive), hosts.paced(cluster)
+
+
+def _interval(hosts: BatchHosts, job: Job, seed: int) -> dict[str, Any]:
+    """Return what the model of batches says the latency may be where the statistics are off by their errors."""
+    import numpy as np
+
+    from penstock.control.chain import interval
+
+    priced = all(operator.cost is not None for operator in job.network.operators.values())
+    replicas = any("#" in name for name in job.placement)
+    if not isinstance(job.arrivals, Rates) or job.options.shed is not None or replicas or not priced:
+        return {}
+    placed = hosts.placed(load_model(job.network, job.arrivals), job.placement, job.options.keep)
+    return interval(placed, placed.run(), np.random.default_rng(seed)).document()
 
 
 def _tracer(file: Any, sinks: list[str]) -> Callable[[Any], None]:

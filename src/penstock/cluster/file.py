@@ -27,6 +27,13 @@ class HostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ) = None
     token_env: Annotated[str, msgspec.Meta(description="environment variable with the endpoint's token")] | None = None
     price: Annotated[float, msgspec.Meta(ge=0, description="cost per hour")] = 1.0
+    machine: Annotated[str, msgspec.Meta(description="machine whose cores it shares with other hosts")] | None = None
+
+
+class MachineTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[machines.NAME]``: a machine whose cores several hosts share."""
+
+    cores: Annotated[int, msgspec.Meta(ge=1, description="hosts that can work at once")]
 
 
 class LinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,6 +66,7 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         dict[str, Any], msgspec.Meta(description='delay and bandwidth of every pair, and tables "a->b" of single pairs')
     ] = {}
     spark: dict[str, Any] = {}
+    machines: Annotated[dict[str, MachineTable], msgspec.Meta(description="machines that hosts share")] = {}
 
 
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
@@ -86,7 +94,11 @@ def parse_cluster(document: dict[str, Any]) -> Cluster:
         raise InputError("expected at least one host", at="hosts", hint="write [hosts.h1]")
     hosts = [_host(name, table) for name, table in tables.items()]
     default, links = _links(document.get("links", {}))
-    return Cluster.of(hosts, default, links, _spark(document.get("spark", {})))
+    machines = {
+        name: convert(table, MachineTable, f"machines.{name}").cores
+        for name, table in document.get("machines", {}).items()
+    }
+    return Cluster.of(hosts, default, links, _spark(document.get("spark")), machines)
 
 
 def _host(name: str, document: Any) -> Host:
@@ -131,7 +143,7 @@ def _link(document: Any, default: Link, at: str) -> Link:
 
 
 def _spark(document: Any) -> SparkSettings:
-    table = convert(document, SparkTable, "spark")
+    table = convert({} if document is None else document, SparkTable, "spark")
     try:
         trigger = seconds(table.trigger)
     except InputError as error:
@@ -145,6 +157,7 @@ def _spark(document: Any) -> SparkSettings:
         jars=tuple(table.jars),
         packages=tuple(table.packages),
         kafka={key: str(value) for key, value in table.kafka.items()},
+        given=document is not None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
@@ -30,6 +31,8 @@ class Host:
         Environment variable that holds the endpoint's token.
     price
         Cost of the host per hour, in any currency.
+    machine
+        The machine whose cores it shares with other hosts; None: it has cores of its own.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Host:
     spark: str | None = None
     token_env: str | None = None
     price: float = 1.0
+    machine: str | None = None
 
     @property
     def usable(self) -> float:
@@ -56,7 +60,7 @@ class Link:
 
 @attrs.frozen(kw_only=True)
 class SparkSettings:
-    """The ``[spark]`` table: how fragments run on Spark. ``trigger`` in s."""
+    """The ``[spark]`` table: how fragments run on Spark. ``trigger`` in s; ``given``: whether a file has the table."""
 
     mode: str = "micro-batch"
     trigger: float = 0.5
@@ -66,19 +70,21 @@ class SparkSettings:
     jars: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     kafka: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    given: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen(eq=False)
 class Cluster:
     """Hosts ordered by name, the links between them, and the Spark settings.
 
-    ``links`` holds the pairs that differ from ``default_link``.
+    ``links`` holds the pairs that differ from ``default_link``, ``machines`` the cores of machines that hosts share.
     """
 
     hosts: Mapping[str, Host]
     default_link: Link = Link()
     links: Mapping[tuple[str, str], Link] = attrs.field(factory=dict)
     spark: SparkSettings = SparkSettings()
+    machines: Mapping[str, int] = attrs.field(factory=dict)
 
     @classmethod
     def of(
@@ -87,13 +93,14 @@ class Cluster:
         default_link: Link = Link(),
         links: Mapping[tuple[str, str], Link] | None = None,
         spark: SparkSettings | None = None,
+        machines: Mapping[str, int] | None = None,
     ) -> Cluster:
         """Check the parts and order the hosts by name.
 
         Raises
         ------
         InputError
-            If there is no host, a name is given twice, or a link names a stranger.
+            If there is no host, a name is given twice, or a link or a host's machine names a stranger.
         """
         members = sorted(hosts, key=lambda host: host.name)
         table = {host.name: host for host in members}
@@ -107,11 +114,40 @@ class Cluster:
                     raise InputError(
                         f"{end!r} is no host", at=f"links.{pair[0]}->{pair[1]}", hint=suggest(end, table, "known hosts")
                     )
+        cores = machines or {}
+        for host in members:
+            if host.machine is not None and host.machine not in cores:
+                raise InputError(
+                    f"{host.machine!r} is no machine",
+                    at=f"hosts.{host.name}.machine",
+                    hint=suggest(host.machine, cores, "machines") if cores else "write [machines.NAME] with its cores",
+                )
         return cls(
             MappingProxyType(table),
             default_link,
             MappingProxyType(dict(sorted((links or {}).items()))),
             spark or SparkSettings(),
+            MappingProxyType(dict(sorted(cores.items()))),
+        )
+
+    def crowded(self, names: Iterable[str], cores: int, machine: str = "this machine") -> Cluster:
+        """Return the cluster in which hosts that penstock starts share the cores here, if they have too few.
+
+        Parameters
+        ----------
+        names
+            Hosts that run something.
+        cores
+            How many cores penstock may use here.
+        """
+        mine = [name for name in names if self.hosts[name].spark is None and self.hosts[name].machine is None]
+        if sum(self.hosts[name].cores for name in mine) <= cores:
+            return self
+        hosts = {
+            name: attrs.evolve(host, machine=machine) if name in mine else host for name, host in self.hosts.items()
+        }
+        return Cluster.of(
+            hosts.values(), self.default_link, self.links, self.spark, {**self.machines, machine: max(cores, 1)}
         )
 
     @classmethod
@@ -129,10 +165,9 @@ class Cluster:
         return all(link == Link() for link in (self.default_link, *self.links.values()))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, ([*self.hosts.values()], self.default_link, dict(self.links), self.spark))
+        parts = ([*self.hosts.values()], self.default_link, dict(self.links), self.spark, dict(self.machines))
+        return (_rebuild, parts)
 
 
-def _rebuild(
-    hosts: list[Host], default_link: Link, links: dict[tuple[str, str], Link], spark: SparkSettings
-) -> Cluster:
-    return Cluster.of(hosts, default_link, links, spark)
+def _rebuild(*parts: Any) -> Cluster:
+    return Cluster.of(*parts)

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import EngineError
-from penstock.latency.batches import BatchHosts
-from penstock.latency.fragments import fragments
+from penstock.latency.batches import BatchHosts, PlacedBatches
+from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.mace import error_bar as latency_bar
 from penstock.latency.microbatch import MicrobatchResult, weighted_quantile
 from penstock.load import LoadModel, Statistics, load_model
-from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
 
@@ -28,20 +27,28 @@ if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
     from penstock.simulation import SimulationResult
 
-WARM = 0.42
-"""Share of a calibration in place that goes by before its batches count: costs fall for half a minute."""
-
 Array = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
 
 @attrs.frozen(eq=False)
 class Prediction:
-    """What the micro-batch model says of a run, before it begins."""
+    """What the micro-batch model says of a run, before it begins.
+
+    Attributes
+    ----------
+    model, statistics
+        What it rests on.
+    result
+        The batches, and the latency of every tuple.
+    spread
+        How far off it may be, if that was asked for.
+    """
 
     model: LoadModel
     result: MicrobatchResult
     statistics: Statistics
+    spread: Spread | None = None
 
 
 def predict(
@@ -51,10 +58,20 @@ def predict(
     rates: Rates,
     statistics: Statistics,
     keep: Mapping[str, float | Array] | None = None,
+    *,
+    rng: np.random.Generator | None = None,
+    scheduled: bool = True,
 ) -> Prediction:
     """Predict batches and latencies of a placed network under given rates and keep fractions.
 
     Costs that the network leaves open come from the statistics, as in every command.
+
+    Parameters
+    ----------
+    rng
+        Where the chance of the interval comes from; None: no interval.
+    scheduled
+        Whether the rates begin at a multiple of the trigger.
 
     Raises
     ------
@@ -62,8 +79,23 @@ def predict(
         If a cost is unknown.
     """
     model = load_model(statistics.complete(network), rates)
-    result = BatchHosts.of(statistics, cluster).run(model, placement, keep)
-    return Prediction(model, result, statistics)
+    placed = BatchHosts.of(statistics, cluster).placed(model, placement, keep)
+    result = placed.run()
+    return Prediction(model, result, statistics, None if rng is None else interval(placed, result, rng, scheduled))
+
+
+def interval(
+    placed: PlacedBatches, result: MicrobatchResult, rng: np.random.Generator, scheduled: bool = True
+) -> Spread:
+    """Return the interval of a prediction; where no error is known, nothing but the prediction."""
+    _, latency, weight = result.whole()
+    told = (
+        Quantiles.of(latency, weight),
+        {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
+        result.worst(placed.model.period, placed.model.rates.periods),
+    )
+    spread = placed.spread(rng, scheduled=scheduled)
+    return Spread.none(*told) if spread is None else spread.around(*told)
 
 
 def priced(network: Network, statistics: Statistics) -> bool:
@@ -145,175 +177,6 @@ def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Clu
     return {"host": bar.host, "load": bar.load, "cost_error": bar.cost_error, "latency_error": bar.relative}
 
 
-def describe(network: Network) -> dict[str, Any]:
-    """Return a network as a plain document, for reports and pictures."""
-    return {
-        "name": network.name,
-        "sources": list(network.sources),
-        "operators": {
-            name: {
-                "kind": operator.kind,
-                "inputs": list(operator.inputs),
-                "cost": operator.cost[0] if operator.cost else None,
-                "selectivity": operator.selectivity[0] if operator.selectivity else None,
-            }
-            for name, operator in network.operators.items()
-        },
-        "sinks": {name: {"input": sink.input} for name, sink in network.sinks.items()},
-    }
-
-
-def compare(
-    network: Network,
-    cluster: Cluster,
-    placement: Mapping[str, str],
-    outcome: Any,
-    prediction: Prediction | None,
-    keep: Mapping[str, float],
-    shedder: Shedder | None = None,
-) -> dict[str, Any]:
-    """Return the report of a run: measured beside predicted, counts of every stream.
-
-    Parameters
-    ----------
-    outcome
-        A `penstock.spark.run.Outcome`.
-    shedder
-        The plan table that the run followed, if it did.
-    """
-    used = [name for name in cluster.hosts if name in set(placement.values())]
-    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
-    stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
-    busy = dict.fromkeys(used, 0.0)
-    for batch in outcome.batches:
-        busy[host_of[batch.query]] += max(
-            0.0, min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)
-        )
-    document: dict[str, Any] = {
-        "network": describe(prediction.model.network if prediction else network),
-        "placement": dict(sorted(placement.items())),
-        "latency": summary(*outcome.latencies()),
-        "sinks": {name: {"latency": summary(*outcome.latencies(name))} for name in network.sinks},
-        "predicted": None,
-        "model": None,
-        "streams": outcome.streams(network),
-        "hosts": {name: {"busy": busy[name] / (stop - outcome.epoch)} for name in used},
-        "balanced": outcome.balanced(network),
-        "seconds": outcome.seconds,
-    }
-    if shedder is not None:
-        from penstock.shedding.live import described
-
-        document["plan"] = {**described(shedder.taken), "refused": sorted(outcome.refused)}
-    if prediction is not None:
-        _, latency, weight = prediction.result.whole()
-        document["model"] = "microbatch"
-        document["predicted"] = summary(latency, weight)
-        for name, (_, lat, wgt) in prediction.result.sinks.items():
-            document["sinks"][name]["predicted"] = summary(lat, wgt)
-        document["error_bar"] = error_bar(prediction, placement, cluster)
-        document["series"] = series(cluster, placement, outcome, prediction, host_of)
-    return document
-
-
-def series(
-    cluster: Cluster, placement: Mapping[str, str], outcome: Any, prediction: Prediction, host_of: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return rate, load, busy share and worst latency per second, predicted and measured."""
-    model = prediction.model
-    length = int(np.ceil(model.rates.duration + 5))
-    edges = np.arange(length + 1, dtype=float)
-    periods = np.minimum((edges[:-1] / model.period).astype(int), model.rates.periods - 1)
-    active = edges[:-1] < model.rates.duration
-    hosts = {}
-    for (name, host), load in zip(cluster.hosts.items(), model.host_load(placement, cluster), strict=True):
-        if name in placement.values():
-            known = prediction.statistics.hosts.get(name, HostStatistics())
-            rows = [(b.start, b.start + b.duration) for b in prediction.result.batches if host_of[b.query] == name]
-            real = [
-                (b.start - outcome.epoch, b.start + b.duration - outcome.epoch)
-                for b in outcome.batches
-                if host_of[b.query] == name
-            ]
-            hosts[name] = {
-                "predicted": np.where(active, load[periods] * known.factor / host.capacity, 0.0),
-                "busy": _busy(rows, edges),
-                "measured": _busy(real, edges),
-            }
-    stimulus, latency, weight = prediction.result.whole()
-    measured = outcome.latency()
-    entered = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in sorted(outcome.stimulus))])
-    return {
-        "time": edges[:-1],
-        "rate": {
-            name: np.where(active, row[periods], 0.0)
-            for name, row in zip(model.rates.sources, model.rates.values, strict=True)
-        },
-        "hosts": hosts,
-        "latency": {
-            "predicted": _worst(stimulus[weight > 0], latency[weight > 0], edges),
-            "measured": _worst(entered - outcome.epoch, measured, edges),
-        },
-    }
-
-
-def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:
-    total = np.zeros(edges.size - 1)
-    for start, end in spans:
-        total += np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0.0, None)
-    return np.minimum(total, 1.0)
-
-
-def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:
-    worst = np.full(edges.size - 1, -np.inf)
-    place = np.floor(times).astype(int)
-    inside = (place >= 0) & (place < worst.size)
-    np.maximum.at(worst, place[inside], values[inside])
-    return [None if value == -np.inf else float(value) for value in worst]
-
-
-def calibration_rates(rates: Rates, seconds: float = 60.0) -> Rates:
-    """Return a trace to calibrate in place with: bursts that make batches as large as those of the run to come.
-
-    Parameters
-    ----------
-    rates
-        Of the run to come.
-    seconds
-        Length of the trace. Its beginning, a share of `WARM`, warms the code up and does not count; a burst after it
-        lasts as long as the real ones.
-
-    Returns
-    -------
-    Rates
-        Periods of 1 s: the median rate of each source, and bursts up to its largest.
-    """
-    count = int(seconds)
-    total = rates.values.sum(axis=0)
-    middle = (float(np.median(total)) + float(total.max())) / 2
-    above = float((total > middle).sum() * rates.period)
-    shape = np.zeros(count)
-    long = float(np.clip(above, 2.0, seconds / 6))
-    for begin, length, level in (
-        (0.05, 2, 1.0),
-        (0.14, 2, 1.0),
-        (0.23, 2, 0.7),
-        (0.32, 2, 1.0),
-        (WARM + 0.02, 1, 0.5),
-        (WARM + 0.08, long, 1.0),
-        (WARM + 0.08 + 2 * long / seconds, 1, 0.8),
-        (0.86, 2, 0.7),
-        (0.93, 1, 1.0),
-    ):
-        start = int(begin * seconds)
-        shape[start : start + round(length)] = np.maximum(shape[start : start + round(length)], level)
-    values = {}
-    for name, row in zip(rates.sources, rates.values, strict=True):
-        low, high = float(np.median(row)), float(row.max())
-        values[name] = low + (max(high, 2 * low) - low) * shape
-    return Rates.of(1.0, values)
-
-
 def learned(
     network: Network,
     cluster: Cluster,
@@ -324,7 +187,7 @@ def learned(
 ) -> Statistics:
     """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
 
-    The first 18 s, or a third of a shorter run, are left out: code that is young runs slowly.
+    Its beginning does not count as far as its batches show that code was young: the rule of all calibration in place.
 
     Raises
     ------
@@ -335,8 +198,7 @@ def learned(
 
     if rates is None:
         raise EngineError("nothing to learn from: no tuple came")
-    skip = min(18.0, outcome.seconds / 3)
-    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates, skip=skip)
+    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates)
 
 
 def measured_rates(network: Network, outcome: Any) -> Rates | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import chain
+from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
 from penstock.load import load_model
 from penstock.network import Network, read_network
@@ -72,14 +73,13 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             known = alone.complete(graph, override=True)
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
             placed = plans["correlation"]
-            tell("calibrating in place", 0.25)
-            trace = chain.calibration_rates(rates)
-            warming = Job(graph, cluster, placed, scratch / "calibration", rates=trace)
-            outcome = execute(engine, warming, lambda _what, share: tell("calibrating in place", 0.25 + 0.3 * share))
-            warm = chain.WARM * trace.duration
-            statistics = calibrate.calibrate_in_place(alone, known, cluster, placed, outcome, trace, skip=warm)
+            warming = Job(graph, cluster, placed, scratch / "calibration", rates=rates)
+            statistics = calibrate_in_place(
+                engine, warming, known, alone, lambda what, share: tell(what, 0.25 + 0.3 * share)
+            )
+            say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
-            prediction = chain.predict(measured, cluster, placed, rates, statistics)
+            prediction = chain.predict(measured, cluster, placed, rates, statistics, rng=np.random.default_rng(seed))
             comparison = compare_plans(measured, cluster, plans, rates, statistics)
             _, latency, weight = prediction.result.whole()
             guess = chain.summary(latency, weight)
@@ -98,6 +98,13 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         return {**document, "calibration": statistics.document(), "plans": comparison}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def calibrated(measured: Mapping[str, Any]) -> str:
+    """Say how the calibration in place went."""
+    apart = ", ".join(f"{host} {gap:.1%}" for host, gap in measured["apart"].items())
+    ended = "agreed" if measured["agreed"] else "did not agree in time"
+    return f"calibrated in place by {measured['bursts']} bursts; the last two {ended}: largest batches apart by {apart}"
 
 
 def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: int) -> Placement:

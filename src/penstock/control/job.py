@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
+from penstock.control.outlook import Course, reported
+from penstock.control.report import compare
+from penstock.latency.models import scheduled
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.workload import Rates
@@ -44,6 +48,8 @@ class Job:
         A plan table to follow.
     seconds, once
         Stop after this time (s), or when all that is there now is delivered.
+    seed
+        Of the prediction's interval.
     """
 
     network: Network
@@ -57,6 +63,7 @@ class Job:
     shedder: Shedder | None = None
     seconds: float | None = None
     once: bool = False
+    seed: int = 0
 
 
 @attrs.frozen(eq=False)
@@ -99,13 +106,29 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     """Return what the batch model says of a job; None where a cost or the rates are unknown."""
     if rates is None or job.once or not chain.priced(job.network, job.statistics):
         return None
-    keep = job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
-    return chain.predict(job.network, job.cluster, job.placement, rates, job.statistics, keep)
+    return chain.predict(
+        job.network,
+        job.cluster,
+        job.placement,
+        rates,
+        job.statistics,
+        _kept(job, rates),
+        rng=np.random.default_rng(job.seed),
+        scheduled=job.rates is not None and scheduled(job.network),
+    )
+
+
+def _kept(job: Job, rates: Rates) -> Mapping[str, Any]:
+    """Return the keep fractions of a job: fixed ones, or those of its plan table by period."""
+    return job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
 
 
 def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done:
     """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
     rates = job.rates or chain.measured_rates(job.network, outcome)
     prediction = prediction or predicted(job, rates)
-    report = chain.compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
+    report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
+    if prediction is not None:
+        course = Course.of(prediction, job, _kept(job, prediction.model.rates))
+        report |= reported(course, outcome, np.random.default_rng(job.seed))
     return Done(outcome, rates, prediction, report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,15 +11,25 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
-from penstock.latency.estimate import Estimate, Quantiles
-from penstock.latency.fragments import fragments
+from penstock.latency.carried import Carried, carried
+from penstock.latency.draws import DRAWS, Draws, certain, draw
+from penstock.latency.estimate import Estimate, Quantiles, Spread
+from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
-from penstock.latency.microbatch import MicrobatchResult, microbatch
+from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
+from penstock.latency.shape import Pace
+from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of
 from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
 
 Array = NDArray[np.float64]
+
+DRAIN = 3600.0
+"""Seconds after the end of the rates at which a prediction stops at the latest."""
+
+FOLLOWED, FEWEST = 400_000, 20
+"""Batches that draws follow at most (some ten seconds), and draws below which there is no interval."""
 
 NOTES = (
     "assumes batches that start at multiples of the trigger from the beginning of the rates",
@@ -41,6 +51,10 @@ class BatchHosts:
         By host: seconds that a benchmark-core second of load takes, its in-place factor over its capacity.
     progressive
         Whether output appears evenly during a batch (Kafka) rather than at its end (directory).
+    machines
+        By name: hosts that share a machine, and on how many cores.
+    statistics
+        Where this comes from, with its errors.
     """
 
     trigger: float
@@ -48,6 +62,8 @@ class BatchHosts:
     idle: Mapping[str, float]
     factor: Mapping[str, float]
     progressive: bool = False
+    machines: Mapping[str, tuple[tuple[str, ...], int]] = attrs.field(factory=dict)
+    statistics: Statistics | None = None
 
     @classmethod
     def of(cls, statistics: Statistics | None, cluster: Cluster) -> BatchHosts:
@@ -60,6 +76,11 @@ class BatchHosts:
             idle={name: row.idle for name, row in rows.items() if row.idle is not None},
             factor={name: rows[name].factor / host.capacity for name, host in cluster.hosts.items()},
             progressive=cluster.spark.hop == "kafka",
+            machines={
+                name: (tuple(host.name for host in cluster.hosts.values() if host.machine == name), cores)
+                for name, cores in cluster.machines.items()
+            },
+            statistics=statistics,
         )
 
     def paced(self, cluster: Cluster) -> Cluster:
@@ -67,19 +88,119 @@ class BatchHosts:
         hosts = {name: attrs.evolve(host, capacity=1 / self.factor[name]) for name, host in cluster.hosts.items()}
         return attrs.evolve(cluster, hosts=hosts)
 
-    def run(
+    def placed(
         self, model: LoadModel, placement: Mapping[str, str], keep: Mapping[str, float | Array] | None = None
-    ) -> MicrobatchResult:
-        """Predict the batches of a placed network; ``keep`` holds keep fractions as of `microbatch`."""
-        return microbatch(
-            model,
-            fragments(model.network, placement),
-            trigger=self.trigger,
-            overhead=self.overhead,
-            factor=self.factor,
-            idle=self.idle,
-            progressive=self.progressive,
-            keep=keep,
+    ) -> PlacedBatches:
+        """Return the batch model of a placed network; ``keep`` holds keep fractions as of `microbatch`."""
+        queries = fragments(model.network, placement)
+        made = carried(model, queries, progressive=self.progressive, keep=keep, machines=self.machines)
+        return PlacedBatches(self, model, placement, queries, made)
+
+
+@attrs.frozen(eq=False)
+class PlacedBatches:
+    """The one model of batches: what hosts make of a placed network under given rates, and how far off that may be."""
+
+    hosts: BatchHosts
+    model: LoadModel
+    placement: Mapping[str, str]
+    queries: Sequence[Fragment]
+    made: Carried
+
+    @property
+    def batches(self) -> float:
+        """About how many batches there are."""
+        return len(self.queries) * self.model.rates.duration / self.hosts.trigger
+
+    def run(self) -> MicrobatchResult:
+        """Predict the batches as the costs are known."""
+        factors = [self.hosts.factor[name] for name in self.made.hosts]
+        return predicted(self.made, self.queries, self._pace(factors), factors)
+
+    def spread(
+        self,
+        rng: np.random.Generator,
+        *,
+        scheduled: bool = True,
+        count: int = DRAWS,
+    ) -> Spread | None:
+        """Predict again and again with costs as they may be; None where nothing is uncertain, or it takes too long.
+
+        Parameters
+        ----------
+        rng
+            Where chance comes from.
+        scheduled
+            Whether the rates begin at a multiple of the trigger.
+        count
+            How often, at most: less of long runs.
+        """
+        if scheduled and certain(self.hosts.statistics):
+            return None
+        affordable = int(FOLLOWED / max(self.batches, 1.0))
+        if affordable < min(FEWEST, count):
+            return None
+        count = min(count, affordable)
+        names = self.made.hosts
+        drawn = draw(self.model, self.placement, names, self.hosts.statistics, rng, count=count, scheduled=scheduled)
+        factors = np.array([self.hosts.factor[name] for name in names])
+
+        def pace(k: int) -> Pace:
+            slow = drawn.factor[k] * drawn.speed[k]
+            return self._pace((factors * slow).tolist(), drawn, k)
+
+        return spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
+
+    def outlook(
+        self, now: float, horizons: Sequence[float], past: Mapping[str, Array], ahead: Mapping[str, Array]
+    ) -> list[tuple[float, float, float]]:
+        """Forecast the worst latency (s) of what enters in the next seconds: what is expected, p05 and p95.
+
+        Parameters
+        ----------
+        now
+            When the forecast is made (s).
+        horizons
+            How far it goes (s).
+        past
+            By host, by what its batches took longer than measured before, in the known intervals of the trigger.
+        ahead
+            By host, array (draws, intervals): the same from there on, as it may be; the first draw is what is expected.
+        """
+        factors, hosts = [self.hosts.factor[name] for name in self.made.hosts], self.made.hosts
+        base = self._pace(factors)
+
+        def pace(k: int) -> Pace:
+            noise = [[*past.get(name, np.zeros(0)).tolist(), *ahead[name][k].tolist()] for name in hosts]
+            return base._replace(noise=noise)
+
+        count = len(next(iter(ahead.values())))
+        _, _, series = batch_draws(self.made, pace, count, self.model.rates.periods)
+        found = []
+        for horizon in horizons:
+            first, last = (int(at / self.model.period + 1e-9) for at in (now, now + horizon))
+            worst = series[:, first : max(last, first + 1)].max(axis=1, initial=0.0)
+            low, high = np.quantile(worst[1:], [LOW, HIGH])
+            found.append((float(worst[0]), min(float(low), float(worst[0])), max(float(high), float(worst[0]))))
+        return found
+
+    def _pace(self, factors: Sequence[float], drawn: Draws | None = None, k: int = 0) -> Pace:
+        """Return what batches take, as measured or in a draw."""
+        hosts, names = self.hosts, self.made.hosts
+        overhead = np.array([hosts.overhead[name] for name in names])
+        idle = np.array([hosts.idle.get(name, hosts.overhead[name]) for name in names])
+        if drawn is not None:
+            overhead, idle = (np.maximum(row + drawn.overhead[k], 0.0) * drawn.speed[k] for row in (overhead, idle))
+        return Pace(
+            trigger=hosts.trigger,
+            phase=0.0 if drawn is None else float(drawn.phase[k]) * hosts.trigger,
+            overhead=overhead.tolist(),
+            idle=idle.tolist(),
+            work=self.made.seconds(factors, None if drawn is None else drawn.cost[k]),
+            noise=[[1.0] for _ in names] if drawn is None else drawn.noise[k].tolist(),
+            reading=READING,
+            commit=COMMIT,
+            limit=self.model.rates.duration + DRAIN,
         )
 
 
@@ -99,12 +220,9 @@ def microbatch_estimate(
         if base_name(name) != name:
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     hosts = BatchHosts.of(statistics, cluster)
-    result = hosts.run(model, placement)
-    stimulus, latency, weight = result.whole()
-    series = np.zeros(model.rates.periods)
-    there = weight > 0
-    place = np.clip((stimulus[there] / model.period + 1e-9).astype(np.int64), 0, series.size - 1)
-    np.maximum.at(series, place, latency[there])
+    result = hosts.placed(model, placement).run()
+    _, latency, weight = result.whole()
+    series = result.worst(model.period, model.rates.periods)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)
@@ -126,7 +244,7 @@ def microbatch_estimate(
 
 
 def _steady(model: LoadModel, placement: Mapping[str, str], hosts: BatchHosts) -> dict[str, Any] | None:
-    if hosts.progressive:
+    if hosts.progressive or any(len(members) > cores for members, cores in hosts.machines.values()):
         return None
     queries = fragments(model.network, placement)
     found = steady_state(model, queries, trigger=hosts.trigger, overhead=hosts.overhead, factor=hosts.factor)

@@ -39,6 +39,63 @@ class Quantiles:
         return cls(float(given[-1]), float(given[at[0]]), float(given[at[1]]), mean)
 
 
+KEYS = ("worst", "p99", "p50", "mean")
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Spread:
+    """The interval of a prediction, from p05 to p95.
+
+    Attributes
+    ----------
+    draws
+        How many predictions it rests on.
+    total, sinks
+        Pairs (p05, p95) of worst, p99, p50 and mean (s), over all sinks and by sink.
+    low, high
+        Arrays (periods,): p05 and p95 of the worst latency (s) of what enters in each period.
+    """
+
+    draws: int
+    total: Mapping[str, tuple[float, float]]
+    sinks: Mapping[str, Mapping[str, tuple[float, float]]]
+    low: Array
+    high: Array
+
+    @classmethod
+    def none(cls, total: Quantiles, sinks: Mapping[str, Quantiles], series: Array) -> Spread:
+        """Return the interval of a prediction of which no error is known: nothing but the prediction."""
+
+        def pairs(row: Quantiles) -> dict[str, tuple[float, float]]:
+            return {key: (getattr(row, key), getattr(row, key)) for key in KEYS}
+
+        by_sink = {name: pairs(row) for name, row in sinks.items()}
+        return cls(draws=0, total=pairs(total), sinks=by_sink, low=series, high=series)
+
+    def around(self, total: Quantiles, sinks: Mapping[str, Quantiles], series: Array) -> Spread:
+        """Return the interval that also holds the prediction itself."""
+
+        def wide(pairs: Mapping[str, tuple[float, float]], row: Quantiles) -> dict[str, tuple[float, float]]:
+            return {key: (min(a, getattr(row, key)), max(b, getattr(row, key))) for key, (a, b) in pairs.items()}
+
+        return attrs.evolve(
+            self,
+            total=wide(self.total, total),
+            sinks={name: wide(pairs, sinks[name]) for name, pairs in self.sinks.items()},
+            low=np.minimum(self.low, series),
+            high=np.maximum(self.high, series),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the keys ``interval``, ``p05``, ``p95`` and ``draws`` of a report."""
+        return {
+            "interval": {key: list(pair) for key, pair in self.total.items()},
+            "p05": {**{key: pair[0] for key, pair in self.total.items()}, "series": self.low},
+            "p95": {**{key: pair[1] for key, pair in self.total.items()}, "series": self.high},
+            "draws": self.draws,
+        }
+
+
 @attrs.frozen
 class ErrorBar:
     """How far off the worst latency may be: an error e of the bottleneck's cost becomes e·ρ/(ρ−1) of the latency.
@@ -126,6 +183,8 @@ class Estimate:
         The backlogs of the bottleneck, the worst first.
     steady
         Of ``microbatch``: batches and latencies at the mean rates, where a closed form is known.
+    spread
+        The interval from p05 to p95, if it was asked for.
     """
 
     model: str
@@ -142,6 +201,7 @@ class Estimate:
     statistics: Mapping[str, Any] = attrs.field(factory=dict)
     episodes: tuple[Episode, ...] = ()
     steady: Mapping[str, Any] | None = None
+    spread: Spread | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the keys of ``penstock estimate --json``."""
@@ -153,11 +213,17 @@ class Estimate:
             "bottleneck": self.bottleneck,
             "hosts": {name: {"excess": series} for name, series in self.excess.items()},
             "links": {name: {"excess": series} for name, series in self.links.items()},
-            "sinks": {name: attrs.asdict(row) for name, row in self.sinks.items()},
+            "sinks": {name: {**attrs.asdict(row), **self._interval(name)} for name, row in self.sinks.items()},
             "bounds": dict(self.bounds),
             "error": {**attrs.asdict(self.error), "relative": self.error.relative},
             "notes": list(self.notes),
             "statistics": dict(self.statistics),
             "episodes": [attrs.asdict(episode) for episode in self.episodes],
             **({} if self.steady is None else {"steady": self.steady}),
+            **({} if self.spread is None else self.spread.document()),
         }
+
+    def _interval(self, sink: str) -> dict[str, Any]:
+        if self.spread is None:
+            return {}
+        return {"interval": {key: list(pair) for key, pair in self.spread.sinks[sink].items()}}

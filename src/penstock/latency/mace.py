@@ -142,12 +142,18 @@ def error_bar(
     rho = float(share[row, first : peak + 1].mean()) if waits[row, peak] > 0 else float(share[row].max())
     here = [operator for operator, host in sorted(placement.items()) if host == name]
     weights = np.array([float(model.load_of(operator).mean()) for operator in here])
-    sampled = any(row.selectivity is not None and row.tuples for row in known.operators.values())
-    before = upstream(model.network) if sampled else {}
-    errors = np.array([_relative_error(base_name(operator), before, known) for operator in here])
+    every = dict(zip(model.network.operators, relative_errors(model.network, known), strict=True))
+    errors = np.array([every[base_name(operator)] for operator in here])
     cost = float(weights @ errors / weights.sum()) if weights.sum() > 0 else 0.0
     cost += known.hosts[name].error if name in known.hosts else 0.0
     return ErrorBar(name, rho, cost, rho / (rho - 1) if rho > 1 and waits[row, peak] > 0 else 1.0)
+
+
+def relative_errors(network: Network, known: Statistics) -> Array:
+    """Return the relative error of each operator's load, array (operators,): see `error_bar`."""
+    sampled = any(row.selectivity is not None and row.tuples for row in known.operators.values())
+    before = upstream(network) if sampled else {}
+    return np.array([_relative_error(name, before, known) for name in network.operators])
 
 
 def _relative_error(name: str, before: Mapping[str, frozenset[str]], known: Statistics) -> float:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
+import numpy as np
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.latency.batches import microbatch_estimate
-from penstock.latency.estimate import Estimate
+from penstock.latency.batches import BatchHosts, microbatch_estimate
+from penstock.latency.draws import DRAWS, certain, draw
+from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.latency.sharing import sharing
-from penstock.load import LoadModel, Statistics
+from penstock.latency.spread import spread_of
+from penstock.load import LoadModel, Statistics, load_model
 from penstock.network import Network
 
 Model = Callable[[LoadModel, Mapping[str, str], Cluster, Statistics | None], Estimate]
@@ -53,6 +56,22 @@ MODELS: Mapping[str, Row] = {
 }
 
 
+MODES: Mapping[str, str] = {"micro-batch": "microbatch", "real-time": "mace"}
+"""The model of each of Spark's modes."""
+
+
+def default_model(cluster: Cluster, placement: Iterable[str] = ()) -> str:
+    """Return the name of the model that fits a cluster: of its mode, if it says that it is Spark, else Mace.
+
+    Parameters
+    ----------
+    placement
+        Operators and replicas; Spark runs no replicas, so that with them it is Mace.
+    """
+    replicas = any("#" in name for name in placement)
+    return MODES[cluster.spark.mode] if cluster.spark.given and not replicas else "mace"
+
+
 def model_of(name: str) -> Model:
     """Return a latency model by name.
 
@@ -80,6 +99,75 @@ def checked_bound(latency: float, at: str = "--latency") -> float:
     if not (latency >= 0 and latency < float("inf")):
         raise InputError(f"expected a finite number of seconds >= 0, got {latency}", at=at)
     return latency
+
+
+FEW, NUMBERS = 50, 20_000_000
+"""Draws of models that are slower than Mace, and loads (operators times periods times draws) followed at most."""
+
+
+def with_interval(
+    found: Estimate,
+    model: LoadModel,
+    placement: Mapping[str, str],
+    cluster: Cluster,
+    statistics: Statistics | None,
+    rng: np.random.Generator,
+) -> Estimate:
+    """Return an estimate with its interval: the same model again, with what the statistics do not know drawn by chance.
+
+    Parameters
+    ----------
+    found
+        The estimate.
+    rng
+        Where chance comes from.
+    """
+    spread: Spread | None
+    if found.model == "microbatch":
+        placed = BatchHosts.of(statistics, cluster).placed(model, placement)
+        spread = placed.spread(rng, scheduled=scheduled(model.network))
+    else:
+        spread = _recomputed(found, model, placement, cluster, statistics, rng)
+    if spread is None:
+        nothing = Spread.none(found.total, found.sinks, found.series)
+        why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
+        return attrs.evolve(found, spread=nothing, notes=(*found.notes, f"the interval was not drawn: {why}"))
+    return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
+
+
+def scheduled(network: Network) -> bool:
+    """Whether a network's sources begin when they are told to, at a multiple of the trigger."""
+    return all(source.format == "nexmark" for source in network.sources.values())
+
+
+def _recomputed(
+    found: Estimate,
+    model: LoadModel,
+    placement: Mapping[str, str],
+    cluster: Cluster,
+    statistics: Statistics | None,
+    rng: np.random.Generator,
+) -> Spread | None:
+    """Return the interval of a model of single tuples: factors and speeds of hosts are drawn as part of the costs."""
+    count = DRAWS if found.model == "mace" else FEW
+    if certain(statistics) or model.load.size * count > NUMBERS:
+        return None
+    names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
+    drawn = draw(model, placement, names, statistics, rng, count=count)
+    home = {base_name(copy): names.index(host) for copy, host in placement.items()}
+    place = [home[name] for name in network.operators]
+    scale = drawn.cost * (drawn.factor * drawn.speed)[:, place]
+    answers = []
+    for row in scale.tolist():
+        dear = [
+            attrs.evolve(operator, cost=tuple(cost * factor for cost in operator.cost or ()))
+            for operator, factor in zip(network.operators.values(), row, strict=True)
+        ]
+        made = Network.of(network.name, network.sources.values(), dear, network.sinks.values(), network.file)
+        answers.append(decide(load_model(made, model.rates), placement, cluster, statistics))
+    rows = np.array([attrs.astuple(answer.total) for answer in answers])
+    sinks = {name: np.array([attrs.astuple(answer.sinks[name]) for answer in answers]) for name in found.sinks}
+    return spread_of(rows, sinks, np.array([answer.series for answer in answers]))
 
 
 SLICES = 200_000

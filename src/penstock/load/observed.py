@@ -8,6 +8,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.network import Network
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Observation:
@@ -52,3 +54,15 @@ class Observation:
     def sums(self) -> NDArray[np.float64]:
         """Return ``served``, ``work``, ``tried`` and ``emitted``, array (4, operators)."""
         return np.array([self.served, self.work, self.tried, self.emitted], np.float64)
+
+
+def work_of(network: Network, counts: Mapping[str, tuple[int, int]]) -> float:
+    """Return the benchmark-core seconds of tuples, counted by stream: those that arrived, and were dropped of them."""
+    total = 0.0
+    for name, (arrived, dropped) in counts.items():
+        writer, _, reader = name.partition("->")
+        if reader in network.operators:
+            operator = network.operators[reader]
+            costs = operator.cost or (0.0,) * len(operator.inputs)
+            total += (arrived - dropped) * costs[operator.inputs.index(writer)]
+    return total

@@ -29,12 +29,15 @@ class OperatorStatistics:
         Relative standard error of the cost.
     tuples
         How many tuples were measured.
+    resolution
+        Cost (s) below which it cannot be told from nothing.
     """
 
     cost: tuple[float, ...] | None = None
     selectivity: tuple[float, ...] | None = None
     error: float = 0.0
     tuples: int = 0
+    resolution: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -47,12 +50,23 @@ class HostStatistics:
         Seconds per batch, and per batch without input, which only ends windows; None: the same.
     factor, error
         What in-place costs are of single ones, and the relative standard error of that.
+    overhead_error, correlation
+        Standard error of the overhead (s), and how that of the factor goes with it (-1 to 1), as one regression gave
+        both.
+    residual
+        Standard deviation of a batch's duration about what overhead and factor say, as a share of it.
+    unrest
+        Standard deviation of the host's speed from one stretch of the calibration to another, as a share of it.
     """
 
     overhead: float = 0.0
     idle: float | None = None
     factor: float = 1.0
     error: float = 0.0
+    overhead_error: float = 0.0
+    correlation: float = 0.0
+    residual: float = 0.0
+    unrest: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +76,10 @@ class Statistics:
     operators: Mapping[str, OperatorStatistics] = attrs.field(factory=dict)
     hosts: Mapping[str, HostStatistics] = attrs.field(factory=dict)
     measured: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def of(self, network: Network) -> Statistics:
+        """Return the statistics of a network's own operators."""
+        return attrs.evolve(self, operators={n: row for n, row in self.operators.items() if n in network.operators})
 
     def complete(self, network: Network, *, override: bool = False) -> Network:
         """Return the network with the costs and selectivities that it leaves open.
@@ -99,7 +117,8 @@ class Statistics:
                 for key, values in (("cost", known.cost), ("selectivity", known.selectivity))
                 if values is not None
             }
-            return {**numbers, "error": known.error, "tuples": known.tuples}
+            told = {"resolution": known.resolution} if known.resolution else {}
+            return {**numbers, "error": known.error, "tuples": known.tuples, **told}
 
         return {
             "operators": {name: row(known) for name, known in sorted(self.operators.items())},
@@ -122,6 +141,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     selectivity: Positive | list[Positive] | None = None
     error: Positive = 0.0
     tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
+    resolution: Annotated[Positive, msgspec.Meta(description="cost below which it cannot be told from 0")] = 0.0
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +150,18 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     overhead: Annotated[Positive, msgspec.Meta(description="seconds per batch")] = 0.0
     idle: Annotated[Positive, msgspec.Meta(description="seconds per batch without input, if not as any")] | None = None
     factor: Annotated[float, msgspec.Meta(gt=0, description="in-place cost over the cost measured alone")] = 1.0
-    error: Positive = 0.0
+    error: Annotated[Positive, msgspec.Meta(description="relative standard error of the factor")] = 0.0
+    overhead_error: Annotated[Positive, msgspec.Meta(description="standard error of the overhead, in seconds")] = 0.0
+    correlation: Annotated[
+        float, msgspec.Meta(ge=-1, le=1, description="of the errors of factor and overhead, from one regression")
+    ] = 0.0
+    residual: Annotated[
+        Positive,
+        msgspec.Meta(description="how batches differ by chance: standard deviation, as a share of them"),
+    ] = 0.0
+    unrest: Annotated[
+        Positive, msgspec.Meta(description="how the host's speed changed while it was calibrated, likewise")
+    ] = 0.0
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,8 +205,10 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
                 selectivity=_numbers(row.selectivity, f"{at}.selectivity"),
                 error=row.error,
                 tuples=row.tuples,
+                resolution=row.resolution,
             )
             _finite(row.error, f"{at}.error")
+            _finite(row.resolution, f"{at}.resolution")
         rest = convert({**document, "operators": {}}, StatisticsFile, "")
         for name, host in rest.hosts.items():
             for key in HostRow.__struct_fields__:

@@ -6,12 +6,18 @@ Everything is a stream of blocks, so that memory stays bounded whatever the size
 
 from __future__ import annotations
 
+import bz2
 import struct
+import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 BLOCK = 4 * 2**20
 """Bytes that are read at a time."""
+
+SIP = 2**18
+"""Bytes that are decompressed at a time."""
 
 LARGEST = 64 * 2**20
 """Bytes of one compressed chunk that are still believed; Spark writes chunks of 32 to 64 kB."""
@@ -47,7 +53,7 @@ class _Ahead:
     """A file whose first bytes can be looked at before they are read; reads are as long as asked, but at the end."""
 
     def __init__(self, file: Readable) -> None:
-        self.file, self.kept, self.closed = file, b"", False
+        self.file, self.kept = file, b""
 
     def peek(self, count: int) -> bytes:
         if len(self.kept) < count:
@@ -68,46 +74,62 @@ class _Ahead:
             count -= len(part)
         return b"".join(parts)
 
-    def close(self) -> None:
-        """Leave the file to who opened it; pyarrow closes what it reads."""
-        self.closed = True
-
 
 def _plain(file: _Ahead, size: int) -> Iterator[bytes]:
     while block := file.read(size):
         yield block
 
 
-def _arrow(codec: str) -> Callable[[_Ahead, int], Iterator[bytes]]:
+def _stream(name: str) -> Callable[[_Ahead, int], Iterator[bytes]]:
+    """Return what reads a codec whose streams may follow each other in a file."""
+
     def opened(file: _Ahead, size: int) -> Iterator[bytes]:
-        import pyarrow
-
-        def told(error: Exception) -> Truncated:
-            return Truncated(f"its {codec} stream is cut off or damaged ({_short(error)})")
-
-        try:
-            stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), codec)
-        except (OSError, pyarrow.ArrowException) as error:
-            raise told(error) from None
-        while True:
+        begin, errors = _decompressor(name)
+        # Of little, because little may become much.
+        unpack, packed = None, file.read(SIP)
+        while packed:
+            unpack = unpack or begin()
             try:
-                block = stream.read(size)
-            except (OSError, pyarrow.ArrowException) as error:
-                raise told(error) from None
-            if not block:
-                return
-            yield block
+                block = unpack.decompress(packed)
+            except errors as error:
+                raise Truncated(f"its {name} stream is damaged ({_short(error)})") from None
+            if block:
+                yield block
+            packed = unpack.unused_data if unpack.eof else b""
+            if unpack.eof:
+                unpack = None
+            packed = packed or file.read(SIP)
+        if unpack is not None:
+            raise Truncated(f"its {name} stream is cut off")
 
     return opened
 
 
+def _decompressor(name: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+    """Return what begins to decompress a stream, and the errors of a damaged one."""
+    match name:
+        case "gzip":
+            return partial(zlib.decompressobj, 31), (zlib.error,)
+        case "bz2":
+            return bz2.BZ2Decompressor, (OSError, ValueError)
+        case "zstd":
+            import zstandard
+
+            return zstandard.ZstdDecompressor().decompressobj, (zstandard.ZstdError,)
+        case _:
+            import lz4.frame
+
+            return lz4.frame.LZ4FrameDecompressor, (RuntimeError,)
+
+
 def _short(error: Exception) -> str:
-    return str(error).splitlines()[0][:80]
+    return (str(error).splitlines() or [type(error).__name__])[0][:80]
 
 
 def _lz4_blocks(file: _Ahead, size: int) -> Iterator[bytes]:
     """Read the format of lz4-java's ``LZ4BlockOutputStream``, which is that of Spark's ``lz4`` codec."""
-    codec = _codec("lz4_raw")
+    import lz4.block
+
     head = struct.Struct("<8sBiiI")
     while header := file.read(head.size):
         if len(header) < head.size:
@@ -119,12 +141,16 @@ def _lz4_blocks(file: _Ahead, size: int) -> Iterator[bytes]:
         if len(body) < packed:
             raise Truncated("its lz4 stream is cut off")
         if plain:
-            yield body if token & 0xF0 == 0x10 else _unpacked(codec, body, plain, "lz4")
+            try:
+                yield body if token & 0xF0 == 0x10 else lz4.block.decompress(body, uncompressed_size=plain)
+            except (lz4.block.LZ4BlockError, ValueError) as error:
+                raise Truncated(f"its lz4 stream is damaged ({_short(error)})") from None
 
 
 def _snappy_chunks(file: _Ahead, size: int) -> Iterator[bytes]:
     """Read the format of snappy-java's ``SnappyOutputStream``, which is that of Spark's ``snappy`` codec."""
-    codec = _codec("snappy")
+    import cramjam
+
     while start := file.peek(4):
         if start == _SNAPPY[:4]:
             file.read(16)
@@ -137,29 +163,12 @@ def _snappy_chunks(file: _Ahead, size: int) -> Iterator[bytes]:
         body = file.read(packed)
         if len(body) < packed:
             raise Truncated("its snappy stream is cut off")
-        plain = shift = 0
-        for byte in body[:5]:
-            plain |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        if plain > LARGEST:
-            raise Truncated("its snappy stream is damaged")
-        yield _unpacked(codec, body, plain, "snappy")
-
-
-def _codec(name: str) -> Any:
-    import pyarrow
-
-    return pyarrow.Codec(name)
-
-
-def _unpacked(codec: Any, body: bytes, plain: int, name: str) -> bytes:
-    try:
-        unpacked: bytes = codec.decompress(body, plain, asbytes=True)
-    except (OSError, ValueError) as error:
-        raise Truncated(f"its {name} stream is damaged ({_short(error)})") from None
-    return unpacked
+        try:
+            if cramjam.snappy.decompress_raw_len(body) > LARGEST:
+                raise Truncated("its snappy stream is damaged")
+            yield bytes(cramjam.snappy.decompress_raw(body))
+        except cramjam.DecompressionError as error:
+            raise Truncated(f"its snappy stream is damaged ({_short(error)})") from None
 
 
 def _unknown(file: _Ahead, size: int) -> Iterator[bytes]:
@@ -169,10 +178,10 @@ def _unknown(file: _Ahead, size: int) -> Iterator[bytes]:
 
 _SNAPPY = b"\x82SNAPPY\x00"
 _CODECS: tuple[tuple[bytes, Callable[[_Ahead, int], Iterator[bytes]]], ...] = (
-    (b"\x28\xb5\x2f\xfd", _arrow("zstd")),
-    (b"\x1f\x8b", _arrow("gzip")),
-    (b"\x04\x22\x4d\x18", _arrow("lz4")),
-    (b"BZh", _arrow("bz2")),
+    (b"\x28\xb5\x2f\xfd", _stream("zstd")),
+    (b"\x1f\x8b", _stream("gzip")),
+    (b"\x04\x22\x4d\x18", _stream("lz4")),
+    (b"BZh", _stream("bz2")),
     (b"LZ4Block", _lz4_blocks),
     (_SNAPPY, _snappy_chunks),
     (b"ZV", _unknown),

@@ -6,7 +6,21 @@ a host's batches against the work in them gives its overhead per batch and the f
 """
 
 from penstock.spark.calibrate.alone import calibrate_alone
-from penstock.spark.calibrate.in_place import LEAST, calibrate_in_place, fit, measure_overhead
+from penstock.spark.calibrate.in_place import (
+    calibrate_in_place,
+    host_batches,
+    measure_overhead,
+    measured_selectivities,
+    too_few,
+)
 from penstock.spark.calibrate.samples import read_samples
 
-__all__ = ["LEAST", "calibrate_alone", "calibrate_in_place", "fit", "measure_overhead", "read_samples"]
+__all__ = [
+    "calibrate_alone",
+    "calibrate_in_place",
+    "host_batches",
+    "measure_overhead",
+    "measured_selectivities",
+    "read_samples",
+    "too_few",
+]

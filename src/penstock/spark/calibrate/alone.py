@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import InputError
 from penstock.load import OperatorStatistics, Statistics
+from penstock.load.fitting import Slope, told_apart
 from penstock.network import Network, Operator
 from penstock.spark.compile import kinds
 from penstock.spark.compile.schemas import blame
@@ -54,7 +55,7 @@ def calibrate_alone(
     span = {name: _span(frames[name]) for name in samples}
     speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
-    base: dict[str, _Slope] = {}
+    base: dict[str, Slope] = {}
     for number, (name, operator) in enumerate(network.operators.items()):
         tell(f"calibrating {name}", number / len(network.operators))
         with blame(f"operators.{name}"):
@@ -73,14 +74,14 @@ def calibrate_alone(
                 if given not in base and size:
                     base[given] = _slope([frame], [size], lambda rows: rows[0], error, min(budget, 1.5))
             slope = _slope(inputs, sizes, _applied(operator, speed), error, budget)
-            reading = sum(base[g].mean * n for g, n in zip(operator.inputs, sizes, strict=True) if g in base) / taken
-            cost = max(slope.mean - reading, 1e-9)
-            relative = slope.error * slope.mean / cost
+            read = [(base[g], n / taken) for g, n in zip(operator.inputs, sizes, strict=True) if g in base]
+            cost, relative, resolution = told_apart(slope, Slope.mixed(read))
             found[name] = OperatorStatistics(
                 cost=(cost,) * len(operator.inputs),
                 selectivity=selectivity,
-                error=min(relative, 1.0),
+                error=relative,
                 tuples=slope.tuples,
+                resolution=resolution,
             )
     for frame in frames.values():
         frame.unpersist()
@@ -121,20 +122,13 @@ def _selectivity(operator: Operator, sizes: Sequence[int], out: int, span: float
     return (out / sizes[0] if sizes[0] else 0.0,)
 
 
-@attrs.frozen
-class _Slope:
-    mean: float
-    error: float
-    tuples: int
-
-
 def _slope(
     frames: Sequence[DataFrame],
     sizes: Sequence[int],
     build: Callable[[list[DataFrame]], DataFrame],
     error: float,
     budget: float,
-) -> _Slope:
+) -> Slope:
     """Return seconds per input row: the slope of job time between two sizes, repeated.
 
     The larger size grows until the difference of times is well above the noise of a job, by going over the sample
@@ -177,4 +171,4 @@ def _slope(
             mean = float(np.mean(slopes))
             spread = float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
             if spread <= error * abs(mean) or time.perf_counter() - begin > budget:
-                return _Slope(max(mean, 0.0), spread / mean if mean > 0 else 1.0, round(len(slopes) * large))
+                return Slope(mean, spread, round(len(slopes) * large))

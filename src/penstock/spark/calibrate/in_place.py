@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 
 from penstock.cluster import Cluster
 from penstock.errors import EngineError
+from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
+from penstock.load.fitting import HostBatches, told
+from penstock.load.observed import work_of
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
-from penstock.spark.run import Batch, Engine, Outcome
+from penstock.spark.run import Engine, Outcome
 from penstock.workload import Rates
-
-LEAST = 0.1
-"""Smallest factor of a host: in place nothing costs less than a tenth of what it costs alone."""
 
 
 def calibrate_in_place(
@@ -29,10 +27,10 @@ def calibrate_in_place(
     placement: Mapping[str, str],
     outcome: Outcome,
     rates: Rates,
-    *,
-    skip: float,
 ) -> Statistics:
     """Return the statistics with each host's overhead and factor and the selectivities, from the batches of a run.
+
+    Batches at the beginning do not count as long as the code is not warm (`penstock.load.fitting.warm_from`).
 
     Parameters
     ----------
@@ -46,30 +44,57 @@ def calibrate_in_place(
         Of a run whose batches had many sizes.
     rates
         Of the sources during the run.
-    skip
-        Seconds at the beginning that are left out: the code is not warm yet.
 
     Raises
     ------
     EngineError
         If a host has too few batches, or all of one size.
     """
-    costs = statistics.complete(network)
     found = {}
-    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
-    for host in sorted(set(host_of.values())):
-        warm = [b for b in outcome.batches if host_of[b.query] == host and b.start - outcome.epoch > skip]
-        batches, empty = [b for b in warm if b.rows > 0], [b.duration for b in warm if b.rows == 0 and b.known]
-        load = np.array([work(costs, b) for b in batches]) / cluster.hosts[host].capacity
-        took = np.array([b.duration for b in batches])
-        if len(batches) < 8 or load.max() < 2 * max(load.min(), 1e-12):
-            raise EngineError(
-                f"host {host!r} had {len(batches)} batches, too few or too alike to tell overhead from cost; "
-                "calibrate for longer, with bursts"
-            )
-        found[host] = attrs.evolve(fit(load, took), idle=float(np.median(empty)) if empty else None)
+    for host, batches in host_batches(statistics.complete(network), cluster, placement, outcome).items():
+        known = told(batches)
+        if known is None:
+            raise too_few(host, len(batches))
+        found[host] = known
     measured = {**statistics.measured, "pass": "alone, then in place"}
     return attrs.evolve(measured_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
+
+
+def too_few(host: str, batches: int) -> EngineError:
+    """Return the error for a host whose batches do not tell overhead from cost."""
+    return EngineError(
+        f"host {host!r} had {batches} batches, too few or too alike to tell overhead from cost; "
+        "calibrate for longer, with bursts"
+    )
+
+
+def host_batches(
+    network: Network, cluster: Cluster, placement: Mapping[str, str], outcome: Outcome
+) -> dict[str, HostBatches]:
+    """Return the batches of each host of a run; those that shared it, with the seconds that each would take alone.
+
+    Those up to the first with input are left out: a query's plans are compiled in them.
+    """
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    machine = {name: host.machine or f"host {name}" for name, host in cluster.hosts.items()}
+    took: dict[tuple[str, int], float] = {}
+    for group in sorted(set(machine.values())):
+        mine = [b for b in outcome.batches if b.known and machine[host_of[b.query]] == group]
+        seconds = alone([(b.start, b.start + b.duration) for b in mine], float(cluster.machines.get(group, 1)))
+        took.update({(b.query, b.number): own for b, own in zip(mine, seconds, strict=True)})
+    full = [b for b in outcome.batches if b.rows]
+    first = {query: min((b.start for b in full if b.query == query), default=0.0) for query in host_of}
+    found = {}
+    for host in sorted(set(host_of.values())):
+        known = sorted((b for b in outcome.batches if host_of[b.query] == host and b.known), key=lambda b: b.start)
+        full = [b for b in known if b.rows and b.start > first[b.query]]
+        found[host] = HostBatches(
+            at=np.array([b.start - outcome.epoch for b in full]),
+            load=np.array([work_of(network, b.counts) for b in full]) / cluster.hosts[host].capacity,
+            took=np.array([took[b.query, b.number] for b in full]),
+            empty=np.array([took[b.query, b.number] for b in known if not b.rows and b.start > first[b.query]]),
+        )
+    return found
 
 
 def measured_selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
@@ -89,52 +114,6 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
             scale = went / expected
             found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))
     return attrs.evolve(statistics, operators=found)
-
-
-def work(network: Network, batch: Batch) -> float:
-    """Return the benchmark-core seconds of a batch's tuples."""
-    total = 0.0
-    for name, (arrived, dropped) in batch.counts.items():
-        reader = name.partition("->")[2]
-        if reader in network.operators:
-            operator = network.operators[reader]
-            port = operator.inputs.index(name.partition("->")[0])
-            total += (arrived - dropped) * (operator.cost or (0.0,) * len(operator.inputs))[port]
-    return total
-
-
-def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistics:
-    """Fit ``took = overhead + factor · load`` by a regression that a few disturbed batches do not sway.
-
-    Disturbances only lengthen batches, so that plain least squares would take them for cost: residuals beyond a
-    scale, the median of the absolute ones, count by their size only (Huber's loss). Where the overhead hides the
-    cost, noise alone would give it any sign: the overhead is not negative, and the factor is `LEAST` at least.
-    """
-    from scipy.optimize import least_squares
-
-    table = np.column_stack([np.ones(len(load)), load])
-
-    def misfit(guess: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return np.asarray(table @ guess - took)
-
-    least = (0.0, LEAST)
-    (overhead, factor), *_ = np.linalg.lstsq(table, took, rcond=None)
-    overhead, factor = max(overhead, 0.0), max(factor, LEAST)
-    scale = math.inf
-    for _ in range(50):
-        rest = took - overhead - factor * load
-        before, scale = scale, max(1.4826 * float(np.median(np.abs(rest))), 1e-6)
-        found = least_squares(
-            misfit, (overhead, factor), bounds=(least, np.inf), loss="huber", f_scale=scale, x_scale=(0.1, 1.0)
-        )
-        overhead, factor = (float(value) for value in found.x)
-        if abs(scale - before) <= 0.01 * scale:
-            break
-    weight = np.minimum(1.0, scale / np.maximum(np.abs(misfit(found.x)), 1e-12))
-    sigma = float(np.sqrt((weight * misfit(found.x) ** 2).sum() / max(weight.sum() - 2, 1.0)))
-    centre = float((weight * load).sum() / weight.sum())
-    spread = float(np.sqrt((weight * (load - centre) ** 2).sum()))
-    return HostStatistics(overhead=overhead, factor=factor, error=sigma / spread / factor if spread > 0 else 1.0)
 
 
 def measure_overhead(engine: Engine, host: str, statistics: Statistics, seconds: float = 8.0) -> Statistics:

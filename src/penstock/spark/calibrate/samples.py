@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError
 from penstock.network import Network, Source
-from penstock.spark.compile.schemas import NEXMARK, blame
+from penstock.spark.compile.schemas import blame
 from penstock.spark.compile.sources import read_source
 from penstock.spark.run import scheduled_rates
 from penstock.spark.shipped.deliver import FILES
+from penstock.spark.shipped.nexmark import ROWS
 from penstock.workload import nexmark
 
 ENDINGS = (".json", ".csv", ".parquet", ".orc", ".txt")
@@ -63,7 +64,7 @@ def _events(session: SparkSession, source: Source, events: int) -> DataFrame:
     rate = max(1.0, float(schedule.rates.mean()))
     stream = nexmark.Nexmark(nexmark.Schedule.of([rate] * math.ceil(events / rate + 1), 1.0))
     rows = [(*row, row[0], row[0], row[3]) for row in stream.rows(0, events)]
-    return session.createDataFrame(rows, NEXMARK)
+    return session.createDataFrame(rows, ROWS)
 
 
 def _sample_of(path: Path, name: str, sources: int) -> Path:

@@ -83,16 +83,24 @@ def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict
     }
 
 
-def compile_fragment(session: SparkSession, deployment: Deployment, fragment: Fragment, run: str = "") -> Query:
-    """Compile one fragment into a streaming query; ``run`` is the run's identity, for files in the user's folders."""
-    return _Compiler(session, deployment, fragment, run).query()
+def compile_fragment(
+    session: SparkSession, deployment: Deployment, fragment: Fragment, run: str = "", generation: int = 0
+) -> Query:
+    """Compile one fragment into a streaming query.
+
+    ``run`` is the run's identity, for files in the user's folders; ``generation`` says which of its runs this is: only
+    the newest may deliver.
+    """
+    return _Compiler(session, deployment, fragment, run, generation).query()
 
 
 class _Compiler:
     """Builds one query; memory of what is built already."""
 
-    def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> None:
-        self.session, self.deployment, self.run = session, deployment, run
+    def __init__(
+        self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str, generation: int
+    ) -> None:
+        self.session, self.deployment, self.run, self.generation = session, deployment, run, generation
         self.network: Network = deployment.network
         self.knobs = knobs_of(deployment, Graph(self.network, fragment))
         self.graph = Graph(self.network, fragment, frozenset(self.knobs.windows) if self.knobs else frozenset())
@@ -124,6 +132,7 @@ class _Compiler:
             stateful=tuple(self.stateful),
             timed=graph.timed,
             knobs=self.knobs,
+            generation=self.generation,
             session=cast("Any", self.session).session_id,
         )
         return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled)

@@ -16,13 +16,12 @@ from penstock.spark.compile.functions import import_function, tells_rows
 from penstock.spark.compile.graph import stateful_behind
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped import ENVELOPE
-from penstock.workload import nexmark
+from penstock.spark.shipped.nexmark import ROWS
 
 ENVELOPE_FIELDS = tuple(
     StructField(name, kind, True)
     for name, kind in zip(ENVELOPE, (LongType(), LongType(), TimestampType()), strict=True)
 )
-NEXMARK = f"{nexmark.SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
 
 
 def nullable(kind: DataType) -> DataType:
@@ -57,7 +56,7 @@ def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructT
 
     for name, source in network.sources.items():
         with blame(f"sources.{name}"):
-            note(name, NEXMARK if source.format == "nexmark" else read_source(session, source).schema)
+            note(name, ROWS if source.format == "nexmark" else read_source(session, source).schema)
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             if operator.kind == "python":

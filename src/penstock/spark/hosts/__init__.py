@@ -5,10 +5,12 @@ loopback interface, behind a random token, in a folder of its own, and ends it w
 running one. Both hand out sessions. `start_hosts` starts or reaches all hosts of a cluster.
 
     penstock ── supervisor ── JVM ── Python workers
-                    └───── lifeline ─────┘
+                    ├───── lifeline ─────┤
+                    └── nursery ─────────┘
 
 Each process ends with the one to its left, however that one ended: the supervisor looks after penstock and cleans up,
-the kernel kills the JVM with the supervisor, and the workers with their lifeline.
+the kernel kills the JVM with the supervisor, and the workers with their lifeline. The workers are forks
+of the nursery, which has imported what they need.
 """
 
 from penstock.spark.hosts.base import SparkHost

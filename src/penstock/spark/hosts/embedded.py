@@ -125,6 +125,11 @@ class EmbeddedHost:
         return supervised.jvm if supervised is not None else None
 
     @property
+    def _root(self) -> psutil.Process | None:
+        supervised = self._supervised
+        return supervised.root if supervised is not None else None
+
+    @property
     def folder(self) -> Path:
         """The host's own folder; it is removed with the host."""
         if not self._folders:
@@ -179,11 +184,11 @@ class EmbeddedHost:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that the JVM and what it started have used so far, in s."""
-        return self._meter.cpu(self._jvm)
+        return self._meter.cpu(self._root)
 
     def rss(self) -> int:
         """Return the resident memory of the JVM and what it started, in bytes; shared pages count in each process."""
-        return resident(self._jvm)
+        return resident(self._root)
 
     def stop(self) -> None:
         """End the JVM and its Python workers and remove the folder; more than once does no harm."""
@@ -208,15 +213,17 @@ class EmbeddedHost:
             # First of all the one that cleans up.
             self._supervised = Supervised(folders, locks, kept)
         self._folders = folders
-        main, lifeline = folders[0], folders[0] / "lifeline"
+        # Names of sockets are short: they are in the last folder.
+        main, lifeline, nursery = folders[0], folders[0] / "lifeline", folders[-1] / "nursery"
         conf = settings.spark_settings(self.name, self.cores, self._wanted_port, self.conf, folders)
         plan = Plan(
             argv=settings.command(java, conf, main),
-            env=settings.environment(kept, java, main, self._token, lifeline),
+            env=settings.environment(kept, java, main, self._token, lifeline, nursery),
             cpus=self.cpus,
             log=str(self.log),
             exit=str(self._exit_note),
             lifeline=str(lifeline),
+            nursery=settings.nursery(nursery),
         )
         self._supervised.launch(self.name, plan)
 

@@ -12,8 +12,8 @@ from penstock.errors import InputError
 from penstock.spark.hosts.java import MODULE_OPTIONS
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-LIFELINE = Path(__file__).with_name("lifeline")
-"""Folder of the ``sitecustomize`` that the Python workers begin with."""
+BEGINNING = Path(__file__).with_name("beginning")
+"""Folder of the ``sitecustomize`` that Python processes of a host begin with."""
 
 DEFAULTS: Mapping[str, str] = {
     # Spark's own ports on the loopback interface ask for a secret too; it makes one itself.
@@ -169,7 +169,9 @@ def inherited(secrets: Collection[str], environ: Mapping[str, str] = os.environ)
     return {key: value for key, value in environ.items() if key not in secrets and not key.startswith(foreign)}
 
 
-def environment(kept: Mapping[str, str], java: Path, folder: Path, token: str, lifeline: Path) -> dict[str, str]:
+def environment(
+    kept: Mapping[str, str], java: Path, folder: Path, token: str, lifeline: Path, nursery: Path
+) -> dict[str, str]:
     """Return the JVM's environment, which its Python workers inherit: what is kept of penstock's, and the host's own.
 
     The token is that of this host: its workers need it where they call their host, in ``foreachBatch``.
@@ -184,12 +186,18 @@ def environment(kept: Mapping[str, str], java: Path, folder: Path, token: str, l
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         "PENSTOCK_LIFELINE": str(lifeline),
-        "PYTHONPATH": os.pathsep.join([str(LIFELINE), *filter(None, [kept.get("PYTHONPATH")])]),
+        "PENSTOCK_NURSERY": str(nursery),
+        "PYTHONPATH": os.pathsep.join([str(BEGINNING), *filter(None, [kept.get("PYTHONPATH")])]),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(folder),
     }
+
+
+def nursery(socket: Path) -> list[str]:
+    """Return the command line of the process that streaming workers are forked from; empty where there is none."""
+    return [sys.executable, str(Path(__file__).with_name("nursery.py")), str(socket)] if sys.platform == "linux" else []
 
 
 def _spark_home() -> Path:

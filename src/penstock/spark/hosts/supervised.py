@@ -34,6 +34,9 @@ class Supervised:
     """
 
     jvm: psutil.Process | None = None
+    """The JVM, once started."""
+    root: psutil.Process
+    """The supervisor: all processes of the host descend from it."""
 
     def __init__(self, folders: Sequence[Path], locks: Sequence[int], environ: Mapping[str, str]) -> None:
         self._supervisor = subprocess.Popen(
@@ -45,6 +48,7 @@ class Supervised:
             start_new_session=True,
             pass_fds=locks,
         )
+        self.root = psutil.Process(self._supervisor.pid)
 
     def launch(self, name: str, plan: supervisor.Plan) -> None:
         """Start the JVM of the host ``name``.

@@ -45,6 +45,8 @@ class Plan(NamedTuple):
         The file that takes its exit code, negative for a signal.
     lifeline
         The named pipe that the Python workers hold on to.
+    nursery
+        Command line of the process that streaming workers are forked from, empty for none.
     grace
         Seconds that it has to end when asked.
     """
@@ -55,6 +57,7 @@ class Plan(NamedTuple):
     log: str
     exit: str
     lifeline: str
+    nursery: list[str]
     grace: float = 5.0
 
 
@@ -93,7 +96,7 @@ def hold_lifeline(path: str) -> None:
 
 
 def launch(plan: Plan) -> int:
-    """Start the JVM and return its process id."""
+    """Start the JVM, then the nursery, and return the JVM's process id."""
     me = os.getpid()
 
     def prepare() -> None:
@@ -105,12 +108,18 @@ def launch(plan: Plan) -> int:
             if os.getppid() != me:
                 os._exit(1)
 
-    with open(plan.log, "ab") as log:
-        child = subprocess.Popen(
-            plan.argv, env=plan.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=prepare
-        )
-    child.returncode = 0  # reaped below, not by Popen
-    return child.pid
+    def start(argv: list[str]) -> int:
+        with open(plan.log, "ab") as log:
+            child = subprocess.Popen(
+                argv, env=plan.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=prepare
+            )
+        child.returncode = 0  # reaped below, not by Popen
+        return child.pid
+
+    jvm = start(plan.argv)
+    if plan.nursery:
+        start(plan.nursery)
+    return jvm
 
 
 def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -36,9 +35,8 @@ from penstock.spark.compile.sql import computes
 from penstock.spark.run.folder import claim, epoch_of, owned, probe
 from penstock.spark.run.follow import Follower, prompted
 from penstock.spark.run.outcome import Outcome, collect
-from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import recount, short
-from penstock.spark.run.running import LOOK, Report, Running
+from penstock.spark.run.running import LOOK, Report, Running, telling_deaths
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.place import place_of
@@ -46,6 +44,12 @@ from penstock.workload import Rates, read_rates
 
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
+UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
+"""A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
+plan. What all other branches have in common then counts for ever: rows on the other side of a join that do not match it
+are not kept, although rows that come in later batches would."""
 
 
 class Engine:
@@ -61,11 +65,8 @@ class Engine:
 
     def __init__(self, cluster: Cluster, hosts: Mapping[str, Any]) -> None:
         self.cluster, self.hosts = cluster, hosts
-        self.sessions: dict[str, SparkSession] = {}
-        with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-            made = pool.map(self._session, hosts)
-        for name, session in zip(hosts, made, strict=True):
-            self.sessions[name] = session
+        with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
+            self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
         self._speeds: dict[str, float] = {}
 
     def _session(self, name: str) -> SparkSession:
@@ -73,6 +74,9 @@ class Engine:
         session.conf.set("spark.sql.session.timeZone", "UTC")
         session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
+        for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
+            excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
+            session.conf.set(key, ",".join(excluded))
         register(session)
         return session
 
@@ -121,8 +125,10 @@ class Engine:
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 schedules[name] = nexmark_options(source, series, (place / "epoch").uri)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
-        with ThreadPoolExecutor(max(1, len(busy))) as pool:
-            speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
+        with telling_deaths(self.hosts):
+            with ThreadPoolExecutor(max(1, len(busy))) as pool:
+                speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
+            schemas = derive_schemas(self.sessions[used[0]], network)
         return Deployment(
             network=network,
             placement=dict(placement),
@@ -130,7 +136,7 @@ class Engine:
             keep=dict(keep or {}),
             speeds=speeds,
             schedules=schedules,
-            schemas=derive_schemas(self.sessions[used[0]], network),
+            schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
         )
@@ -176,24 +182,28 @@ class Engine:
             If a host dies or a query fails.
         """
         tell = report or (lambda _what, _share: None)
+        begin = time.time()
+        refused: frozenset[str] = frozenset()
+        running: Running | None = None
         with owned(deployment.place):
-            running = self._compiled(deployment, shedder is not None, tell)
-            begin = time.time()
-            refused: frozenset[str] = frozenset()
             try:
-                if once:
-                    self._open(deployment)
-                    running.drain(tell)
-                else:
-                    follower = None if shedder is None else Follower(deployment, running.queries, shedder)
-                    interval = self.cluster.spark.trigger if trigger is None else trigger
-                    self._go(running, interval, seconds, follower, tell)
-                    refused = frozenset() if follower is None else frozenset(follower.refused)
-                clean_logs(deployment, running.queries)
+                with telling_deaths(self.hosts):
+                    running = self._compiled(deployment, shedder is not None, tell)
+                    begin = time.time()
+                    if once:
+                        self._open(deployment)
+                        running.drain(tell)
+                    else:
+                        follower = None if shedder is None else Follower(deployment, running.queries, shedder)
+                        interval = self.cluster.spark.trigger if trigger is None else trigger
+                        self._go(running, interval, seconds, follower, tell)
+                        refused = frozenset() if follower is None else frozenset(follower.refused)
+                    clean_logs(deployment, running.queries)
             except PySparkException as error:
                 raise EngineError(f"a query failed: {short(error)}") from None
             finally:
-                take_over(deployment.place, deliver=False)
+                if running is not None:
+                    take_over(deployment.place, deliver=False)
             outcome = collect(deployment, running.queries, time.time() - begin)
             return attrs.evolve(outcome, refused=refused)
 
@@ -209,13 +219,11 @@ class Engine:
         for fragment in deployment.fragments:
             # Spark asks for the folders that it reads when it hears of them.
             (deployment.place / RECALLED / fragment.name).make()
-            query = compile_fragment(self.sessions[fragment.host], deployment, fragment, run)
-            queries.append(attrs.evolve(query, spec=dataclasses.replace(query.spec, generation=generation)))
+            queries.append(compile_fragment(self.sessions[fragment.host], deployment, fragment, run, generation))
         if follows:
             queries = prompted(deployment, queries)
         for query in queries:
             recount(query)
-            recall(query)
         fold(deployment, queries, keep=LEFT)
         return Running(deployment, queries, self.hosts)
 

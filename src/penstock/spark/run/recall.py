@@ -16,7 +16,7 @@ KEPT = 5
 
 
 def recall(query: Query) -> None:
-    """Write the last known frontiers of a query's sources to where its next run reads them."""
+    """Write the last known frontiers of a query's sources to where it reads them when it is started next."""
     if not query.recalled:
         return
     folder = query.spec.folder
@@ -32,6 +32,6 @@ def recall(query: Query) -> None:
     ]
     if rows:
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        (place / f"{query.spec.generation:012d}.json").replace(text.encode())
+        (place / f"{query.spec.generation:012d}-{numbers[-1]:012d}.json").replace(text.encode())
     for name in place.names()[:-KEPT]:
         (place / name).remove()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from penstock.errors import EngineError
+from penstock.errors import EngineError, PenstockError
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.gate import take_over
@@ -54,7 +55,7 @@ class Running:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, query: Query, interval: str, again: int = 2) -> None:
-        handle = launch(self._writer(query).trigger(processingTime=interval))
+        handle = self._launch(query, processingTime=interval)
         self.handles[query.name] = handle
         # When the first batch has ended, plans are compiled and Python workers run; a source may have no data yet.
         while marks(query)[1] < 0 and not _waits(handle):
@@ -65,13 +66,15 @@ class Running:
                 return
             self.check(query)
 
-    def _writer(self, query: Query) -> Any:
-        return (
+    def _launch(self, query: Query, **trigger: Any) -> Any:
+        recall(query)
+        writer = (
             query.frame.writeStream.foreachBatch(make_writer(query.spec))
             .option("checkpointLocation", (self.deployment.place / "checkpoints" / query.name).uri)
             .outputMode("append")
             .queryName(query.name)
         )
+        return launch(writer.trigger(**trigger))
 
     def look(self) -> tuple[int, ...]:
         """Look after everything once; return the last batch begun and ended of each query.
@@ -166,7 +169,7 @@ class Running:
 
     def _finish(self, query: Query) -> None:
         """Run a query over what there is."""
-        handle = launch(self._writer(query).trigger(availableNow=True))
+        handle = self._launch(query, availableNow=True)
         self.handles[query.name] = handle
         # Asking a busy host takes it tens of milliseconds: one call waits, while files tell how far it is.
         waiter = threading.Thread(target=_await_end, args=(handle,), daemon=True)
@@ -180,6 +183,27 @@ class Running:
 def died(host: str) -> EngineError:
     """Return the error for a host that has ended."""
     return EngineError(f"host {host!r} has died; run the same command again to go on")
+
+
+@contextlib.contextmanager
+def telling_deaths(hosts: Mapping[str, Any], patience: float = 1.0) -> Iterator[None]:
+    """Say of whatever fails because a host on this machine has died that it has died.
+
+    A connection may be refused some time before the process is seen to be gone: for ``patience`` seconds one looks.
+    """
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception:
+        deadline = time.monotonic() + patience
+        while True:
+            for name in sorted(hosts):
+                if hosts[name].pid is not None and not hosts[name].alive():
+                    raise died(name) from None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _waits(handle: Any) -> bool:

@@ -16,6 +16,9 @@ from penstock.spark.shipped.gate import end_with_parent
 from penstock.spark.shipped.place import place_of
 from penstock.workload.nexmark import COLUMNS, SCHEMA, Nexmark, Schedule
 
+ROWS = f"{SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
+"""The rows' schema as DDL, envelope included."""
+
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -34,7 +37,7 @@ class NexmarkSource(DataSource):
 
     def schema(self) -> str:
         """Return the rows' schema as DDL, envelope included."""
-        return f"{SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
+        return ROWS
 
     def simpleStreamReader(self, schema: Any) -> NexmarkReader:  # noqa: N802
         """Return a reader."""

@@ -44,7 +44,8 @@ def document(progress: Any, spec: WriterSpec, frontiers: Mapping[str, int]) -> d
             if name.startswith(f"water{number}_"):
                 latest = _values(observed[name], 1)[0]
                 if latest:
-                    reached[str(number)] = max(latest - origin.lateness, reached.get(str(number), latest))
+                    frontier = latest - origin.lateness
+                    reached[str(number)] = max(frontier, reached.get(str(number), frontier))
     late: dict[str, int] = {}
     for stream, state in zip(spec.stateful, progress.stateOperators or (), strict=False):
         late[stream] = late.get(stream, 0) + int(state.numRowsDroppedByWatermark)

@@ -15,9 +15,9 @@ from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
-from penstock.latency.provision import provision
 from penstock.load import load_model
 from penstock.network import Network, chains
+from penstock.sizing.provision import provision
 from penstock.workload import Rates
 
 

@@ -17,13 +17,11 @@ from penstock.latency.models import above_backlog, model_of
 from penstock.latency.waits import capacities, host_loads, shares, worst_waits
 from penstock.load import LoadModel, Statistics, load_model
 from penstock.network import Network
+from penstock.sizing.search import TIE, Key, Search, Step, checked_document
 from penstock.workload import Rates
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-TIE = 1e-9
-"""Seconds of latency, and benchmark cores, that differ by less are the same."""
 
 ROWS = 20_000
 """Loads of one host that a search weighs for more than two operators, before it takes the best that it has."""
@@ -50,6 +48,8 @@ class Admission:
         Sinks and hosts that would miss a bound, the worst first.
     exhaustive
         Whether every placement of the new operators was considered, so that none is better.
+    simulated
+        Worst latency that the simulator measured (s), if it was asked.
     """
 
     admitted: bool
@@ -59,6 +59,13 @@ class Admission:
     after: Estimate
     breaks: tuple[str, ...]
     exhaustive: bool
+    simulated: float | None = None
+
+    def checked(self, worst: float) -> Admission:
+        """Return the answer that also minds the worst latency (s) that the simulator measured."""
+        holds = worst <= self.bound + TIE
+        breaks = self.breaks if holds or not self.admitted else (*self.breaks, "simulation")
+        return attrs.evolve(self, admitted=self.admitted and holds, breaks=breaks, simulated=worst)
 
     def document(self) -> dict[str, Any]:
         """Return the keys of ``penstock admit --json``."""
@@ -79,6 +86,7 @@ class Admission:
             "exhaustive": self.exhaustive,
             "error": {**attrs.asdict(self.after.error), "relative": self.after.error.relative},
             "notes": list(self.after.notes),
+            **checked_document(self.simulated, self.bound),
         }
 
 
@@ -162,7 +170,7 @@ def admit(
         over = [found.sinks[name].worst - limit for name, limit in limits.items()]
         return max(found.total.worst - bound, *over) if over else found.total.worst - bound
 
-    search = _Search(loads, whole, tuple(new.operators), placement, cluster)
+    search = Candidates(loads, whole, tuple(new.operators), placement, cluster)
     if model == "mace" and cluster.free_links and not limits:
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))
@@ -193,7 +201,7 @@ def _breaks(after: Estimate, bound: float, limits: Mapping[str, float]) -> tuple
     return tuple(names)
 
 
-class _Search:
+class Candidates:
     """Where new operators may go, and what that makes of the hosts' worst waits."""
 
     def __init__(
@@ -239,6 +247,7 @@ class _Search:
         ]
 
     def named(self, where: Mapping[int, int]) -> dict[str, str]:
+        """Return hosts by operator, for numbers of both."""
         return {self.new[index]: self.hosts[host] for index, host in where.items()}
 
     def _room(self, host: int, load: float) -> bool:
@@ -261,60 +270,37 @@ class _Search:
 
         Among equals the one whose own hosts wait least, then the one that loads its hosts least, then by name.
         """
-        count = len(self.new)
         floor = float(self.waits.max(initial=0.0))
-        best: list[Any] = [(np.inf, np.inf, np.inf), None]
-        budget = [np.inf if count <= 2 else ROWS]
-        added: dict[int, Array] = {}
-        weight: dict[int, float] = {}
-        where: dict[int, int] = {}
+        search = Search(
+            loads=np.array(self.load).reshape(len(self.load), self.base.shape[1]),
+            places=self.allowed,
+            capacity=self.capacity,
+            usable=self.share,
+            base=self.base,
+            kinds=self.alike,
+            period=self.period,
+            budget=np.inf if len(self.new) <= 2 else ROWS,
+            known=self.with_one,
+        )
 
-        def value(index: int, host: int) -> float:
-            if host not in added:
-                return float(self.with_one[index][host])
-            budget[0] -= 1
-            row = (self.base[host] + added[host] + self.load[index])[None]
-            return float(worst_waits(row, self.capacity[[host]], self.period)[0])
+        def judge(step: Step) -> tuple[Key, Key]:
+            wait = step.wait()
+            _, own, full = step.before or (0.0, 0.0, 0.0)
+            own = max(own, wait)
+            return (max(floor, own), own, max(full, step.share)), (wait, step.share, step.host)
 
-        def descend(index: int, own: float, full: float) -> None:
-            if index == count:
-                key = (max(floor, own), own, full)
-                if key < best[0]:
-                    best[0], best[1] = key, dict(where)
-                return
-            seen: set[int] = set()
-            options = []
-            for host in self.allowed[index]:
-                extra = weight.get(host, 0.0) + float(self.mean[index])
-                if not self._room(host, extra):
-                    continue
-                if host not in added:
-                    # Empty hosts of one kind are the same: the first stands for all.
-                    if self.alike[host] in seen:
-                        continue
-                    seen.add(self.alike[host])
-                options.append((value(index, host), (self.level[host] + extra) / self.capacity[host], host))
-            for wait, share, host in sorted(options):
-                key = (max(floor, own, wait), max(own, wait), max(full, share))
-                if key >= best[0] or (budget[0] <= 0 and best[1] is not None):
-                    continue
-                before, heavy = added.get(host), weight.get(host, 0.0)
-                added[host] = self.load[index] if before is None else before + self.load[index]
-                weight[host], where[index] = heavy + float(self.mean[index]), host
-                descend(index + 1, max(own, wait), max(full, share))
-                if before is None:
-                    del added[host], weight[host]
-                else:
-                    added[host], weight[host] = before, heavy
-                del where[index]
+        best = None
+        for _, best in search.divisions(judge, better=True):  # noqa: B007
+            pass
+        if best is None:
+            raise self._no_division()
+        return dict(enumerate(best)), search.budget > 0
 
-        descend(0, 0.0, 0.0)
-        if best[1] is None:
-            raise Infeasible(
-                f"no division of {', '.join(self.new)} keeps every host within its quota",
-                admitted=False, latency=None, placement={},
-            )  # fmt: skip
-        return dict(sorted(best[1].items())), bool(budget[0] > 0)
+    def _no_division(self) -> Infeasible:
+        return Infeasible(
+            f"no division of {', '.join(self.new)} keeps every host within its quota",
+            admitted=False, latency=None, placement={},
+        )  # fmt: skip
 
     def by_estimates(
         self,
@@ -356,10 +342,7 @@ class _Search:
                 break
             weigh(hosts)
         if best is None:
-            raise Infeasible(
-                f"no division of {', '.join(self.new)} keeps every host within its quota",
-                admitted=False, latency=None, placement={},
-            )  # fmt: skip
+            raise self._no_division()
         if not exhaustive:
             self._descend(weigh, lambda: best[1] if best else ())
         return dict(enumerate(best[1])), best[2], exhaustive

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import numpy as np
 import pytest
@@ -10,12 +12,12 @@ from hypothesis import strategies as st
 from latency_cases import random_chain
 
 from penstock.cluster import Cluster, Placement
-from penstock.latency.headroom import headroom, rescaled
 from penstock.latency.mace import mace
 from penstock.latency.models import MODELS
-from penstock.latency.reorder import by_rank, commute, rows, variants
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
+from penstock.sizing.headroom import headroom, rescaled
+from penstock.sizing.reorder import by_rank, commute, rows, variants
 from penstock.workload import Rates
 
 
@@ -215,3 +217,20 @@ def test_help_names_every_model(penstock, command) -> None:
     text = " ".join(penstock(command, "--help").out.split())
     for name in MODELS:
         assert name in text.partition("--model")[2].partition("--")[0]
+
+
+def test_what_overlaps_is_not_certain(penstock, tmp_path) -> None:
+    """The best is certain where its interval ends before the second's begins; both intervals are in the answer."""
+    rows = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\n[operators.b]\nkind = "map"\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + rows + '[sinks.t]\ninput = "b"\n')
+    (tmp_path / "r.csv").write_text("time,s\n" + "".join(f"{t},{200 if t < 10 else 10}\n" for t in range(30)))
+    given = [tmp_path / "n.toml", "--hosts", 2, "--rates", tmp_path / "r.csv", "--json"]
+    given += ["--placements", "a=h1,b=h1", "a=h1,b=h2"]
+    for error, sure in ((0.001, True), (0.3, False)):
+        costs = {name: {"cost": 0.004, "error": error, "tuples": 1000} for name in ("a", "b")}
+        (tmp_path / "s.json").write_text(json.dumps({"operators": costs}))
+        found = penstock("compare", *given, "--statistics", tmp_path / "s.json", "--model", "mace").document
+        first, second = found["ranking"]
+        assert first["interval"]["worst"][0] <= first["worst"] <= first["interval"]["worst"][1]
+        assert found["certain"] == (first["interval"]["worst"][1] < second["interval"]["worst"][0])
+        assert found["certain"] == sure

@@ -12,11 +12,11 @@ from latency_cases import random_network, renamed
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
-from penstock.latency.admit import admit, merged
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.sizing.admit import admit, merged
 from penstock.workload import Rates
 
 

@@ -1,0 +1,219 @@
+"""What a running system says of the seconds to come, and when its forecasts can no longer be believed.
+
+A batch's work is known when it has ended, so that its duration tells its host's *speed*: how much longer it took than
+the statistics say. The speed of the last minute, the latest batches most, is what is expected next. Where batches miss
+the interval of a host's speed more often than they may, the host is not what it was: that is *drift*, and what was
+learned before it is forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.latency.batches import BatchHosts
+from penstock.load.statistics import HostStatistics
+
+Array = NDArray[np.float64]
+
+MEMORY, KEPT = 20.0, 60.0
+"""Seconds after which what a batch taught counts a third, and after which it does not count at all."""
+
+WINDOW = 15.0
+"""Seconds of batches that are judged together."""
+
+MISSED, UNLIKELY = 0.1, 1e-3
+"""Share of batches that may miss their interval, and how improbable as many misses are that are called drift."""
+
+USUAL = 10.0
+"""Batches that what was known of their spread counts for, beside new ones."""
+
+SETTLED = 30.0
+"""Seconds after a drift in which what a host has become is still being learned."""
+
+EDGE = 1.645
+"""Standard deviations from the middle of an interval to p05 and p95."""
+
+HORIZONS = (10.0, 60.0)
+"""Seconds that forecasts look ahead."""
+
+DRAWS = 60
+"""Draws of a forecast."""
+
+
+@attrs.frozen
+class Seen:
+    """A batch that has ended.
+
+    Attributes
+    ----------
+    host, start, end
+        Where and when it ran (s).
+    duration, expected
+        Seconds that it took, or would have taken alone, and that it would have taken as measured before.
+    """
+
+    host: str
+    start: float
+    end: float
+    duration: float
+    expected: float
+
+    @property
+    def ratio(self) -> float:
+        """The logarithm of how much longer it took than expected."""
+        return math.log(max(self.duration, 1e-6) / max(self.expected, 1e-6))
+
+
+@attrs.frozen
+class Speed:
+    """How much longer a host's batches take than measured before: logarithm, its standard error, spread of batches."""
+
+    level: float = 0.0
+    doubt: float = 0.0
+    residual: float = 0.02
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval in which nine of ten batches lie (logarithm)."""
+        return EDGE * math.hypot(self.doubt, self.residual)
+
+    def misses(self, batch: Seen) -> bool:
+        """Whether a batch lies outside the interval."""
+        return abs(batch.ratio - self.level) > self.half
+
+    @classmethod
+    def of(cls, known: HostStatistics) -> Speed:
+        """Return what calibration knows."""
+        return cls(0.0, math.hypot(known.error, known.unrest), max(known.residual, 0.02))
+
+
+def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
+    """Return a host's speed from its batches, the latest most, beside what was known before.
+
+    Long batches tell more: each counts by its expected duration. What was known before counts by its doubt.
+    """
+    recent = [batch for batch in batches if batch.end > now - KEPT]
+    if not recent:
+        return before
+    weight = np.array([math.exp((batch.end - now) / MEMORY) * batch.expected for batch in recent])
+    ratio = np.array([batch.ratio for batch in recent])
+    if not weight.sum() > 0:
+        return before
+    mean = float(weight @ ratio / weight.sum())
+    number = float(weight.sum() ** 2 / (weight**2).sum())
+    spread = float(weight @ (ratio - mean) ** 2 / weight.sum())
+    residual = math.sqrt((number * spread + USUAL * before.residual**2) / (max(number - 1, 0) + USUAL))
+    error = residual / math.sqrt(number)
+    # Two measurements of one speed: each counts by the inverse of its variance.
+    mine, theirs = 1 / max(error, 1e-6) ** 2, 1 / max(before.doubt, 1e-6) ** 2
+    if before.doubt <= 0:
+        theirs = 0.0
+    return Speed((mine * mean + theirs * before.level) / (mine + theirs), 1 / math.sqrt(mine + theirs), residual)
+
+
+def chance(missed: int, batches: int) -> float:
+    """Return how probable it is that at least so many of some batches miss an interval that one in ten may miss."""
+    rest = range(missed, batches + 1)
+    return sum(math.comb(batches, k) * MISSED**k * (1 - MISSED) ** (batches - k) for k in rest)
+
+
+@attrs.frozen
+class Drift:
+    """A host that is not what it was: when that was seen, since when (s), and how much longer its batches take."""
+
+    host: str
+    time: float
+    since: float
+    slower: float
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Watch:
+    """What is believed of hosts, from their batches so far.
+
+    Attributes
+    ----------
+    known
+        Their speeds as calibrated, or as learned since they drifted.
+    recent
+        The batches of each host in the last minute.
+    drifts
+        Of all hosts, in the order of time.
+    """
+
+    known: Mapping[str, Speed]
+    recent: Mapping[str, tuple[Seen, ...]] = attrs.field(factory=dict)
+    drifts: tuple[Drift, ...] = ()
+
+    @classmethod
+    def of(cls, hosts: BatchHosts) -> Watch:
+        """Return what calibration knows of hosts."""
+        rows = {} if hosts.statistics is None else hosts.statistics.hosts
+        return cls(known={name: Speed.of(rows.get(name, HostStatistics())) for name in hosts.overhead})
+
+    def after(self, batch: Seen) -> Watch:
+        """Return what is believed after a batch, in the order in which batches end."""
+        name, now = batch.host, batch.end
+        mine = (*(each for each in self.recent.get(name, ()) if each.end > now - KEPT), batch)
+        drift = self._drift(name, mine, now)
+        if drift is None and not any(each.host == name and now < each.time + SETTLED for each in self.drifts):
+            return attrs.evolve(self, recent={**self.recent, name: mine})
+        if drift is not None:
+            mine = tuple(each for each in mine if each.end >= drift.since)
+        speed = learned(mine, now, attrs.evolve(self.known[name], doubt=0.0))
+        drifts = () if drift is None else (attrs.evolve(drift, slower=math.exp(speed.level)),)
+        return attrs.evolve(
+            self,
+            known={**self.known, name: speed},
+            recent={**self.recent, name: mine},
+            drifts=(*self.drifts, *drifts),
+        )
+
+    def _drift(self, name: str, batches: Sequence[Seen], now: float) -> Drift | None:
+        """Say whether the latest batches miss their interval more often than chance has it."""
+        window = [batch for batch in batches if batch.end > now - WINDOW]
+        missed = [self.known[name].misses(batch) for batch in window]
+        # The change is where, from there on, so many misses are the least probable.
+        since = [k for k, outside in enumerate(missed) if outside]
+        odds = [chance(sum(missed[k:]), len(window) - k) for k in since]
+        if not odds or min(odds) >= UNLIKELY:
+            return None
+        return Drift(name, now, window[since[odds.index(min(odds))]].end, 1.0)
+
+    def speed(self, name: str, now: float) -> Speed:
+        """Return what is expected of a host from now on."""
+        return learned(self.recent.get(name, ()), now, self.known[name])
+
+    def ahead(self, name: str, now: float, length: int, rng: np.random.Generator) -> Array:
+        """Draw by what a host's batches will take longer, array (draws + 1, length); the first row is expected."""
+        speed = self.speed(name, now)
+        level = np.concatenate([[0.0], rng.standard_normal(DRAWS)]) * speed.doubt
+        noise = rng.standard_normal((DRAWS + 1, length)) * speed.residual
+        noise[0] = 0.0
+        drawn: Array = np.exp(speed.level + level[:, None] + noise)
+        return drawn
+
+
+def history(batches: Iterable[Seen], trigger: float) -> dict[str, Array]:
+    """Return by host how much longer batches took, by the interval of the trigger in which they started.
+
+    Up to the last that has ended: what is under way may take longer or not. Where no batch started, the host was as
+    fast as in the interval before.
+    """
+    found: dict[str, dict[int, list[Seen]]] = {}
+    for batch in batches:
+        found.setdefault(batch.host, {}).setdefault(math.floor(batch.start / trigger + 1e-9), []).append(batch)
+    rows = {}
+    for name, places in found.items():
+        row, last = np.ones(max(places) + 1), 1.0
+        for place in range(len(row)):
+            if place in places:
+                last = sum(b.duration for b in places[place]) / max(sum(b.expected for b in places[place]), 1e-6)
+            row[place] = last
+        rows[name] = row
+    return rows

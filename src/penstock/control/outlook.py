@@ -1,0 +1,217 @@
+"""The forecasts of a run, each from what was known when it was made, beside what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster
+from penstock.control.chain import Prediction
+from penstock.control.forecast import DRAWS, HORIZONS, Drift, Seen, Watch, history
+from penstock.latency.batches import BatchHosts
+from penstock.latency.cores import alone
+from penstock.latency.fragments import fragments
+from penstock.load import Statistics, load_model
+from penstock.load.observed import work_of
+from penstock.network import Network
+from penstock.workload import Rates
+
+Array = NDArray[np.float64]
+
+EVERY, MOST, FOLLOWED = 10.0, 30, 400_000
+"""Seconds between two forecasts; how many a run has, and batches they follow, at most: else they are further apart."""
+
+PERIOD = 1.0
+"""Longest period of rates in a forecast (s): what enters in ten seconds is told by whole periods."""
+
+BACK = 120.0
+"""Seconds of a run that a forecast goes over again to know what waits."""
+
+
+@attrs.frozen
+class Forecast:
+    """A forecast of the worst latency (s) of what enters in the seconds after ``time``, up to ``horizon``."""
+
+    time: float
+    horizon: float
+    predicted: float
+    low: float
+    high: float
+    measured: float | None = None
+
+
+def seen(
+    network: Network, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics, outcome: Any
+) -> list[Seen]:
+    """Return a run's batches, as they ended, with what they would have taken as measured before.
+
+    Parameters
+    ----------
+    network
+        With every cost known.
+    outcome
+        A `penstock.spark.run.Outcome`.
+    """
+    hosts = BatchHosts.of(statistics, cluster)
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    machines = {name: machine for machine, (members, _) in hosts.machines.items() for name in members}
+    groups: dict[str, list[Any]] = {}
+    for batch in outcome.batches:
+        if batch.known and batch.query in host_of:
+            host = host_of[batch.query]
+            groups.setdefault(machines.get(host, f"host {host}"), []).append(batch)
+    found = []
+    for name, batches in groups.items():
+        cores = float(hosts.machines[name][1]) if name in hosts.machines else 1.0
+        took = alone([(batch.start, batch.start + batch.duration) for batch in batches], cores)
+        for batch, own in zip(batches, took, strict=True):
+            host = host_of[batch.query]
+            fixed = hosts.overhead[host] if batch.rows else hosts.idle.get(host, hosts.overhead[host])
+            expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
+            start = batch.start - outcome.epoch
+            found.append(Seen(host, start, start + batch.duration, own, expected))
+    return sorted(found, key=lambda each: each.end)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Course:
+    """What forecasts rest on.
+
+    Attributes
+    ----------
+    network
+        With every cost known.
+    cluster, placement, statistics
+        Of the run.
+    rates
+        Of the sources, by period.
+    expected
+        Whether these rates were known before; else a forecast goes on with the mean of the last ten seconds.
+    keep
+        Keep fractions by stream.
+    """
+
+    network: Network
+    cluster: Cluster
+    placement: Mapping[str, str]
+    statistics: Statistics
+    rates: Rates
+    expected: bool = True
+    keep: Mapping[str, float | Array] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, prediction: Prediction, job: Any, keep: Mapping[str, float | Array]) -> Course:
+        """Return the course of a `penstock.control.job.Job`, with rates in periods of at most `PERIOD`."""
+        rates = prediction.model.rates
+        parts = max(1, math.ceil(rates.period / PERIOD - 1e-9))
+        values = {name: np.repeat(rates.of_source(name), parts) for name in rates.sources}
+        fine = {
+            n: np.repeat(row, parts) if isinstance(row, np.ndarray) and row.ndim else row for n, row in keep.items()
+        }
+        return cls(
+            network=prediction.model.network,
+            cluster=job.cluster,
+            placement=job.placement,
+            statistics=prediction.statistics,
+            rates=Rates.of(rates.period / parts, values, rates.start),
+            expected=job.rates is not None,
+            keep=fine,
+        )
+
+    def forecast(self, now: float, watch: Watch, batches: Sequence[Seen], rng: np.random.Generator) -> list[Forecast]:
+        """Forecast from a moment (s) on, by what is believed of the hosts then and the batches that had ended.
+
+        The model goes over the last part of the run again, at the speeds that its batches had, and on from there.
+        """
+        hosts = BatchHosts.of(self.statistics, self.cluster)
+        trigger, period = hosts.trigger, self.rates.period
+        begin = max(0.0, math.floor((now - BACK) / trigger) * trigger)
+        if abs(begin / period - round(begin / period)) > 1e-6:
+            begin = 0.0
+        rates, keep = self._rates(begin, now, max(HORIZONS))
+        if rates.periods * period <= now - begin:
+            return []
+        placed = hosts.placed(load_model(self.network, rates), self.placement, keep)
+        length = 8 + 4 * math.ceil(rates.periods * period / trigger)
+        shifted = [
+            attrs.evolve(batch, start=batch.start - begin, end=batch.end - begin)
+            for batch in batches
+            if batch.start >= begin
+        ]
+        past = history(shifted, trigger)
+        ahead = {name: watch.ahead(name, now, length, rng) for name in placed.made.hosts}
+        told = placed.outlook(now - begin, HORIZONS, past, ahead)
+        return [Forecast(now, horizon, *row) for horizon, row in zip(HORIZONS, told, strict=True)]
+
+    def _rates(self, begin: float, now: float, ahead: float) -> tuple[Rates, dict[str, float | Array]]:
+        """Return rates and keep fractions from a moment on until a time ahead of now, as far as they are known now."""
+        period = self.rates.period
+        first, here = round(begin / period), max(1, math.floor(now / period + 1e-9))
+        last = min(self.rates.periods, math.ceil((now + ahead) / period)) if self.expected else here
+        values = {name: self.rates.of_source(name)[first:last] for name in self.rates.sources}
+        if not self.expected:
+            back, more = max(1, round(10 / period)), math.ceil(ahead / period)
+            values = {name: np.concatenate([row, np.full(more, row[-back:].mean())]) for name, row in values.items()}
+        keep = {n: row[first:last] if isinstance(row, np.ndarray) and row.ndim else row for n, row in self.keep.items()}
+        return Rates.of(period, values), keep
+
+
+def forecasts(
+    course: Course, batches: Sequence[Seen], rng: np.random.Generator
+) -> tuple[list[Forecast], tuple[Drift, ...]]:
+    """Return the forecasts of a run, each made with what was known at its time, and where its hosts drifted.
+
+    Parameters
+    ----------
+    batches
+        Of the run, as they ended, from the beginning of the rates on.
+    """
+    hosts = BatchHosts.of(course.statistics, course.cluster)
+    watch, told = Watch.of(hosts), []
+    span = min(course.rates.duration, BACK) + max(HORIZONS)
+    each = len(fragments(course.network, course.placement)) * span / hosts.trigger * (DRAWS + 1)
+    every = max(EVERY, course.rates.duration / min(MOST, max(3.0, FOLLOWED / each)))
+    count = 0
+    for number in range(1, math.ceil(course.rates.duration / every)):
+        now = number * every
+        while count < len(batches) and batches[count].end <= now:
+            watch = watch.after(batches[count])
+            count += 1
+        if count:
+            told += course.forecast(now, watch, batches[:count], rng)
+    for batch in batches[count:]:
+        watch = watch.after(batch)
+    return told, watch.drifts
+
+
+def reported(course: Course, outcome: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """Return the keys ``forecast``, ``drift`` and ``drifts`` of a run's report.
+
+    Parameters
+    ----------
+    outcome
+        A `penstock.spark.run.Outcome`.
+    """
+    batches = seen(course.network, course.cluster, course.placement, course.statistics, outcome)
+    told, drifts = forecasts(course, [batch for batch in batches if batch.start >= 0], rng)
+    names = sorted(outcome.stimulus)
+    stimulus = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in names)]) - outcome.epoch
+    return {
+        "forecast": [attrs.asdict(each) for each in with_measured(told, stimulus, outcome.latency())],
+        "drift": bool(drifts),
+        "drifts": [attrs.asdict(drift) for drift in drifts],
+    }
+
+
+def with_measured(told: Iterable[Forecast], stimulus: Array, latency: Array) -> list[Forecast]:
+    """Return forecasts with what was measured: the worst latency (s) of what entered then; None where nothing did."""
+    found = []
+    for each in told:
+        inside = (stimulus >= each.time) & (stimulus < each.time + each.horizon)
+        found.append(attrs.evolve(each, measured=float(latency[inside].max()) if inside.any() else None))
+    return found

@@ -1,0 +1,133 @@
+"""What a prediction does not know, drawn at random: costs, factors, overheads, speeds and the trigger's phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import base_name
+from penstock.latency.mace import relative_errors
+from penstock.load import LoadModel, Statistics
+from penstock.load.statistics import HostStatistics
+
+Array = NDArray[np.float64]
+
+DRAWS = 200
+"""How often a prediction is made again."""
+
+LEAST = 0.05
+"""No drawn cost or factor is less than this part of what was measured."""
+
+BATCHES = 64
+"""Intervals of the trigger in which a host's batches differ by chance, before the same differences come again."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Draws:
+    """Draws of what is not known, one a row.
+
+    Attributes
+    ----------
+    cost
+        Array (draws, operators): what each operator's cost is of the model's.
+    factor
+        Array (draws, hosts): what each host's factor is of the measured one.
+    overhead
+        Array (draws, hosts): seconds that a host's batches take more than their measured overhead.
+    speed
+        Array (draws, hosts): by what everything on a host takes longer.
+    noise
+        Array (draws, hosts, intervals of the trigger): by what the batches that start in them take longer.
+    phase
+        Array (draws,): where in the trigger's interval the rates begin, as a share of it.
+    """
+
+    cost: Array
+    factor: Array
+    overhead: Array
+    speed: Array
+    noise: Array
+    phase: Array
+
+    def __len__(self) -> int:
+        return len(self.phase)
+
+
+def certain(statistics: Statistics | None) -> bool:
+    """Whether the statistics tell of no error at all, so that nothing of costs can be drawn."""
+    known = statistics or Statistics()
+    errors = [row.error for row in known.operators.values()]
+    errors += [
+        error for row in known.hosts.values() for error in (row.error, row.overhead_error, row.residual, row.unrest)
+    ]
+    return not any(errors)
+
+
+def draw(
+    model: LoadModel,
+    placement: Mapping[str, str],
+    hosts: Sequence[str],
+    statistics: Statistics | None,
+    rng: np.random.Generator,
+    *,
+    count: int = DRAWS,
+    scheduled: bool = True,
+) -> Draws:
+    """Draw what calibration does not know, as widely as it says.
+
+    Errors of a factor and its overhead come from one regression, so they are drawn together. A factor that was measured
+    in place makes the operators' errors a matter of their mix: the load of its host as a whole stays as measured.
+
+    Parameters
+    ----------
+    placement
+        Of the operators; replicas count as what they are copies of.
+    hosts
+        Names, in the order of the answer.
+    rng
+        Where chance comes from.
+    count
+        How many draws.
+    scheduled
+        Whether the rates begin at a multiple of the trigger, or anywhere between two.
+    """
+    known = statistics or Statistics()
+    rows = [known.hosts.get(name, HostStatistics()) for name in hosts]
+    errors = relative_errors(model.network, known)
+    # One number after another in a fixed order: the same seed gives the same draws.
+    cost = 1 + rng.standard_normal((count, len(errors))) * errors
+    both = rng.standard_normal((count, 2, len(rows)))
+    tied = np.array([row.correlation for row in rows])
+    factor = 1 + both[:, 0] * [row.error for row in rows]
+    other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
+    speed = np.exp(rng.standard_normal((count, len(rows))) * [row.unrest for row in rows])
+    noise = np.exp(rng.standard_normal((count, len(rows), BATCHES)) * np.array([[row.residual] for row in rows]))
+    phase = rng.random(count)
+    cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, [row.error > 0 for row in rows])
+    return Draws(
+        cost=cost,
+        factor=np.maximum(factor, LEAST),
+        overhead=other * [row.overhead_error for row in rows],
+        speed=speed,
+        noise=noise,
+        phase=np.zeros(count) if scheduled else phase,
+    )
+
+
+def _mixed(
+    cost: Array, model: LoadModel, placement: Mapping[str, str], hosts: Sequence[str], in_place: Sequence[bool]
+) -> Array:
+    """Return costs that leave the load of each host as it is where its factor was measured in place."""
+    names = list(model.network.operators)
+    home = {base_name(copy): host for copy, host in placement.items()}
+    load = model.mean_load
+    cost = cost.copy()
+    for host, measured in zip(hosts, in_place, strict=True):
+        here = [number for number, name in enumerate(names) if home.get(name) == host]
+        total = float(load[here].sum())
+        if measured and total > 0:
+            cost[:, here] /= (cost[:, here] @ load[here] / total)[:, None]
+    return cost

@@ -1,0 +1,1 @@
+"""DECIDE: plan selection, admission, provisioning, headroom: searches over placements and latency models."""

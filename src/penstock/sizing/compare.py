@@ -1,0 +1,139 @@
+"""Plan selection: networks and placements ranked by the latency that a model predicts (section IX-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from penstock.cluster import Placement
+from penstock.latency.estimate import Estimate
+from penstock.load import LoadModel, load_model
+from penstock.network import Network
+from penstock.sizing.reorder import rows, variants
+from penstock.sizing.search import TIE
+from penstock.workload import Rates
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Candidate:
+    """A placed network, and what a model says of it.
+
+    Attributes
+    ----------
+    network
+        The network as it was given: its file.
+    given
+        The placement as it was given, or the algorithm that made it.
+    order
+        Rows of operators in an order that differs from the network's.
+    placement
+        Where the operators run.
+    estimate
+        Of the latency.
+    model
+        The load model that it is of.
+    load
+        Mean load of all operators (benchmark cores): breaks ties.
+    simulated
+        Worst latency that the simulator measured (s), if it was asked.
+    """
+
+    network: str
+    given: str
+    order: tuple[tuple[str, ...], ...] = ()
+    placement: Placement
+    estimate: Estimate
+    model: LoadModel
+    load: float
+    simulated: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return an entry of ``ranking``."""
+        found = self.estimate
+        return {
+            "placement": dict(self.placement),
+            "worst": found.total.worst,
+            "mean": found.total.mean,
+            "p99": found.total.p99,
+            "bottleneck": found.bottleneck,
+            "load": self.load,
+            "error": found.error.relative,
+            "network": self.network,
+            "given": self.given,
+            "order": [list(row) for row in self.order],
+            **({} if found.spread is None else {"interval": found.spread.document()["interval"]}),
+            **({} if self.simulated is None else {"simulated": self.simulated}),
+        }
+
+
+def compared(
+    networks: Iterable[tuple[str, Network]],
+    rates: Rates,
+    choose: Callable[[Network], Sequence[tuple[str, Placement]]],
+    estimate: Callable[[LoadModel, Placement], Estimate],
+    *,
+    reorder: bool = False,
+    measure: Callable[[Network, Placement], float] | None = None,
+) -> Iterator[Candidate]:
+    """Iterate over the candidates: networks, their legal reorderings if asked for, and placements of each.
+
+    Parameters
+    ----------
+    networks
+        With how each was given.
+    choose
+        Gives the placements of a network, with how each was given.
+    estimate
+        The latency model.
+    reorder
+        Whether to try the legal orders of filters and maps that commute, too.
+    measure
+        Gives the worst latency (s) of a placed network by simulation.
+    """
+    for given, network in networks:
+        original = rows(network) if reorder else []
+        for index, (order, made) in enumerate(variants(network) if reorder else [((), network)]):
+            loads = load_model(made, rates)
+            changed = tuple(row for row, before in zip(order, original, strict=False) if row != before)
+            for label, placement in choose(made):
+                yield Candidate(
+                    network=given,
+                    given=label,
+                    order=changed if index else (),
+                    placement=placement,
+                    estimate=estimate(loads, placement),
+                    model=loads,
+                    load=float(loads.mean_load.sum()),
+                    simulated=None if measure is None else measure(made, placement),
+                )
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates by worst latency, then mean latency, then load; what ties stays in the given order."""
+
+    def key(candidate: Candidate) -> tuple[float, float, float]:
+        total = candidate.estimate.total
+        return tuple(round(value / TIE) * TIE for value in (total.worst, total.mean, candidate.load))  # type: ignore[return-value]
+
+    return sorted(candidates, key=key)
+
+
+def with_intervals(ranking: Sequence[Candidate], refine: Callable[[Candidate], Estimate]) -> list[Candidate]:
+    """Return the ranking in which the estimates of the first two have their intervals."""
+    return [attrs.evolve(candidate, estimate=refine(candidate)) for candidate in ranking[:2]] + list(ranking[2:])
+
+
+def certain(ranking: Sequence[Candidate]) -> bool:
+    """Whether the best is better than the second by more than they may be off.
+
+    The intervals of their worst latencies say it where they were drawn, else both error bars.
+    """
+    if len(ranking) < 2:
+        return True
+    first, second = (candidate.estimate for candidate in ranking[:2])
+    if first.spread is not None and second.spread is not None and first.spread.draws and second.spread.draws:
+        return first.spread.total["worst"][1] < second.spread.total["worst"][0]
+    bars = sum(found.error.relative * found.total.worst for found in (first, second))
+    return second.total.worst - first.total.worst > bars

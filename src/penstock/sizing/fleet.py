@@ -1,0 +1,84 @@
+"""The hosts that provisioning may take."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from penstock.cluster import Cluster
+from penstock.errors import InputError
+from penstock.files import suggest
+from penstock.load import LoadModel, Statistics
+
+
+@attrs.frozen(eq=False)
+class Fleet:
+    """Hosts that may be taken: those that the network names, and as many as needed like some others.
+
+    Attributes
+    ----------
+    cluster
+        The given cluster: its links hold for its hosts, its default link for the further ones.
+    like
+        Names of hosts of the cluster that further ones are like.
+    named
+        Hosts on which the network insists, by pins or where its sources and sinks are.
+    """
+
+    cluster: Cluster
+    like: tuple[str, ...]
+    named: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: LoadModel, cluster: Cluster, like: Sequence[str]) -> Fleet:
+        """Check the names."""
+        for name in like:
+            if name not in cluster.hosts:
+                raise InputError(
+                    f"{name!r} is no host of the cluster", at="--host-like", hint=suggest(name, cluster.hosts, "hosts")
+                )
+        if not like or len(set(like)) < len(like):
+            raise InputError(f"expected different hosts, got {','.join(like) or 'none'}", at="--host-like")
+        network = model.network
+        named = {operator.pin for operator in network.operators.values()}
+        named |= {end.host for table in (network.sources, network.sinks) for end in table.values()}
+        return cls(cluster, tuple(like), tuple(sorted(name for name in named if name is not None)))
+
+    def names(self, like: str, count: int) -> list[str]:
+        """Return names for hosts like one: itself, those of the cluster that are equal to it, then new ones."""
+        model = self.cluster.hosts[like]
+        found = [like]
+        if len(self.like) == 1:
+            same = [name for name, host in self.cluster.hosts.items() if attrs.evolve(host, name=like) == model]
+            found += [name for name in same if name != like]
+        split = re.fullmatch(r"(.*?)(\d*)", like)
+        stem, first = (split[1], int(split[2])) if split and split[2] else (f"{like}-", 1)
+        for number in itertools.count(first + 1):
+            if len(found) >= count:
+                break
+            if f"{stem}{number}" not in self.cluster.hosts:
+                found.append(f"{stem}{number}")
+        return found[:count]
+
+    def hosts(self, counts: Mapping[str, int]) -> Cluster:
+        """Return the cluster of the named hosts and so many like each type (a named host counts as one)."""
+        made = {name: self.cluster.hosts[name] for name in self.named}
+        for like in self.like:
+            for name in self.names(like, counts.get(like, 0)):
+                made[name] = attrs.evolve(self.cluster.hosts[like], name=name)
+        links = {pair: link for pair, link in self.cluster.links.items() if made.keys() >= set(pair)}
+        return Cluster.of(made.values(), self.cluster.default_link, links, self.cluster.spark, self.cluster.machines)
+
+    def statistics(self, known: Statistics | None, cluster: Cluster) -> Statistics | None:
+        """Return the statistics in which hosts that are new have those of the host that they are like."""
+        if known is None or not known.hosts:
+            return known
+        hosts = dict(known.hosts)
+        for like in self.like:
+            if like in known.hosts:
+                for name in self.names(like, len(cluster.hosts)):
+                    hosts.setdefault(name, known.hosts[like])
+        return attrs.evolve(known, hosts=hosts)

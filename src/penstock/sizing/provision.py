@@ -1,0 +1,290 @@
+"""Provisioning: the fewest hosts, or the cheapest mix of them, for a latency bound, with a certificate."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, Placement
+from penstock.errors import Infeasible, InputError
+from penstock.latency.estimate import Estimate
+from penstock.latency.models import above_backlog, model_of
+from penstock.load import LoadModel, Statistics
+from penstock.placement import Problem
+from penstock.placement import place as place_by
+from penstock.sizing.fleet import Fleet
+from penstock.sizing.packing import Packing
+from penstock.sizing.search import TIE, checked_document
+
+LEAVES = 400
+"""Divisions that a model slower than Mace weighs for one number of hosts, likewise."""
+
+STEPS = 8
+"""Numbers of hosts tried one after another by an algorithm; after that the step doubles, and is bisected."""
+
+Place = Callable[[Cluster], Placement]
+"""A placement algorithm on a given cluster; it may raise `Infeasible`."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Provision:
+    """The answer to how many hosts are enough.
+
+    Attributes
+    ----------
+    hosts
+        How many run operators.
+    bound
+        The latency that was asked for (s).
+    estimate
+        Of the placement.
+    placement, cluster
+        Where the operators run, and on which hosts.
+    lower_bound
+        No placement on fewer hosts meets the bound.
+    mix, price, lower_price
+        Hosts by the one they are like; their price per hour; no mix is cheaper than ``lower_price``.
+    simulated
+        Worst latency that the simulator measured (s), if it was asked.
+    """
+
+    hosts: int
+    bound: float
+    estimate: Estimate
+    placement: Placement
+    cluster: Cluster
+    lower_bound: int
+    mix: Mapping[str, int]
+    price: float
+    lower_price: float
+    simulated: float | None = None
+
+    def checked(self, worst: float) -> Provision:
+        """Return the answer with the worst latency (s) that the simulator measured.
+
+        Raises
+        ------
+        Infeasible
+            If that is more than the bound.
+        """
+        found = attrs.evolve(self, simulated=worst)
+        if worst > self.bound + TIE:
+            raise Infeasible(
+                f"the simulator measures {worst:.6g} s on the {self.hosts} hosts found, more than {self.bound:g} s",
+                **found.document(),
+            )
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return the keys of ``penstock provision --json``."""
+        used = sorted(set(self.placement.values()))
+        return {
+            "hosts": self.hosts,
+            "worst": self.estimate.total.worst,
+            "bound": self.bound,
+            "placement": dict(self.placement),
+            "lower_bound": self.lower_bound,
+            "least": self.lower_bound == self.hosts,
+            "mix": dict(self.mix),
+            "price": self.price,
+            "lower_price": self.lower_price,
+            "capacity": {name: self.cluster.hosts[name].capacity for name in used},
+            "model": self.estimate.model,
+            "bottleneck": self.estimate.bottleneck,
+            "error": {**attrs.asdict(self.estimate.error), "relative": self.estimate.error.relative},
+            "notes": list(self.estimate.notes),
+            **checked_document(self.simulated, self.bound),
+        }
+
+
+def placing(model: LoadModel, name: str, seed: int) -> Place:
+    """Return a placement algorithm by its name, with random numbers of a seed."""
+
+    def by(made: Cluster) -> Placement:
+        problem = Problem(model, made, None, model.network.pins)
+        return place_by(problem, name, np.random.default_rng(seed)).placement
+
+    return by
+
+
+def provision(
+    model: LoadModel,
+    cluster: Cluster,
+    like: Sequence[str],
+    bound: float,
+    *,
+    name: str = "mace",
+    place: Place | None = None,
+    improve: Place | None = None,
+    statistics: Statistics | None = None,
+) -> Provision:
+    """Find the fewest hosts, or with several types the cheapest mix, whose latency is at most a bound.
+
+    Small networks are searched exactly, so that the number is the least. Large ones are packed first fit by falling
+    load, and otherwise placed by ``improve``, from the lower bound upwards.
+
+    Parameters
+    ----------
+    cluster, like
+        Hosts, and the names of those that further ones are like.
+    bound
+        Latency (s).
+    name
+        Of the latency model.
+    place
+        Algorithm that has to be used; None: the best of what is known here.
+    improve
+        Algorithm to try where packing needs more than the lower bound.
+
+    Raises
+    ------
+    Infeasible
+        If no number of hosts is enough.
+    """
+    fleet = Fleet.of(model, cluster, like)
+    decide = model_of(name)
+
+    def estimate(placement: Placement, made: Cluster) -> Estimate:
+        return decide(model, placement, made, fleet.statistics(statistics, made))
+
+    work = Packing(model, fleet, bound)
+    exact = name == "mace" and cluster.free_links
+    if len(like) > 1:
+        if not exact or place is not None:
+            raise InputError(
+                "several types of hosts are mixed by the model mace, without links and --algorithm",
+                at="--host-like",
+                hint="name one host",
+            )
+        placement, price, proved = work.cheapest()
+        made = work.cluster_of(placement)
+        found, lower = estimate(placement, made), work.lower_price()
+        return _answer(fleet, found, placement, made, bound, work.fewest(), price if proved else lower)
+    backlog = above_backlog(name, model.network)
+    lower = work.fewest() if backlog else 1
+    alone = work.alone()
+    if exact and alone is not None:
+        raise Infeasible(alone, hosts=None, lower_bound=None)
+    most = max(len(model.network.operators), 1)
+
+    def fits(count: int) -> tuple[Placement, Cluster, Estimate] | None:
+        made = fleet.hosts({like[0]: count})
+        for trial in _trials(work, made, count, exact, backlog, place, improve):
+            found = estimate(trial, made)
+            if found.total.worst <= bound + TIE:
+                return trial, made, found
+        return None
+
+    answer, proved = _least(fits, min(lower, most), most)
+    if answer is None:
+        raise Infeasible(
+            f"no number of hosts like {like[0]!r} is enough for {bound:g} s by the model {name}"
+            + (f": {alone}" if alone else ""),
+            hosts=None,
+            lower_bound=None,
+        )
+    placement, made, found = answer
+    sure = exact and place is None and proved and work.complete
+    used = len(set(placement.values()))
+    return _answer(fleet, found, placement, made, bound, used if sure else min(lower, used), None)
+
+
+def _answer(
+    fleet: Fleet,
+    found: Estimate,
+    placement: Placement,
+    made: Cluster,
+    bound: float,
+    lower: int,
+    lower_price: float | None,
+) -> Provision:
+    used = sorted(set(placement.values()))
+    mix: dict[str, int] = {}
+    for name in used:
+        kind = next((like for like in fleet.like if name in fleet.names(like, len(made.hosts))), name)
+        mix[kind] = mix.get(kind, 0) + 1
+    price = sum(made.hosts[name].price for name in used)
+    least = lower * fleet.cluster.hosts[fleet.like[0]].price if lower_price is None else lower_price
+    return Provision(
+        hosts=len(used),
+        bound=bound,
+        estimate=found,
+        placement=placement,
+        cluster=made,
+        lower_bound=min(lower, len(used)),
+        mix=dict(sorted(mix.items())),
+        price=price,
+        lower_price=min(least, price),
+    )
+
+
+def _least(
+    fits: Callable[[int], tuple[Placement, Cluster, Estimate] | None], low: int, most: int
+) -> tuple[tuple[Placement, Cluster, Estimate] | None, bool]:
+    """Return what fits on the least number found, and whether every smaller one was tried."""
+    for count in range(low, min(low + STEPS, most + 1)):
+        if (found := fits(count)) is not None:
+            return found, True
+    below, step = low + STEPS - 1, STEPS
+    while below < most:
+        count = min(below + step, most)
+        found = fits(count)
+        if found is not None:
+            high, answer = count, found
+            while high - below > 1:
+                middle = (below + high) // 2
+                found = fits(middle)
+                if found is None:
+                    below = middle
+                else:
+                    high, answer = middle, found
+            return answer, False
+        below, step = count, 2 * step
+    return None, False
+
+
+def _trials(
+    work: Packing, made: Cluster, count: int, exact: bool, backlog: bool, place: Place | None, improve: Place | None
+) -> Any:
+    """Iterate over placements worth an estimate on so many hosts."""
+    if place is not None:
+        try:
+            yield place(made)
+        except Infeasible:
+            return
+        return
+    if not backlog:
+        # The model may wait less than the backlog says: nothing is cut off.
+        yield from itertools.islice(work.divisions(made, count, np.inf), LEAVES)
+        return
+    limit = 1 if exact else LEAVES
+    any_found = False
+    for trial in itertools.islice(work.divisions(made, count, work.bound), limit):
+        any_found = True
+        yield trial
+    if work.complete and not any_found:
+        return
+    if not (exact and any_found) and improve is not None:
+        try:
+            yield improve(made)
+        except Infeasible:
+            return
+
+
+def curve(
+    answer: Callable[[float], Provision], bound: float
+) -> list[tuple[float, int | None, int | None, float | None]]:
+    """Return bound, hosts, lower bound and price for bounds around one; None where no number of hosts is enough."""
+    bounds = sorted([bound * 2.0**k for k in np.arange(-3, 3.5, 0.5)] if bound else [0.0, 0.1, 1.0])
+    rows: list[tuple[float, int | None, int | None, float | None]] = []
+    for wanted in bounds:
+        try:
+            found = answer(wanted)
+            rows.append((wanted, found.hosts, found.lower_bound, found.price))
+        except Infeasible:
+            rows.append((wanted, None, None, None))
+    return rows

@@ -1,0 +1,169 @@
+"""The search that admission and provisioning share: depth first over the divisions of operators among hosts.
+
+A host's worst wait only grows with what is put on it, so a branch that is too late, or no better than the best, is cut
+off; and of hosts that are empty and alike the first stands for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.latency.waits import worst_waits
+
+Array = NDArray[np.float64]
+
+TIE = 1e-9
+"""Seconds of latency, and benchmark cores, that differ by less are the same."""
+
+Key = tuple[float, ...]
+"""What a partial division is worth, least first; it never falls when operators are added."""
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """An operator about to be put on a host.
+
+    Attributes
+    ----------
+    operator, host
+        Their numbers.
+    before
+        The key of the division so far.
+    fresh
+        Whether the host runs nothing of this division yet.
+    used
+        How many hosts of this division do.
+    share
+        What of the host's capacity would be loaded.
+    spent
+        Whether the budget is spent.
+    wait
+        Gives the host's worst wait (s) with the operator; infinite beyond its quota.
+    """
+
+    operator: int
+    host: int
+    before: Key
+    fresh: bool
+    used: int
+    share: float
+    spent: bool
+    wait: Callable[[], float]
+
+
+Judge = Callable[[Step], tuple[Key, Key] | None]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Search:
+    """Depth first over the divisions of operators among hosts.
+
+    Attributes
+    ----------
+    loads
+        Array (operators, periods) in benchmark cores, in the order in which they are placed: the heaviest first, since
+        what fits nowhere is found soon.
+    places
+        By operator, numbers of the hosts that it may be put on, in the order in which they are tried.
+    capacity, usable
+        Arrays (hosts,): benchmark cores, and the mean load up to which a host may be used.
+    base
+        Array (hosts, periods): what runs there anyway.
+    kinds
+        By host; those of one kind that run nothing of the division are alike.
+    period
+        Length of a period (s).
+    budget
+        How many loads of hosts are weighed; then the search ends once it has found anything.
+    known
+        Worst waits that need not be weighed: by operator an array (hosts,), alone on what runs there.
+    """
+
+    loads: Array
+    places: Sequence[Sequence[int]]
+    capacity: Array
+    usable: Array
+    base: Array
+    kinds: Sequence[int]
+    period: float
+    budget: float
+    known: Sequence[Array] = ()
+
+    def divisions(self, judge: Judge, *, better: bool = False) -> Iterator[tuple[Key, tuple[int, ...]]]:
+        """Iterate over divisions: their key, and the host of each operator.
+
+        Parameters
+        ----------
+        judge
+            Gives the key with a further step, and a rank by which the hosts of an operator are tried; or None to cut
+            the step off.
+        better
+            Whether to yield only what is better than all before, so that the last one is the best.
+        """
+        mean = self.loads.mean(axis=1) if self.loads.size else np.zeros(len(self.loads))
+        level = self.base.mean(axis=1)
+        added: dict[int, Array] = {}
+        weight: dict[int, float] = {}
+        where: list[int] = []
+        best: Key | None = None
+
+        def steps(index: int, before: Key) -> list[tuple[Key, Key, int]]:
+            found: list[tuple[Key, Key, int]] = []
+            seen: set[int] = set()
+            for host in self.places[index]:
+                fresh = host not in added
+                if fresh and self.kinds[host] in seen:
+                    continue
+                if fresh:
+                    seen.add(self.kinds[host])
+                load = level[host] + weight.get(host, 0.0) + float(mean[index])
+                if load > self.usable[host] * (1 + TIE):
+                    continue
+
+                def wait(host: int = host, fresh: bool = fresh) -> float:
+                    if fresh and self.known:
+                        return float(self.known[index][host])
+                    self.budget -= 1
+                    row = self.base[host] + (self.loads[index] if fresh else added[host] + self.loads[index])
+                    return float(worst_waits(row[None], self.capacity[[host]], self.period)[0])
+
+                share = float(load / self.capacity[host])
+                step = Step(index, host, before, fresh, len(added), share, self.budget <= 0, wait)
+                judged = judge(step)
+                if judged is not None:
+                    found.append((judged[1], judged[0], host))
+            return sorted(found, key=lambda row: row[0])
+
+        def descend(index: int, before: Key) -> Iterator[tuple[Key, tuple[int, ...]]]:
+            nonlocal best
+            if index == len(self.loads):
+                best = before
+                yield before, tuple(where)
+                return
+            for _, key, host in steps(index, before):
+                if best is not None and ((better and key >= best) or self.budget <= 0):
+                    continue
+                had, heavy = added.get(host), weight.get(host, 0.0)
+                added[host] = self.loads[index] if had is None else had + self.loads[index]
+                weight[host] = heavy + float(mean[index])
+                where.append(host)
+                yield from descend(index + 1, key)
+                where.pop()
+                if had is None:
+                    del added[host], weight[host]
+                else:
+                    added[host], weight[host] = had, heavy
+
+        yield from descend(0, ())
+
+
+def checked_document(simulated: float | None, bound: float) -> dict[str, Any]:
+    """Return what an answer says of its check by the simulator: whether the worst latency (s) keeps the bound."""
+    if simulated is None:
+        return {}
+    return {"checked": {"with": "simulation", "worst": simulated, "holds": simulated <= bound + TIE}}

@@ -1,0 +1,126 @@
+"""Calibration in place, on hosts that are a model: bursts until two agree, or time is up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+from test_forecast import CLUSTER, NETWORK, PLACEMENT
+
+from penstock.control.calibrating import burst_rates, calibrate_in_place
+from penstock.control.job import Job
+from penstock.errors import EngineError
+from penstock.latency.batches import BatchHosts
+from penstock.latency.microbatch import predicted
+from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.statistics import HostStatistics
+from penstock.spark.calibrate import host_batches
+from penstock.spark.run import Batch, Outcome
+from penstock.workload import Rates
+
+TRUE = HostStatistics(overhead=0.2, factor=1.2)
+ALONE = Statistics(
+    operators={name: OperatorStatistics(cost=o.cost, error=0.01) for name, o in NETWORK.operators.items()}
+)
+STREAMS = {"h1": ("s1->o1.1", 0.004), "h2": ("o1.1->o1.2", 0.003)}
+RATES = Rates.of(1.0, {"s1": [60.0] * 30 + [260.0] * 6 + [60.0] * 30})
+
+
+class Hosts:
+    """An engine whose hosts are slower in their first bursts, and from burst to burst by chance."""
+
+    def __init__(self, young: list[float], noise: float = 0.02, spread: float = 0.0) -> None:
+        self.young, self.noise, self.spread = young, noise, spread
+        self.rng, self.now, self.folders = np.random.default_rng(2), 0.0, []
+
+    def prepare(self, network: Any, placement: Any, folder: str, *, rates: Rates, **_: Any) -> Any:
+        self.folders.append(folder)
+        return SimpleNamespace(network=network, placement=placement, rates=rates)
+
+    def run(self, deployment: Any, **_: Any) -> Outcome:
+        number = len(self.folders) - 1
+        slow = self.young[min(number, len(self.young) - 1)] * np.exp(self.rng.normal(0, self.spread))
+        hosts = BatchHosts.of(Statistics(hosts={"h1": TRUE, "h2": TRUE}), CLUSTER)
+        placed = hosts.placed(load_model(deployment.network, deployment.rates), PLACEMENT)
+        noise = slow * np.exp(self.rng.normal(0, self.noise, (2, 400)))
+        factors = [1.2, 1.2]
+        result = predicted(placed.made, placed.queries, placed._pace(factors)._replace(noise=noise.tolist()), factors)
+        batches = []
+        for number, batch in enumerate(result.batches):
+            stream, cost = STREAMS[batch.query]
+            rows = round(batch.load / cost)
+            batches.append(Batch(batch.query, number, 100 + batch.start, batch.duration, rows, {stream: (rows, 0)}))
+        self.now += deployment.rates.duration + 3
+        return Outcome(epoch=100.0, batches=batches, visible={}, stimulus={}, taken={}, seconds=20.0)
+
+
+def calibrated(hosts: Hosts, **more: Any) -> Statistics:
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=RATES)
+    return calibrate_in_place(hosts, job, NETWORK, ALONE, lambda _what, _share: None, clock=lambda: hosts.now, **more)
+
+
+def test_warm_hosts_need_two_bursts() -> None:
+    """Where two bursts agree at once no third is run, and overhead and factor are those of the hosts."""
+    hosts = Hosts([1.0])
+    found = calibrated(hosts)
+    assert found.measured["bursts"] == len(hosts.folders) == len(set(hosts.folders)) == 2
+    assert found.measured["agreed"]
+    assert all(gap <= 0.05 for gap in found.measured["apart"].values())
+    for host in ("h1", "h2"):
+        assert found.hosts[host].overhead == pytest.approx(0.2, abs=0.03)
+        assert found.hosts[host].factor == pytest.approx(1.2, rel=0.05)
+        assert found.hosts[host].residual == pytest.approx(0.02, rel=0.8)
+
+
+def test_young_hosts_are_run_until_they_are_warm() -> None:
+    """Bursts of code that is still young disagree, and do not count."""
+    hosts = Hosts([2.0, 1.5, 1.25, 1.0])
+    found = calibrated(hosts, budget=300.0)
+    assert found.measured["bursts"] == 5
+    assert found.measured["agreed"]
+    assert found.hosts["h1"].factor == pytest.approx(1.2, rel=0.06)
+
+
+def test_unsteady_hosts_run_out_of_time() -> None:
+    """Hosts that change from burst to burst are given up when time is up, and it is said how far apart they were."""
+    hosts = Hosts([1.0, 1.4, 0.8, 1.2, 0.9, 1.3], spread=0.02)
+    found = calibrated(hosts, budget=100.0)
+    assert hosts.now <= 100.0
+    assert not found.measured["agreed"]
+    assert found.measured["apart"]["h1"] > 0.05
+    assert found.hosts["h1"].unrest >= 0.05
+
+
+def test_batches_that_tell_nothing_are_an_error() -> None:
+    """A run that goes on at one rate cannot tell overhead from cost, however often it is repeated."""
+    hosts = Hosts([1.0])
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=attrs.evolve(RATES, values=np.full_like(RATES.values, 1e-3)))
+    with pytest.raises(EngineError, match="too few or too alike"):
+        calibrate_in_place(hosts, job, NETWORK, ALONE, lambda _what, _share: None, clock=lambda: hosts.now)
+
+
+def test_a_burst_is_as_high_and_as_long_as_the_real_one() -> None:
+    """The burst has the largest rate for as long as it lasts, and quiet before and after it."""
+    found = burst_rates(RATES, 1.0).of_source("s1")
+    assert found.size == 20
+    assert (found == 260).sum() == 6
+    assert found[0] == found[-1] == 60
+    assert burst_rates(RATES, 4.0).duration == 48
+
+
+def test_batches_up_to_the_first_with_input_are_left_out() -> None:
+    """What a query does before it has compiled its plans tells nothing of the batches that follow."""
+    found = [
+        Batch("h1", 0, 100.0, 1.5, 0, {}),
+        Batch("h1", 1, 102.0, 2.5, 50, {"s1->o1.1": (50, 0)}),
+        Batch("h1", 2, 105.0, 0.5, 60, {"s1->o1.1": (60, 0)}),
+        Batch("h1", 3, 106.0, 0.1, 0, {}),
+        Batch("h1", 4, 107.0, 0.4, 50, {"s1->o1.1": (50, 0)}, known=False),
+    ]
+    outcome = Outcome(epoch=100.0, batches=found, visible={}, stimulus={}, taken={}, seconds=9.0)
+    row = host_batches(NETWORK, CLUSTER, PLACEMENT, outcome)["h1"]
+    assert (row.at.tolist(), row.took.tolist(), row.empty.tolist()) == ([5.0], [0.5], [pytest.approx(0.1)])
+    assert row.load.tolist() == pytest.approx([60 * 0.004])

@@ -1,0 +1,178 @@
+"""Forecasts of a run and drift, on synthetic runs whose hosts keep their speed or lose it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, SparkSettings
+from penstock.control.forecast import HORIZONS, MISSED, Seen, Speed, Watch, chance, history, learned
+from penstock.control.outlook import Course, forecasts, seen, with_measured
+from penstock.latency.batches import BatchHosts, PlacedBatches
+from penstock.latency.cores import alone
+from penstock.latency.microbatch import MicrobatchResult, predicted
+from penstock.load import Statistics, load_model
+from penstock.load.statistics import HostStatistics
+from penstock.network.shapes import chain
+from penstock.workload import Rates
+
+HOST = HostStatistics(overhead=0.2, factor=1.0, error=0.02, residual=0.05, unrest=0.02)
+STATISTICS = Statistics(hosts={"h1": HOST, "h2": HOST})
+CLUSTER = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
+PLACEMENT = {"o1.1": "h1", "o1.2": "h2"}
+NETWORK = chain([0.004, 0.003])
+
+
+def world(
+    rng: np.random.Generator, length: int, slow: tuple[float, float] = (1e9, 1.0), residual: float = 0.05
+) -> tuple[Course, list[Seen], MicrobatchResult]:
+    """Return a run of so many seconds on hosts of which the first is slower by a factor from a moment on."""
+    rate = np.where(np.arange(length) % 40 < 30, 120.0, 200.0)
+    rates = Rates.of(1.0, {"s1": rate})
+    placed: PlacedBatches = BatchHosts.of(STATISTICS, CLUSTER).placed(load_model(NETWORK, rates), PLACEMENT)
+    noise = np.exp(rng.normal(0, residual, (2, length + 200)))
+    noise[0, int(slow[0]) :] *= slow[1]
+    pace = placed._pace([1.0, 1.0])._replace(noise=noise.tolist())
+    result = predicted(placed.made, placed.queries, pace, [1.0, 1.0])
+    batches = [
+        Seen(b.query, b.start, b.start + b.duration, b.duration, 0.2 + b.load) for b in result.batches
+    ]  # fmt: skip
+    course = Course(network=NETWORK, cluster=CLUSTER, placement=PLACEMENT, statistics=STATISTICS, rates=rates)
+    return course, sorted(batches, key=lambda batch: batch.end), result
+
+
+def watched(batches: list[Seen]) -> Watch:
+    """Return what is believed after batches."""
+    watch = Watch.of(BatchHosts.of(STATISTICS, CLUSTER))
+    for batch in batches:
+        watch = watch.after(batch)
+    return watch
+
+
+def test_steady_hosts_do_not_drift() -> None:
+    """Hosts that keep their speed are called drifting in one run of five minutes out of twenty, at most."""
+    found = [watched(world(np.random.default_rng(seed), 300)[1]).drifts for seed in range(20)]
+    assert sum(map(bool, found)) <= 1
+
+
+@pytest.mark.parametrize("factor", [1.4, 0.7])
+def test_a_host_slowed_in_mid_run(factor: float) -> None:
+    """A host of another speed is called drifting within 15 s, alone, and within 30 s more its batches fit again."""
+    for seed in range(10):
+        _, batches, _ = world(np.random.default_rng(seed), 150, (60, factor))
+        drifts = [drift for drift in watched(batches).drifts if drift.time >= 60]
+        assert drifts[0].host == "h1"
+        assert drifts[0].time <= 60 + 15
+        assert {drift.host for drift in drifts} == {"h1"}
+        watch = watched([batch for batch in batches if batch.end <= 105])
+        assert np.exp(watch.known["h1"].level) == pytest.approx(factor, rel=0.1)
+        later = [batch for batch in batches if batch.end > 105 and batch.host == "h1" and batch.start < 150]
+        assert np.mean([watch.known["h1"].misses(batch) for batch in later]) <= 0.3
+    assert drifts[0].slower == pytest.approx(factor, rel=0.15)
+
+
+def test_forecasts_hold_what_comes() -> None:
+    """Of the forecasts of steady runs nine of ten hold what is measured, for ten seconds and for sixty."""
+    held: dict[float, list[bool]] = {horizon: [] for horizon in HORIZONS}
+    for seed in range(6):
+        course, batches, result = world(np.random.default_rng(seed), 120)
+        told, _ = forecasts(course, batches, np.random.default_rng(seed))
+        stimulus, latency, weight = result.whole()
+        for each in with_measured(told, stimulus[weight > 0], latency[weight > 0]):
+            if each.measured is not None and each.time + each.horizon <= 120:
+                assert each.low <= each.predicted <= each.high
+                held[each.horizon].append(each.low <= each.measured <= each.high)
+    assert len(held[10.0]) == 6 * 11
+    for rows in held.values():
+        assert np.mean(rows) >= 0.9 - 3 * np.sqrt(0.9 * 0.1 / len(rows))
+
+
+def test_forecasts_learn_what_a_host_has_become() -> None:
+    """From 30 s after a host has slowed down, forecasts hold what comes; those of before did not know it."""
+    late, early = [], []
+    for seed in range(4):
+        course, batches, result = world(np.random.default_rng(100 + seed), 160, (60, 1.5))
+        told, drifts = forecasts(course, batches, np.random.default_rng(seed))
+        assert drifts
+        stimulus, latency, weight = result.whole()
+        for each in with_measured(told, stimulus[weight > 0], latency[weight > 0]):
+            inside = each.measured is not None and each.low <= each.measured <= each.high
+            if each.horizon == 10 and 100 <= each.time <= 150:
+                late.append(inside)
+            if each.horizon == 10 and each.time == 60:
+                early.append(inside)
+    assert np.mean(early) <= 0.5
+    assert np.mean(late) >= 0.75
+
+
+def test_forecasts_know_only_what_was_before() -> None:
+    """What happens after a forecast was made changes nothing of it."""
+    course, batches, _ = world(np.random.default_rng(3), 120)
+    whole, _ = forecasts(course, batches, np.random.default_rng(1))
+    part, _ = forecasts(course, [batch for batch in batches if batch.end <= 60], np.random.default_rng(1))
+    assert [each for each in whole if each.time <= 60] == [each for each in part if each.time <= 60]
+
+
+def test_rates_that_nobody_expected_go_on_as_they_were() -> None:
+    """Where rates were not known before, a forecast goes on with the mean of the last ten seconds."""
+    course, batches, _ = world(np.random.default_rng(3), 120)
+    blind = attrs.evolve(course, expected=False)
+    rates, _ = blind._rates(0.0, 35.0, 60.0)
+    assert rates.of_source("s1")[:35].tolist() == course.rates.of_source("s1")[:35].tolist()
+    assert rates.of_source("s1")[35:].tolist() == [160.0] * 60
+    assert forecasts(blind, batches, np.random.default_rng(0))[0]
+
+
+def test_a_run_is_seen_by_its_batches() -> None:
+    """A run's batches come in the order of their ends, with what their counts should have taken, lost ones left out."""
+
+    def batch(query: str, start: float, duration: float, tuples: int, known: bool = True) -> SimpleNamespace:
+        stream = "s1->o1.1" if query == "h1" else "o1.1->o1.2"
+        counts = {stream: (tuples, 0)}
+        return SimpleNamespace(query=query, start=start, duration=duration, rows=tuples, counts=counts, known=known)
+
+    batches = [batch("h1", 101, 2.0, 300), batch("h2", 100, 0.5, 50), batch("h1", 104, 0, 0, False)]
+    outcome = SimpleNamespace(epoch=100.0, batches=batches)
+    found = seen(NETWORK, CLUSTER, PLACEMENT, STATISTICS, outcome)
+    assert [(each.host, each.start, each.end) for each in found] == [("h2", 0.0, 0.5), ("h1", 1.0, 3.0)]
+    assert [each.expected for each in found] == pytest.approx([0.2 + 50 * 0.003, 0.2 + 300 * 0.004])
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), min_size=1, max_size=8), st.integers(1, 3))
+def test_shared_time_adds_up(given_: list[tuple[float, float]], cores: int) -> None:
+    """What batches would have taken alone is what their cores worked in all, and no batch more than it ran."""
+    spans = [(start, start + length) for start, length in given_]
+    found = alone(spans, cores)
+    moments = np.linspace(0, 15, 15_001)
+    busy = sum(np.minimum(sum((a <= moments) & (moments < b) for a, b in spans), cores)) * (moments[1] - moments[0])
+    assert sum(found) == pytest.approx(float(busy), abs=0.05)
+    assert all(own <= b - a + 1e-9 for own, (a, b) in zip(found, spans, strict=True))
+
+
+def test_a_speed_is_what_batches_say_and_what_was_known() -> None:
+    """Many like batches are believed, few are weighed against what was known, and none leave it as it was."""
+    batches = [Seen("h1", k, k + 0.5, 0.5 * 1.3, 0.5) for k in range(40)]
+    before = Speed(0.0, 0.05, 0.05)
+    assert np.exp(learned(batches, 40.0, before).level) == pytest.approx(1.3, rel=0.05)
+    one = learned(batches[:1], 1.0, before)
+    assert 0 < one.level < np.log(1.3)
+    assert learned((), 10.0, before) == before
+    assert learned(batches, 200.0, before) == before
+
+
+def test_chance_is_the_binomial_tail() -> None:
+    """How improbable misses are is the sum of the binomial distribution's tail."""
+    assert chance(0, 5) == pytest.approx(1.0)
+    assert chance(3, 3) == pytest.approx(MISSED**3)
+    assert chance(1, 10) == pytest.approx(1 - (1 - MISSED) ** 10)
+
+
+def test_history_keeps_the_last_speed() -> None:
+    """An interval without a batch has the speed of the one before, and nothing is said of what has not ended."""
+    batches = [Seen("h1", 0.0, 1.2, 1.2, 1.0), Seen("h1", 3.0, 5.0, 2.0, 1.0)]
+    assert history(batches, 1.0)["h1"].tolist() == pytest.approx([1.2, 1.2, 1.2, 2.0])

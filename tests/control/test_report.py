@@ -1,0 +1,85 @@
+"""The report of a run: its interval, its forecasts and drift, from batches that need no Spark."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from test_forecast import CLUSTER, NETWORK, PLACEMENT, STATISTICS, world
+
+from penstock.control.job import Job, finish
+from penstock.files import to_json
+from penstock.latency.microbatch import MicrobatchResult
+from penstock.spark.run import Batch, Outcome
+from penstock.workload import Rates
+
+EPOCH = 1_000.0
+STREAMS = {"h1": ("s1->o1.1", 0.004), "h2": ("o1.1->o1.2", 0.003)}
+
+
+def outcome_of(result: MicrobatchResult) -> Outcome:
+    """Return what a run would leave behind whose batches and latencies are these."""
+    batches = []
+    for number, batch in enumerate(result.batches):
+        stream, cost = STREAMS[batch.query]
+        rows = round(batch.load / cost)
+        batches.append(Batch(batch.query, number, EPOCH + batch.start, batch.duration, rows, {stream: (rows, 0)}))
+    stimulus, latency, _ = result.whole()
+    sink = next(iter(NETWORK.sinks))
+    return Outcome(
+        epoch=EPOCH,
+        batches=batches,
+        visible={sink: EPOCH + stimulus + latency},
+        stimulus={sink: EPOCH + stimulus},
+        taken={},
+        seconds=120.0,
+    )
+
+
+@pytest.mark.parametrize("slow", [1.0, 1.5])
+def test_report_says_what_was_expected_and_what_came(slow: float) -> None:
+    """The report has the interval of the prediction, forecasts beside what came, and drift if there was some."""
+    course, _, result = world(np.random.default_rng(4), 120, (60, slow))
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=course.rates)
+    found = finish(job, outcome_of(result)).report
+    assert found["interval"]["worst"][0] <= found["predicted"]["max"] <= found["interval"]["worst"][1]
+    assert found["draws"] == 200
+    assert [(row["time"], row["horizon"]) for row in found["forecast"]] == [
+        (10.0 * k, horizon) for k in range(1, 12) for horizon in (10.0, 60.0)
+    ]
+    assert all(row["low"] <= row["predicted"] <= row["high"] for row in found["forecast"])
+    assert all(row["measured"] > 0 for row in found["forecast"])
+    assert found["drift"] == (slow > 1)
+    assert [drift["host"] for drift in found["drifts"]] == ["h1"] * len(found["drifts"])
+    series = found["series"]["latency"]
+    assert len(series["low"]) == len(series["high"]) == len(found["series"]["time"])
+    assert to_json(found)
+    assert finish(job, outcome_of(result)).report["forecast"] == found["forecast"]
+
+
+def test_long_periods_are_divided() -> None:
+    """Rates that are given by the minute are forecast by the second: what entered before is no part of a forecast."""
+    course, _, result = world(np.random.default_rng(4), 120)
+    coarse = Rates.of(30.0, {"s1": course.rates.of_source("s1").reshape(4, 30).mean(axis=1)})
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS, rates=coarse)
+    found = finish(job, outcome_of(result)).report["forecast"]
+    assert len({row["predicted"] for row in found if row["horizon"] == 10}) > 4
+
+
+def test_without_expected_rates_the_measured_ones_serve() -> None:
+    """A run whose rates nobody told is compared with a prediction from measured ones; forecasts know the past."""
+    _, _, result = world(np.random.default_rng(4), 60)
+    found = finish(Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=STATISTICS), outcome_of(result)).report
+    assert found["predicted"]["max"] == pytest.approx(found["latency"]["max"], rel=0.5)
+    assert found["forecast"]
+
+
+def test_no_costs_no_prediction() -> None:
+    """Without the cost of every operator there is neither prediction nor forecast."""
+    _, _, result = world(np.random.default_rng(4), 30)
+    rows = [attrs.evolve(operator, cost=None) for operator in NETWORK.operators.values()]
+    bare = type(NETWORK).of("bare", NETWORK.sources.values(), rows, NETWORK.sinks.values())
+    rates = Rates.of(1.0, {"s1": np.full(30, 120.0)})
+    found = finish(Job(bare, CLUSTER, PLACEMENT, "none", rates=rates), outcome_of(result)).report
+    assert found["predicted"] is None
+    assert "forecast" not in found

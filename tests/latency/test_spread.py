@@ -1,0 +1,198 @@
+"""The interval of a prediction: closed forms, coverage where the truth is drawn as the errors say, and the command."""
+
+from __future__ import annotations
+
+import json
+import time
+from statistics import NormalDist
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import random_case
+
+from penstock.cluster import Cluster, Placement, SparkSettings
+from penstock.control.demo import burst
+from penstock.control.demo import network as auction
+from penstock.latency.batches import BatchHosts, microbatch_estimate
+from penstock.latency.draws import draw
+from penstock.latency.mace import mace
+from penstock.latency.microbatch import COMMIT
+from penstock.latency.models import with_interval
+from penstock.latency.spread import HIGH, LOW
+from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.statistics import HostStatistics, read_statistics
+from penstock.network.shapes import chain
+from penstock.workload import Rates
+
+EDGE = NormalDist().inv_cdf(HIGH)
+TRIGGER = SparkSettings(trigger=1.0)
+
+
+def test_one_batch_in_closed_form() -> None:
+    """The end of a single batch is off by what its factor and overhead are, and these by their joint errors."""
+    model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [100.0]}))
+    cluster = attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=10.0))
+    for tied in (-0.8, 0.0, 0.5):
+        host = HostStatistics(overhead=0.5, factor=2.0, error=0.05, overhead_error=0.04, correlation=tied)
+        placed = BatchHosts.of(Statistics(hosts={"h1": host}), cluster).placed(model, {"o1.1": "h1"})
+        # The first batch takes the first tuple alone, the second at 10 s the other 99.
+        latency = placed.run().whole()[1].max()
+        assert latency == pytest.approx(10 + 0.5 + 2 * 0.99 - COMMIT - 0.01)
+        spread = placed.spread(np.random.default_rng(1), count=4000)
+        work, fixed = 2 * 0.99 * 0.05, 0.04
+        error = np.sqrt(work**2 + fixed**2 + 2 * tied * work * fixed)
+        assert spread is not None
+        assert spread.total["worst"] == pytest.approx(
+            (latency - EDGE * error, latency + EDGE * error), abs=0.08 * error
+        )
+
+
+def test_a_burst_in_closed_form() -> None:
+    """An error e of the cost is e·ρ/(ρ−1) of a burst's worst latency: the interval says the same as the explanation."""
+    model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [125.0] * 20 + [10.0] * 20}))
+    placement, cluster = Placement({"o1.1": "h1"}), Cluster.uniform(1)
+    known = Statistics(operators={"o1.1": OperatorStatistics(cost=(0.01,), error=0.02)})
+    found = mace(model, placement, cluster, known)
+    told = with_interval(found, model, placement, cluster, known, np.random.default_rng(0))
+    assert found.error.relative == pytest.approx(0.02 * 1.25 / 0.25)
+    width = EDGE * found.error.relative * found.total.worst
+    assert told.spread is not None
+    low, high = told.spread.total["worst"]
+    assert (found.total.worst - low, high - found.total.worst) == pytest.approx((width, width), rel=0.2)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_errors_of_a_mix_leave_what_was_measured_in_place(seed: int) -> None:
+    """Where factors come from the deployed hosts, drawn costs change the mix of a host and not its load."""
+    model, placement, cluster = random_case(seed, joins=False, links=False, operators=8)
+    operators = {name: OperatorStatistics(error=0.3) for name in model.network.operators}
+    measured = {name: HostStatistics(error=0.01) for name in cluster.hosts}
+    rng = np.random.default_rng(seed)
+    drawn = draw(model, placement, list(cluster.hosts), Statistics(operators=operators, hosts=measured), rng, count=5)
+    for host in cluster.hosts:
+        here = [k for k, name in enumerate(model.network.operators) if placement[name] == host]
+        load = model.mean_load[here]
+        assert drawn.cost[:, here] @ load == pytest.approx(np.full(5, load.sum()))
+
+
+def test_truth_drawn_as_the_errors_say_is_covered() -> None:
+    """Of truths that differ as the statistics say they may, nine of ten lie inside the interval, also by period."""
+    rng = np.random.default_rng(5)
+    model = load_model(chain([0.004, 0.003]), Rates.of(1.0, {"s1": [100.0] * 5 + [330.0] * 5 + [80.0] * 20}))
+    cluster = attrs.evolve(Cluster.uniform(2), spark=TRIGGER)
+    placement = {"o1.1": "h1", "o1.2": "h2"}
+    host = HostStatistics(
+        overhead=0.2, factor=1.0, error=0.03, overhead_error=0.03, correlation=-0.6, residual=0.05, unrest=0.03
+    )
+    known = Statistics(hosts={"h1": host, "h2": host})
+    placed = BatchHosts.of(known, cluster).placed(model, placement)
+    spread = placed.spread(rng, count=400)
+    assert spread is not None
+    truths = [placed.spread(rng, count=1) for _ in range(400)]
+    error = np.sqrt(0.9 * 0.1 / 400 + 0.9 * 0.1 / 400)
+    for key, (low, high) in spread.total.items():
+        inside = np.mean([low <= truth.total[key][0] <= high for truth in truths])
+        assert inside == pytest.approx(HIGH - LOW, abs=3.5 * error), key
+    periods = np.array([(spread.low <= truth.low) & (truth.low <= spread.high) for truth in truths]).mean(axis=0)
+    assert periods.mean() == pytest.approx(HIGH - LOW, abs=0.03)
+
+
+def test_forecast_of_the_demo_takes_less_than_a_second() -> None:
+    """200 draws for the demo's network and burst take at most 1 s of processor time."""
+    share = {"filter": 0.5, "map": 1.0, "python": 1.0, "delay": 1.0, "aggregate": 0.3, "join": 0.001}
+    network = auction()
+    known = {
+        name: OperatorStatistics(
+            cost=((operator.cost or (2e-5,))[0],) * len(operator.inputs),
+            selectivity=(share[operator.kind],),
+            error=0.02,
+        )
+        for name, operator in network.operators.items()
+    }
+    host = HostStatistics(overhead=0.4, factor=1.1, error=0.02, overhead_error=0.03, residual=0.05, unrest=0.04)
+    statistics = Statistics(operators=known, hosts={"h1": host, "h2": host})
+    model = load_model(statistics.complete(network), burst())
+    placement = {name: "h1" if name in ("checked", "watched") else "h2" for name in network.operators}
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
+    placed = BatchHosts.of(statistics, cluster).placed(model, placement)
+    began = time.process_time()
+    spread = placed.spread(np.random.default_rng(0))
+    assert time.process_time() - began <= 1.0
+    assert spread is not None
+    assert spread.draws == 200
+
+
+def test_nothing_known_is_nothing_drawn() -> None:
+    """Without errors in the statistics the interval is the prediction, and a note says that none are known."""
+    model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [125.0] * 5}))
+    placement, cluster = Placement({"o1.1": "h1"}), Cluster.uniform(1)
+    found = with_interval(mace(model, placement, cluster), model, placement, cluster, None, np.random.default_rng(0))
+    assert found.document()["interval"]["worst"] == [found.total.worst] * 2
+    assert any("no errors" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", ["mace", "pipelined", "sharing", "microbatch"])
+def test_estimate_prints_its_interval(name, penstock, tmp_path) -> None:
+    """Every answer has p05 and p95 of worst, p99, p50, mean and series around it, the same for the same seed."""
+    text = '[sources.s]\nformat = "nexmark"\n[operators.a]\nkind = "map"\ninput = "s"\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    host = {
+        "overhead": 0.1,
+        "factor": 1.1,
+        "error": 0.02,
+        "overhead_error": 0.01,
+        "correlation": -0.5,
+        "residual": 0.05,
+    }
+    rows = {"a": {"cost": 0.008, "error": 0.03, "tuples": 1000}}
+    (tmp_path / "s.json").write_text(json.dumps({"operators": rows, "hosts": {"h1": {**host, "unrest": 0.02}}}))
+    given = ["estimate", tmp_path / "n.toml", "--hosts", 1, "--rates", "s=150", "--duration", 10]
+    given += ["--placement", "a=h1", "--statistics", tmp_path / "s.json", "--model", name]
+    found = penstock(*given, "--json").document
+    assert found == penstock(*given, "--json").document
+    assert found["draws"] >= 50
+    for key in ("worst", "p99", "p50", "mean"):
+        low, high = found["interval"][key]
+        assert low <= found[key] <= high
+        assert low < high
+        assert (found["p05"][key], found["p95"][key]) == (low, high)
+        assert found["sinks"]["t"]["interval"][key][0] <= found["sinks"]["t"][key]
+    for low, middle, high in zip(found["p05"]["series"], found["series"], found["p95"]["series"], strict=True):
+        assert low <= middle <= high
+    assert "p05 to p95" in penstock(*given).out
+
+
+def test_statistics_keep_their_errors(tmp_path) -> None:
+    """What calibration knows of its errors is read as it was written, and a correlation beyond 1 is refused."""
+    host = HostStatistics(overhead=0.1, overhead_error=0.02, correlation=-0.4, residual=0.05, unrest=0.03, error=0.01)
+    Statistics(hosts={"h1": host}).write(tmp_path / "s.json")
+    assert read_statistics(tmp_path / "s.json").hosts["h1"] == host
+
+
+def test_phase_is_drawn_where_nobody_sets_it() -> None:
+    """Sources that begin by themselves begin anywhere between two triggers, and the interval knows it."""
+    model = load_model(chain([0.001]), Rates.of(1.0, {"s1": [0.0, 200.0, 0.0, 0.0]}))
+    cluster = attrs.evolve(Cluster.uniform(1), spark=TRIGGER)
+    found = microbatch_estimate(model, {"o1.1": "h1"}, cluster)
+    told = with_interval(found, model, {"o1.1": "h1"}, cluster, None, np.random.default_rng(0))
+    assert told.spread is not None
+    low, high = told.spread.total["worst"]
+    # The second with input begins 0 to 1 s after a batch, which then waits for the rest of the second.
+    assert high - low > 0.1
+
+
+def test_long_runs_have_fewer_draws() -> None:
+    """Of a long run fewer draws are made, of a very long one none, and a note says why; the prediction stays."""
+    host = HostStatistics(overhead=0.01, error=0.05)
+    known, cluster = Statistics(hosts={"h1": host}), attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=0.1))
+    for periods, draws in ((1_200, 33), (3_000, 0)):
+        model = load_model(chain([0.001]), Rates.of(1.0, {"s1": [1.0] * periods}))
+        found = microbatch_estimate(model, {"o1.1": "h1"}, cluster, known)
+        told = with_interval(found, model, {"o1.1": "h1"}, cluster, known, np.random.default_rng(0))
+        assert told.spread is not None
+        assert told.spread.draws == draws
+        assert any("too long" in note for note in told.notes) == (draws == 0)

@@ -1,0 +1,153 @@
+"""What the durations of batches say about a host, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, SparkSettings
+from penstock.latency.batches import BatchHosts
+from penstock.latency.estimate import Spread
+from penstock.load import Statistics, load_model, read_statistics
+from penstock.load.fitting import LEAST, HostBatches, Slope, agreement, fit, told, told_apart, unrest, warm_from
+from penstock.load.statistics import HostStatistics
+from penstock.network.shapes import chain
+from penstock.workload import Rates
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(overhead=st.floats(0, 3), factor=st.floats(2 * LEAST, 20), seed=seeds)
+def test_exact_batches_give_their_costs(overhead: float, factor: float, seed: int) -> None:
+    """Batches that last just overhead and factor times load give both back."""
+    load = np.random.default_rng(seed).uniform(0.01, 3.0, 20)
+    found = fit(load, overhead + factor * load)
+    assert found.overhead == pytest.approx(overhead, abs=1e-3)
+    assert found.factor == pytest.approx(factor, rel=1e-3)
+
+
+@given(share=st.floats(0, 0.2), seed=seeds)
+def test_a_few_disturbed_batches_do_not_sway(share: float, seed: int) -> None:
+    """Some batches that were held up, however long, change the costs little."""
+    draw = np.random.default_rng(seed)
+    load = draw.uniform(0.01, 3.0, 40)
+    took = (0.5 + 1.2 * load) * draw.normal(1, 0.01, 40)
+    took[: int(share * 40)] += draw.uniform(1, 10)
+    found = fit(load, took)
+    assert found.factor == pytest.approx(1.2, rel=0.1)
+    assert found.overhead == pytest.approx(0.5, abs=0.1)
+
+
+@given(seed=seeds)
+def test_hidden_costs_are_not_negative(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where noise of the overhead hides the cost, the host's figures are still such as a statistics file may have."""
+    draw = np.random.default_rng(seed)
+    load = draw.uniform(0.001, 0.01, 20)
+    found = fit(load, draw.uniform(0.4, 0.8, 20))
+    assert found.factor >= LEAST
+    assert 0 <= found.overhead <= 0.8
+    assert found.error >= 0
+    path = Path(tmp_path_factory.mktemp("fit")) / "statistics.json"
+    Statistics(hosts={"h1": found}).write(path)
+    assert read_statistics(path).hosts["h1"] == found
+
+
+def test_errors_of_a_fit_cover_what_it_predicts() -> None:
+    """Of hosts known from forty batches each, nine of ten predictions hold what the true hosts then do."""
+    draw = np.random.default_rng(9)
+    rates = Rates.of(1.0, {"s1": [60.0] * 4 + [290.0] * 5 + [60.0] * 16})
+    model = load_model(chain([0.004]), rates)
+    cluster = attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=1.0))
+
+    def latency(host: HostStatistics, count: int) -> Spread:
+        placed = BatchHosts.of(Statistics(hosts={"h1": host}), cluster).placed(model, {"o1.1": "h1"})
+        found = placed.spread(draw, count=count)
+        assert found is not None
+        return found
+
+    covered, repeats = [], 150
+    for _ in range(repeats):
+        true = HostStatistics(
+            overhead=float(draw.uniform(0.1, 0.3)), factor=float(draw.uniform(0.8, 1.2)), residual=0.05
+        )
+        load = draw.uniform(0.05, 2.0, 40)
+        took = (true.overhead + true.factor * load) * np.exp(draw.normal(0, true.residual, 40))
+        guess, then = latency(fit(load, took), 80), latency(true, 1)
+        covered.append([low <= then.total[key][0] <= high for key, (low, high) in guess.total.items()])
+    share = np.mean(covered, axis=0)
+    assert share == pytest.approx(np.full(4, 0.9), abs=3 * np.sqrt(0.9 * 0.1 / repeats))
+
+
+def run(draw: np.random.Generator, count: int, *, slow: float = 0.0, noise: float = 0.03) -> HostBatches:
+    """Return batches of a host that at first takes longer by a share, which falls within 8 s to a third."""
+    at, load = np.arange(count) * 1.0, draw.uniform(0.05, 2.0, count)
+    took = (0.2 + 1.1 * load) * (1 + slow * np.exp(-at / 8)) * np.exp(draw.normal(0, noise, count))
+    return HostBatches(at, load, took, np.zeros(0))
+
+
+def test_warm_up_is_found_from_the_data() -> None:
+    """Of a host that is slow at first the slow batches are left out; of one that is warm few, and its costs hold."""
+    draw = np.random.default_rng(3)
+    for _ in range(30):
+        young = run(draw, 60, slow=1.5)
+        first = warm_from(young)
+        assert 10 <= first <= 30
+        found = told(young)
+        assert found is not None
+        assert found.overhead + found.factor == pytest.approx(1.3, rel=0.06)
+    kept = [60 - warm_from(run(draw, 60)) for _ in range(30)]
+    assert np.median(kept) >= 45
+    assert min(kept) >= 30
+
+
+def test_batches_that_tell_nothing() -> None:
+    """Too few batches, or all of one size, tell nothing."""
+    draw = np.random.default_rng(1)
+    assert told(run(draw, 7)) is None
+    alike = run(draw, 30)
+    assert told(HostBatches(alike.at, np.ones(30), alike.took, alike.empty)) is None
+
+
+def test_unrest_is_what_chance_does_not_explain() -> None:
+    """Stretches of other speeds give their standard deviation, a host that keeps its speed next to none."""
+    draw = np.random.default_rng(4)
+    at = np.arange(400) * 1.0
+    level = np.repeat(draw.normal(0, 0.1, 40), 10)
+    assert unrest(at, level + draw.normal(0, 0.03, 400)) == pytest.approx(level.std(), rel=0.3)
+    calm = [unrest(at, draw.normal(0, 0.05, 400)) for _ in range(20)]
+    assert np.mean(calm) <= 0.01
+    assert unrest(np.zeros(0), np.zeros(0)) == unrest(np.zeros(3), np.zeros(3)) == 0.0
+
+
+def test_two_bursts_agree_or_not() -> None:
+    """Bursts agree where their largest batches do on every host; what tells nothing agrees with nothing."""
+    one, near, far = (HostStatistics(overhead=0.5, factor=factor) for factor in (1.0, 1.02, 1.3))
+    work = {"h1": 2.0, "h2": 2.0}
+    assert not agreement([{"h1": one, "h2": one}], work).done
+    close = agreement([{"h1": far, "h2": far}, {"h1": one, "h2": one}, {"h1": near, "h2": one}], work)
+    assert close.done
+    assert close.apart == {"h1": pytest.approx(0.04 / 2.52), "h2": 0.0}
+    assert not agreement([{"h1": one, "h2": one}, {"h1": one, "h2": far}], work).done
+    missing = agreement([{"h1": one, "h2": None}, {"h1": one, "h2": one}], work)
+    assert not missing.done
+    assert missing.apart == {"h1": 0.0}
+
+
+def test_a_cost_below_the_resolution_is_told_as_such() -> None:
+    """A cost is what remains without reading, and one that noise would give as well lies below the resolution."""
+    cost, error, least = told_apart(
+        Slope(5e-6, 1e-7), Slope.mixed([(Slope(1e-6, 1e-7), 0.5), (Slope(3e-6, 1e-7), 0.5)])
+    )
+    assert (cost, error) == pytest.approx((3e-6, np.sqrt(1.5) * 1e-7 / 3e-6))
+    assert cost > least
+    hidden, error, least = told_apart(Slope(1e-6, 3e-7), Slope(1.2e-6, 4e-7))
+    assert least == pytest.approx(1e-6)
+    assert 0 < hidden < least
+    assert error == 1.0
+    # Nothing is below the resolution of a measurement without noise.
+    assert told_apart(Slope(2e-6, 0.0), Slope(1e-6, 0.0)) == pytest.approx((1e-6, 0.0, 0.0))

@@ -1,0 +1,72 @@
+"""Where the workers of streaming queries come from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hosts_kit import within
+
+from penstock.spark.hosts import EmbeddedHost
+from penstock.spark.hosts.processes import family
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the nursery"),
+]
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHost]:
+    """A host whose last test may kill its nursery."""
+    with EmbeddedHost("h1", folder=tmp_path_factory.mktemp("h")) as running:
+        yield running
+
+
+def from_nursery(process: psutil.Process) -> bool:
+    """Return whether a process is the nursery, or an unchanged fork of it."""
+    return any(word.endswith("nursery.py") for word in process.cmdline())
+
+
+def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHost, tmp_path: Path) -> None:
+    """A streaming query's worker is a fork of the nursery, says and costs what it does, and ends with its query."""
+    notes = tmp_path / "pids"
+    notes.mkdir()
+    where = str(notes)
+
+    def note(_frame: Any, batch: int) -> None:
+        import os
+        from pathlib import Path
+
+        print(f"batch {batch} is here")  # noqa: T201 - it must reach the log
+        (Path(where) / f"{os.getpid()}-{os.getppid()}").touch()
+
+    before = host.cpu_seconds()
+    rate = host.session().readStream.format("rate").load()
+    query = rate.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        assert within(60, lambda: any(notes.iterdir()))
+        worker, parent = (psutil.Process(int(pid)) for pid in next(notes.iterdir()).name.split("-"))
+        assert from_nursery(parent)
+        assert host.cpu_seconds() > before
+        assert "batch 0 is here" in host.log.read_text()
+    finally:
+        query.stop()
+    assert within(10, lambda: not worker.is_running())
+    assert parent.is_running()
+
+
+def test_queries_run_without_the_nursery(host: EmbeddedHost, tmp_path: Path) -> None:
+    """A host whose nursery was killed starts its streaming workers as Spark does."""
+    (nursery,) = filter(from_nursery, family(host._root))
+    nursery.kill()
+    assert within(5, lambda: not nursery.is_running())
+    rate = host.session().readStream.format("rate").load()
+    writer = rate.writeStream.foreachBatch(lambda frame, batch: None).trigger(once=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    assert query.awaitTermination(60)
+    assert query.exception() is None
