@@ -193,3 +193,17 @@ def test_simulate_says_how_far_off_the_statistics_may_be(penstock, tmp_path) -> 
     found = penstock("simulate", *given, "--trigger", 1, "--policy", "stimulus", "--drain").document
     assert found["interval"] == expected["interval"]
     assert "interval" not in penstock("simulate", *given).document
+
+
+def test_a_trigger_of_0_looks_as_often_as_spark_does(penstock, tmp_path) -> None:
+    """Batches that follow each other at once are those of a trigger of 10 ms, in estimate and in simulate."""
+    text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.02\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    given = [tmp_path / "n.toml", "--rates", "s=100", "--duration", 5, "--placement", "a=h1", "--json"]
+    found = []
+    for trigger in ("0 ms", "10 ms"):
+        (tmp_path / "c.toml").write_text(f'[hosts.h1]\n[spark]\ntrigger = "{trigger}"\n')
+        found.append(penstock("estimate", *given, "--cluster", tmp_path / "c.toml").document)
+    assert found[0]["worst"] == found[1]["worst"] > 0
+    simulated = penstock("simulate", *given, "--cluster", tmp_path / "c.toml", "--trigger", 0, "--drain").document
+    assert simulated["latency"]["max"] == pytest.approx(found[0]["worst"], rel=0.1)

@@ -37,6 +37,10 @@ NOTES = (
 )
 
 
+POLLING = 0.01
+"""Seconds between two looks for data where a trigger has no interval (``spark.sql.streaming.pollingDelay``)."""
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class BatchHosts:
     """What the hosts of a cluster make of batches; every prediction, simulation and error bar of batches reads it.
@@ -44,7 +48,8 @@ class BatchHosts:
     Attributes
     ----------
     trigger
-        Interval of the micro-batches (s).
+        Interval of the micro-batches (s); with 0 a batch follows the other as soon as Spark looks for data, every
+        `POLLING`.
     overhead, idle
         By host: seconds per batch, and per batch without input where that differs.
     factor
@@ -57,7 +62,7 @@ class BatchHosts:
         Where this comes from, with its errors.
     """
 
-    trigger: float
+    trigger: float = attrs.field(converter=lambda interval: max(interval, POLLING))
     overhead: Mapping[str, float]
     idle: Mapping[str, float]
     factor: Mapping[str, float]
