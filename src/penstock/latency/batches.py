@@ -41,6 +41,10 @@ POLLING = 0.01
 """Seconds between two looks for data where a trigger has no interval (``spark.sql.streaming.pollingDelay``)."""
 
 
+def _looked(interval: float) -> float:
+    return max(interval, POLLING)
+
+
 @attrs.frozen(eq=False, kw_only=True)
 class BatchHosts:
     """What the hosts of a cluster make of batches; every prediction, simulation and error bar of batches reads it.
@@ -62,7 +66,7 @@ class BatchHosts:
         Where this comes from, with its errors.
     """
 
-    trigger: float = attrs.field(converter=lambda interval: max(interval, POLLING))
+    trigger: float = attrs.field(converter=_looked)
     overhead: Mapping[str, float]
     idle: Mapping[str, float]
     factor: Mapping[str, float]
