@@ -40,7 +40,7 @@ def case(seed: int, *, operators: int = 8):
     return model, placement, Cluster.of(hosts, Link(), spark=settings_), statistics
 
 
-@settings(max_examples=20)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1))
 def test_estimate_is_what_run_predicts(seed: int) -> None:
     """The same costs, capacities and factors give the same latencies and intervals before a run and in its report."""
