@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT
 
-from penstock.control.calibrating import burst_rates, calibrate_in_place
+from penstock.control.calibrating import Bursts, burst_rates, calibrate_in_place
 from penstock.control.job import Job
 from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
 from penstock.latency.microbatch import predicted
 from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.fitting import HostBatches
 from penstock.load.statistics import HostStatistics
 from penstock.spark.calibrate import host_batches
 from penstock.spark.run import Batch, Outcome
@@ -124,3 +125,23 @@ def test_batches_up_to_the_first_with_input_are_left_out() -> None:
     row = host_batches(NETWORK, CLUSTER, PLACEMENT, outcome)["h1"]
     assert (row.at.tolist(), row.took.tolist(), row.empty.tolist()) == ([5.0], [0.5], [pytest.approx(0.1)])
     assert row.load.tolist() == pytest.approx([60 * 0.004])
+
+
+def test_few_batches_are_joined_by_those_of_earlier_bursts() -> None:
+    """Where the bursts that agree have too few batches, as large ones have, the earlier ones count too."""
+
+    def burst(count: int) -> dict[str, HostBatches]:
+        load = np.linspace(0.2, 2.0, count)
+        return {"h1": HostBatches(at=np.arange(count) * 4.0, load=load, took=0.2 + 1.2 * load, empty=np.zeros(0))}
+
+    bursts = Bursts()
+    told = []
+    for _ in range(3):
+        bursts = bursts.after(burst(3))
+        told.append(bursts.telling)
+    assert told == [False, False, True]
+    assert len(bursts.used("h1")) == 9
+    for _ in range(2):
+        bursts = bursts.after(burst(9))
+    assert bursts.agreement.done
+    assert len(bursts.used("h1")) == 18

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -22,6 +22,9 @@ from penstock.workload import Rates
 
 BUDGET = 120.0
 """Seconds after which no further burst begins."""
+
+MOST = 6
+"""Bursts after which no further one begins, even if a host has had too few batches."""
 
 LENGTH, TRIGGERS = 20.0, 12
 """Seconds, and intervals of the trigger, that one burst with the quiet around it takes at least."""
@@ -80,11 +83,20 @@ class Bursts:
         answers = [{host: told(row) for host, row in burst.items()} for burst in every[-2:]]
         return Bursts(every, agreement(answers, work))
 
-    def used(self) -> Sequence[Mapping[str, HostBatches]]:
-        """Return the bursts that count: the last two where they agree, else all but the first, which warms up."""
-        if self.agreement.done:
-            return self.batches[-2:]
-        return self.batches[1:] if len(self.batches) > 1 else self.batches
+    def used(self, host: str) -> HostBatches:
+        """Return the batches of a host that count: those of the last two bursts where these agree.
+
+        Else those of all but the first, which warms up, and of all where that are too few.
+        """
+        choices = [self.batches[-2:]] if self.agreement.done else []
+        choices += [self.batches[1:], self.batches] if len(self.batches) > 1 else [self.batches]
+        every = [pooled([burst[host] for burst in choice]) for choice in choices]
+        return next((batches for batches in every if batches.telling), every[-1])
+
+    @property
+    def telling(self) -> bool:
+        """Whether each host's batches tell overhead from cost."""
+        return all(self.used(host).telling for host in self.batches[-1])
 
     def measured(self) -> dict[str, Any]:
         """Return how it went, for the statistics."""
@@ -114,7 +126,8 @@ def calibrate_in_place(
     tell
         Told what is being done, and how much of it is done.
     budget
-        Seconds after which no further burst begins; two are run in any case.
+        Seconds after which no further burst begins; two are run in any case, and more while a host has had too few
+        batches.
     clock
         Tells the time (s).
 
@@ -137,11 +150,11 @@ def calibrate_in_place(
         bursts = bursts.after(host_batches(priced, job.cluster, job.placement, outcome))
         longest = max(longest, clock() - started)
         late = clock() - begin + longest > budget
-        if bursts.agreement.done or (late and number >= 1):
+        if (bursts.agreement.done or (late and number >= 1)) and (bursts.telling or number + 1 >= MOST):
             break
     hosts = {}
     for host in bursts.batches[-1]:
-        batches = pooled([burst[host] for burst in bursts.used()])
+        batches = bursts.used(host)
         known = told(batches)
         if known is None:
             raise too_few(host, len(batches))
