@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.latency.fragments import Fragment
+from penstock.latency.microbatch import COMMIT, READING, BatchEstimate, MicrobatchResult
 from penstock.load import LoadModel
 from penstock.network import Network, Operator, Stream
 
@@ -18,45 +18,6 @@ Points = tuple[Array, Array]
 """Stimulus times (s) and weights (tuples)."""
 
 NOTHING: Points = (np.zeros(0), np.zeros(0))
-
-READING, COMMIT = 0.004, 0.010
-"""Seconds from a batch's start until it sees its input, and from the output's becoming visible to the batch's end."""
-
-
-@attrs.frozen(eq=False)
-class BatchEstimate:
-    """One predicted batch: times in s from the beginning of the rates, ``load`` in benchmark-core seconds."""
-
-    query: str
-    start: float
-    duration: float
-    load: float
-
-
-@attrs.frozen(eq=False)
-class MicrobatchResult:
-    """Predicted batches, and per sink when tuples enter (s), their latency (s) and weight (tuples)."""
-
-    batches: tuple[BatchEstimate, ...]
-    sinks: Mapping[str, tuple[Array, Array, Array]]
-
-    def whole(self) -> tuple[Array, Array, Array]:
-        """Return stimulus, latency and weight over all sinks."""
-        parts = [self.sinks[name] for name in sorted(self.sinks)]
-        if not parts:
-            return np.zeros(0), np.zeros(0), np.zeros(0)
-        stimulus, latency, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return stimulus, latency, weight
-
-
-def weighted_quantile(values: Array, weights: Array, share: float) -> float:
-    """Return the smallest value below or at which a share of the weight lies; 0 without weight."""
-    if values.size == 0 or weights.sum() <= 0:
-        return 0.0
-    order = np.argsort(values, kind="stable")
-    total = np.cumsum(weights[order])
-    place = int(np.searchsorted(total, share * total[-1] * (1 - 1e-12)))
-    return float(values[order][min(place, values.size - 1)])
 
 
 class _Query:
