@@ -125,7 +125,7 @@ class Engine:
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 schedules[name] = nexmark_options(source, series, (place / "epoch").uri)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
-        with telling_deaths(self.hosts):
+        with telling_deaths({name: self.hosts[name] for name in used}):
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
             schemas = derive_schemas(self.sessions[used[0]], network)
@@ -187,7 +187,7 @@ class Engine:
         running: Running | None = None
         with owned(deployment.place):
             try:
-                with telling_deaths(self.hosts):
+                with telling_deaths({name: self.hosts[name] for name in deployment.placement.values()}):
                     running = self._compiled(deployment, shedder is not None, tell)
                     begin = time.time()
                     if once:

@@ -102,9 +102,7 @@ class Running:
         if time.monotonic() - self._seen < LOOK:
             return
         self._seen = time.monotonic()
-        for name in sorted({query.fragment.host for query in self.queries}):
-            if self.hosts[name].pid is not None and not self.hosts[name].alive():
-                raise died(name)
+        raise_dead({name: self.hosts[name] for name in {query.fragment.host for query in self.queries}})
 
     def upkeep(self) -> None:
         """Remove what is not needed any more, now and then."""
@@ -185,6 +183,13 @@ def died(host: str) -> EngineError:
     return EngineError(f"host {host!r} has died; run the same command again to go on")
 
 
+def raise_dead(hosts: Mapping[str, Any]) -> None:
+    """Raise if one of some hosts is on this machine and has died."""
+    for name in sorted(hosts):
+        if hosts[name].pid is not None and not hosts[name].alive():
+            raise died(name)
+
+
 @contextlib.contextmanager
 def telling_deaths(hosts: Mapping[str, Any], patience: float = 1.0) -> Iterator[None]:
     """Say of whatever fails because a host on this machine has died that it has died.
@@ -198,9 +203,10 @@ def telling_deaths(hosts: Mapping[str, Any], patience: float = 1.0) -> Iterator[
     except Exception:
         deadline = time.monotonic() + patience
         while True:
-            for name in sorted(hosts):
-                if hosts[name].pid is not None and not hosts[name].alive():
-                    raise died(name) from None
+            try:
+                raise_dead(hosts)
+            except EngineError as death:
+                raise death from None
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
