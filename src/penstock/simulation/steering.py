@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Link
 from penstock.errors import InputError
-from penstock.load import Observation
 from penstock.network import Network
 from penstock.simulation import state as layout
 from penstock.simulation.compile import MOVE, RESUME, Compiled, Control
 from penstock.simulation.state import LINK, ROUND_ROBIN
+from penstock.steering import Observation
 
 STEER = "steer"
 
@@ -37,7 +37,7 @@ class Watch:
     """What is known of a run beside its arrays: who steers it, what was counted at the last look, and what moved."""
 
     def __init__(self, run: Compiled, network: Network, cluster: Cluster, seed: int) -> None:
-        self.cluster = cluster
+        self.cluster, self._network = cluster, network
         self.moved: list[Moved] = []
         self._sources = tuple(network.sources)
         self._capacity = np.array([host.capacity for host in cluster.hosts.values()])
@@ -86,6 +86,8 @@ class Watch:
         return Observation(
             at=now,
             period=self.tick,
+            network=self._network,
+            cluster=self.cluster,
             sources=self._sources,
             entered=entered,
             operators=run.units,
