@@ -66,9 +66,7 @@ def depth(network: Network) -> dict[str, int]:
     return found
 
 
-def fragments(
-    network: Network, placement: Mapping[str, str], apart: Collection[str] = ()
-) -> tuple[Fragment, ...]:
+def fragments(network: Network, placement: Mapping[str, str], apart: Collection[str] = ()) -> tuple[Fragment, ...]:
     """Divide a placed network into streaming queries, ordered by host, those with operators ``apart`` last.
 
     All operators of a host form one query, but Spark keeps one watermark for a whole query: the slowest. So stateful

@@ -134,6 +134,7 @@ class _Compiler:
             knobs=self.knobs,
             generation=self.generation,
             session=cast("Any", self.session).session_id,
+            host=graph.fragment.host,
         )
         return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled)
 

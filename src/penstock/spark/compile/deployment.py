@@ -35,7 +35,13 @@ class Deployment:
     everything
         Whether scheduled sources give all their events at once.
     live
-        Streams whose keep fractions follow a plan.
+        Streams whose keep fractions may change while it runs.
+    apart
+        Operators that are queries of their own, so that they can move alone.
+    units
+        The streaming queries, where they are not those that network and placement give.
+    since
+        By stream, rows of its log that its reader was never to take, less those that reached it another way.
     """
 
     network: Network
@@ -47,6 +53,9 @@ class Deployment:
     schemas: Mapping[str, StructType] = attrs.field(factory=dict)
     everything: bool = False
     live: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
+    units: tuple[Fragment, ...] | None = None
+    since: Mapping[str, int] = attrs.field(factory=dict)
 
     @cached_property
     def place(self) -> Place:
@@ -65,4 +74,4 @@ class Deployment:
     @property
     def fragments(self) -> tuple[Fragment, ...]:
         """The streaming queries."""
-        return fragments(self.network, self.placement)
+        return fragments(self.network, self.placement, self.apart) if self.units is None else self.units

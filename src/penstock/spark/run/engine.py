@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,31 +20,33 @@ from penstock.errors import EngineError, InputError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
-    RECALLED,
     Deployment,
-    Query,
     check_network,
     check_placement,
-    compile_fragment,
     derive_schemas,
     nexmark_options,
     register,
     sheddable,
 )
 from penstock.spark.compile.sql import computes
-from penstock.spark.run.folder import claim, epoch_of, owned, probe
-from penstock.spark.run.follow import Follower, prompted
+from penstock.spark.run.deaths import telling_deaths
+from penstock.spark.run.folder import claim as claimed_by
+from penstock.spark.run.folder import epoch_of, owned, probe
+from penstock.spark.run.follow import Answers, Follower
+from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
-from penstock.spark.run.reports import recount, short
-from penstock.spark.run.running import LOOK, Report, Running, telling_deaths
+from penstock.spark.run.reports import short
+from penstock.spark.run.system import LOOK, Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
-from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.place import place_of
 from penstock.workload import Rates, read_rates
 
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
+
+CHECK = 5.0
+"""Seconds between two looks at the queries' errors."""
 
 UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
@@ -110,8 +112,13 @@ class Engine:
         rates: Rates | None = None,
         everything: bool = False,
         live: bool = False,
+        apart: Iterable[str] = (),
     ) -> Deployment:
-        """Check a network and gather what its queries need; ``live``: keep fractions will follow a plan."""
+        """Check a network and gather what its queries need.
+
+        ``live``: keep fractions will change; ``apart``: operators that are queries of their own, so that they can move
+        alone.
+        """
         check_network(network, self.cluster.spark)
         check_placement(placement)
         place = place_of(os.fspath(folder))
@@ -139,6 +146,7 @@ class Engine:
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
+            apart=frozenset(apart),
         )
 
     def _check_live(self, name: str) -> None:
@@ -184,61 +192,53 @@ class Engine:
         tell = report or (lambda _what, _share: None)
         begin = time.time()
         refused: frozenset[str] = frozenset()
-        running: Running | None = None
+        system: System | None = None
         with owned(deployment.place):
             try:
                 with telling_deaths({name: self.hosts[name] for name in deployment.placement.values()}):
-                    running = self._compiled(deployment, shedder is not None, tell)
+                    system = self._system(deployment, shedder is not None, tell)
                     begin = time.time()
                     if once:
                         self._open(deployment)
-                        running.drain(tell)
+                        drain(system, tell)
                     else:
-                        follower = None if shedder is None else Follower(deployment, running.queries, shedder)
+                        follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(running, interval, seconds, follower, tell)
+                        self._go(system, interval, seconds, follower, tell)
                         refused = frozenset() if follower is None else frozenset(follower.refused)
-                    clean_logs(deployment, running.queries)
+                    clean_logs(system.deployment, system.queries)
             except PySparkException as error:
                 raise EngineError(f"a query failed: {short(error)}") from None
             finally:
-                if running is not None:
-                    take_over(deployment.place, deliver=False)
-            outcome = collect(deployment, running.queries, time.time() - begin)
+                if system is not None:
+                    system.fence()
+            outcome = collect(system.deployment, system.queries, time.time() - begin)
             return attrs.evolve(outcome, refused=refused)
 
-    def _compiled(self, deployment: Deployment, follows: bool, tell: Report) -> Running:
+    def _system(self, deployment: Deployment, prompt: bool, tell: Report) -> System:
         """Take the folder over, compile all queries, and bring what an earlier run left in order."""
-        run = claim(deployment)
-        for name in sorted({fragment.host for fragment in deployment.fragments}):
+        claim = claimed_by(deployment)
+        for name in sorted({unit.host for unit in claim.units}):
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
         tell("compiling", 0.0)
-        generation = take_over(deployment.place)
-        queries: list[Query] = []
-        for fragment in deployment.fragments:
-            # Spark asks for the folders that it reads when it hears of them.
-            (deployment.place / RECALLED / fragment.name).make()
-            queries.append(compile_fragment(self.sessions[fragment.host], deployment, fragment, run, generation))
-        if follows:
-            queries = prompted(deployment, queries)
-        for query in queries:
-            recount(query)
-        fold(deployment, queries, keep=LEFT)
-        return Running(deployment, queries, self.hosts)
+        system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt)
+        system.prepare()
+        fold(system.deployment, system.queries, keep=LEFT)
+        return system
 
     def _go(
-        self, running: Running, interval: float, seconds: float | None, follower: Follower | None, tell: Report
+        self, system: System, interval: float, seconds: float | None, follower: Follower | None, tell: Report
     ) -> None:
         """Start, watch and stop."""
         try:
-            running.start(interval)
-            self._open(running.deployment)
+            system.start(interval)
+            self._open(system.deployment)
             if follower is not None:
-                follower.begin(epoch_of(running.deployment.place))
-            self._watch(running, seconds, tell)
+                follower.begin(epoch_of(system.deployment.place))
+            self._watch(system, seconds, tell)
         finally:
-            running.stop()
+            system.stop()
             if follower is not None:
                 follower.end()
 
@@ -248,20 +248,25 @@ class Engine:
         begin = (time.time_ns() // 1000 // step + 1) * step
         (deployment.place / "epoch").publish(str(begin).encode())
 
-    def _watch(self, running: Running, seconds: float | None, tell: Report) -> None:
+    def _watch(self, system: System, seconds: float | None, tell: Report) -> None:
         """Wait for the end."""
-        deployment = running.deployment
+        deployment = system.deployment
         finite = all(source.format == "nexmark" for source in deployment.network.sources.values())
         length = max([_length(options) for options in deployment.schedules.values()] or [0.0])
         begin, epoch = time.time(), epoch_of(deployment.place)
         span = seconds if seconds is not None else (max(epoch, begin) - begin) + max(0.0, length - (begin - epoch))
         rest = 2 * self.cluster.spark.trigger + 1.0
         seen: tuple[int, ...] = ()
-        changed = time.time()
+        changed = asked = time.time()
         while True:
             time.sleep(LOOK / 5)
-            state = running.look()
+            state = system.look()
+            system.look_at_hosts()
             now = time.time()
+            if now - asked > CHECK:
+                asked = now
+                for runner in system.runners.values():
+                    system.check(runner)
             tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
             if seconds is not None and now - begin >= seconds:
                 return
@@ -270,6 +275,16 @@ class Engine:
             idle = all(start == end for start, end in zip(state[::2], state[1::2], strict=True))
             if finite and now - epoch > length and idle and now - changed > rest:
                 return
+
+
+def follow(system: System, shedder: Shedder) -> Follower:
+    """Return what lets keep fractions follow a plan table."""
+
+    def keep(rates: Mapping[str, float], at: float) -> Mapping[str, float]:
+        return shedder.answer(np.array([rates[name] for name in shedder.sources]), at)
+
+    checkpoints = {query.name: query.spec.checkpoint for query in system.queries}
+    return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))
 
 
 def _length(options: Mapping[str, str]) -> float:

@@ -155,6 +155,8 @@ class WriterSpec:
         Of the unit: only the newest delivers.
     saved
         Name of the checkpoint's folder; the query's, unless it was begun anew.
+    host
+        Where the query runs.
     """
 
     folder: Place
@@ -170,6 +172,7 @@ class WriterSpec:
     session: str = ""
     generation: int = 0
     saved: str = ""
+    host: str = ""
 
     @property
     def checkpoint(self) -> Place:

@@ -41,9 +41,9 @@ class Reached:
 def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
-    Each batch leaves at most one file per log and sink, named by its number there, and lastly its manifest, which holds the
-    frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds what it
-    had left and writes the rest.
+    Each batch leaves at most one file per log and sink, named by its number there, and lastly its manifest, which
+    holds the frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds
+    what it had left and writes the rest.
     """
     turn = None if spec.knobs is None else make_turn(spec)
     state: dict[str, Any] = {"next": None, "reached": Reached()}
@@ -106,6 +106,7 @@ def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: A
             delivery.commit()
         content = {
             "batch": batch,
+            "host": spec.host,
             "frontiers": reached.frontiers,
             "latest": reached.latest,
             "rows": {way.writer: [way.base + batch, rows.num_rows] for way, rows, _ in logged},
@@ -122,7 +123,7 @@ def _logged(spec: WriterSpec, way: LogExit, batch: int, table: Any, reached: Rea
     there = table.column(way.column)
     columns = [table.column(column).filter(there) for column, _ in way.columns]
     envelope = {name: table.column(name).filter(there) for name in ENVELOPE}
-    envelope["_id"] = unique(envelope["_id"], batch if way.numbered else None)
+    envelope["_id"] = unique(envelope["_id"], way.base + batch if way.numbered else None)
     rows = pa.Table.from_arrays([*columns, *envelope.values()], names=[*(name for _, name in way.columns), *envelope])
     if way.stateful:
         # What the state still holds comes out when the watermark passes it, a batch later.
