@@ -40,6 +40,8 @@ class Deployment:
         Operators that are queries of their own, so that they can move alone.
     units
         The streaming queries, where they are not those that network and placement give.
+    begins
+        By query, the first batch of a log or event of a schedule that it takes, where that is not 0.
     since
         By stream, rows of its log that its reader was never to take, less those that reached it another way.
     """
@@ -55,6 +57,7 @@ class Deployment:
     live: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
     units: tuple[Fragment, ...] | None = None
+    begins: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     since: Mapping[str, int] = attrs.field(factory=dict)
 
     @cached_property

@@ -58,6 +58,7 @@ class System:
         self.compiled: dict[str, Query] = {}
         self.runners: dict[str, Runner] = {}
         self.lock = threading.RLock()
+        self.growing = False
         self._ended = threading.Event()
         self._kept = self._seen = time.monotonic()
 
@@ -67,20 +68,25 @@ class System:
         return [self.compiled[name] for name in sorted(self.compiled)]
 
     def prepare(self, names: Iterable[str] | None = None) -> None:
-        """Take units over, compile them, and bring what they left in order."""
+        """Compile units, and let them deliver."""
         for name in sorted(self.units if names is None else names):
             unit = self.units[name]
-            generation = take_over(self.deployment.place, name)
-            self.compiled[name] = stamped(self.compile(unit), unit, generation)
-            recount(self.compiled[name])
+            self.deliver(self.compile(unit), unit)
 
-    def compile(self, unit: Unit) -> Query:
-        """Return the query of a unit; it delivers nothing yet."""
+    def deliver(self, query: Query, unit: Unit) -> None:
+        """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
+        generation = take_over(self.deployment.place, unit.name)
+        self.compiled[unit.name] = stamped(query, unit, generation)
+        recount(self.compiled[unit.name])
+
+    def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
+        """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""
+        deployment = self.deployment if deployment is None else deployment
         # Spark asks for the folders that it reads when it hears of them.
-        (self.deployment.place / RECALLED / unit.name).make()
-        query = compile_fragment(self.sessions[unit.host], self.deployment, unit.fragment, self.claim.run)
+        (deployment.place / RECALLED / unit.name).make()
+        query = compile_fragment(self.sessions[unit.host], deployment, unit.fragment, self.claim.run)
         if self.prompt and query.spec.knobs is not None:
-            knobs = dataclasses.replace(query.spec.knobs, prompt=prompts(self.deployment, unit.fragment))
+            knobs = dataclasses.replace(query.spec.knobs, prompt=prompts(deployment, unit.fragment))
             query = attrs.evolve(query, spec=dataclasses.replace(query.spec, knobs=knobs))
         return query
 
@@ -126,16 +132,20 @@ class System:
         if error is not None:
             runner.check()
 
-    def place(self, units: Iterable[Unit], **changes: Any) -> None:
-        """Write down units that are new or changed, all at once; ``changes`` are those of the deployment besides."""
+    def place(self, units: Iterable[Unit], gone: Iterable[str] = (), **changes: Any) -> None:
+        """Write down units that are new, changed or gone, all at once; ``changes`` are those of the deployment."""
         with self.lock:
+            for name in gone:
+                self.units.pop(name, None)
+                self.compiled.pop(name, None)
+                self.runners.pop(name, None)
             self.units |= {unit.name: unit for unit in units}
             self.claim = attrs.evolve(
                 self.claim,
                 units=tuple(self.units[name] for name in sorted(self.units)),
                 since=changes.get("since", self.claim.since),
             )
-            self.deployment = attrs.evolve(self.deployment, **changes, **_as_claimed(self.claim))
+            self.deployment = attrs.evolve(self.deployment, **{**changes, **_as_claimed(self.claim)})
             note(self.deployment, self.claim)
 
     def move(self, name: str, host: str, interval: float) -> None:
@@ -150,18 +160,20 @@ class System:
         if runner is not None:
             runner.end(self.hosts[runner.unit.host])
         self.place([unit])
-        generation = take_over(self.deployment.place, name)
-        self.compiled[name] = stamped(query, unit, generation)
-        recount(self.compiled[name])
+        self.deliver(query, unit)
         self.begin(name, interval)
 
-    def look(self) -> tuple[int, ...]:
+    def look(self, forgive: bool = False) -> tuple[int, ...]:
         """Look after everything once; return the last batch begun and ended of each unit.
 
-        Mostly files are looked at, so that the hosts keep their cores.
+        Mostly files are looked at, so that the hosts keep their cores. ``forgive`` hosts that do not answer.
         """
         for runner in [*self.runners.values()]:
-            runner.look()
+            try:
+                runner.look()
+            except Exception:
+                if not forgive:
+                    raise
         self.upkeep()
         return tuple(number for name in sorted(self.runners) for number in self.runners[name].marks)
 
@@ -174,7 +186,8 @@ class System:
 
     def upkeep(self) -> None:
         """Remove what is not needed any more, now and then."""
-        if time.monotonic() - self._kept > UPKEEP:
+        # A reader that is about to begin is not seen by its query yet.
+        if not self.growing and time.monotonic() - self._kept > UPKEEP:
             self._kept = time.monotonic()
             clean_logs(self.deployment, self.queries)
             fold(self.deployment, self.queries)
@@ -198,5 +211,6 @@ def _as_claimed(claim: Claim) -> dict[str, Any]:
     return {
         "units": tuple(unit.fragment for unit in claim.units),
         "placement": {name: unit.host for unit in claim.units for name in unit.fragment.operators},
+        "begins": {unit.name: unit.begins for unit in claim.units},
         "since": claim.since,
     }

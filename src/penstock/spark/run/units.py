@@ -28,11 +28,14 @@ class Unit:
         Name of its checkpoint's folder.
     bases
         By log that it writes, the number there of what would be its batch 0, where that is not 0.
+    begins
+        First batch of a log, or event of a schedule, that it took, where that is not 0.
     """
 
     fragment: Fragment
     saved: str
     bases: Mapping[str, int] = attrs.field(factory=dict)
+    begins: Mapping[str, int] = attrs.field(factory=dict)
 
     @classmethod
     def new(cls, fragment: Fragment) -> Unit:
@@ -58,7 +61,7 @@ class Unit:
         part = self.fragment
         return {
             "name": part.name, "host": part.host, "operators": list(part.operators), "cuts": sorted(part.cuts),
-            "saved": self.saved, "bases": dict(self.bases),
+            "saved": self.saved, "bases": dict(self.bases), "begins": dict(self.begins),
         }  # fmt: skip
 
     @classmethod
@@ -67,7 +70,7 @@ class Unit:
         part = Fragment(
             document["name"], document["host"], tuple(document["operators"]), frozenset(document["cuts"])
         )  # fmt: skip
-        return cls(part, document["saved"], document["bases"])
+        return cls(part, document["saved"], document["bases"], document["begins"])
 
 
 def stamped(query: Query, unit: Unit, generation: int) -> Query:
