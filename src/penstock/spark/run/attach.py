@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from penstock.errors import InputError
-from penstock.latency.fragments import fragment, fragments
+from penstock.latency.fragments import fragments
 from penstock.network import Network
 from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
 from penstock.spark.compile.graph import Graph
@@ -44,8 +44,10 @@ class Grown:
     again: tuple[Unit, ...]
 
 
-def grown(engine: Any, system: System, network: Network, placement: Mapping[str, str]) -> Grown:
-    """Check what is to be attached.
+def grown(
+    engine: Any, system: System, network: Network, placement: Mapping[str, str], before: Grown | None = None
+) -> Grown:
+    """Check what is to be attached, together with what is attached ``before`` it.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ def grown(engine: Any, system: System, network: Network, placement: Mapping[str,
     InputError
         If the network changes what runs, or Spark refuses what is new.
     """
-    now = system.deployment
+    now = system.deployment if before is None else before.deployment
     whole = _restricted(now.network, network, placement)
     check_network(whole, engine.cluster.spark)
     check_placement(placement)
@@ -71,7 +73,8 @@ def grown(engine: Any, system: System, network: Network, placement: Mapping[str,
     speeds = {**now.speeds, **{name: engine.speed(name) for name in sorted(busy - set(now.speeds))}}
     schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
     apart = now.apart | {name for name in placement if now.apart and whole.operators[name].stateful}
-    fresh = tuple(Unit.new(part) for part in fragments(whole, placement, apart))
+    parts = [*(() if before is None else before.fresh), *map(Unit.new, fragments(whole, placement, apart))]
+    fresh = tuple(unit.reshaped(whole) for unit in parts)
     deployment = attrs.evolve(
         now,
         network=whole,
@@ -84,11 +87,11 @@ def grown(engine: Any, system: System, network: Network, placement: Mapping[str,
     )
     again = []
     for unit in system.units.values():
-        shape = fragment(whole, unit.host, unit.fragment.operators)
-        if _exits(whole, shape) != _exits(now.network, unit.fragment):
-            again.append(attrs.evolve(unit, fragment=shape))
-    parts = tuple(u.fragment for u in ({**system.units, **{u.name: u for u in again}}).values())
-    deployment = attrs.evolve(deployment, units=(*parts, *(unit.fragment for unit in fresh)))
+        shape = unit.reshaped(whole)
+        if _exits(whole, shape.fragment) != _exits(system.deployment.network, unit.fragment):
+            again.append(shape)
+    units = {**system.units, **{unit.name: unit for unit in (*again, *fresh)}}
+    deployment = attrs.evolve(deployment, units=tuple(unit.fragment for unit in units.values()))
     return Grown(deployment, fresh, tuple(again))
 
 
@@ -97,8 +100,7 @@ def attach(system: System, change: Grown, interval: Mapping[str, float]) -> None
 
     The new query takes what comes from now on of logs and schedules, and what Spark's own sources hold.
     """
-    with system.lock:
-        system.growing = True
+    system.growing = True
     try:
         _attach(system, change, interval)
     finally:

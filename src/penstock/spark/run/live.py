@@ -20,7 +20,7 @@ from penstock.cluster import Cluster, Host
 from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.spark.hosts.start import make_host
-from penstock.spark.run.attach import attach, grown
+from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import CHECK, Engine
 from penstock.spark.run.folder import epoch_of, open_schedules, owned
@@ -172,6 +172,8 @@ class SparkEngine:
                 refused.append(Refused(change, short(error)))
             else:
                 begun.append(change)
+        if wanted.grown is not None:
+            self._grow(wanted.grown)
         return Applied(self.now, tuple(begun), tuple(refused))
 
     def _begin(self, change: Change, wanted: Wanted) -> None:
@@ -230,6 +232,8 @@ class SparkEngine:
             raise InputError(f"host {host!r} is down", at=f"placement.{operator}")
         if unit in wanted.begun:
             return
+        if wanted.grown is not None and unit in {each.name for each in wanted.grown.again}:
+            raise InputError("it is about to write for the query that is attached", at=f"placement.{operator}")
         if known.host == host and unit in self.system.runners:
             return
         self._free([unit])
@@ -254,15 +258,20 @@ class SparkEngine:
             pin = network.operators[name].pin
             if pin is not None and pin != host:
                 raise InputError(f"it is pinned to {pin!r}", at=f"operators.{name}")
+        if self.system.growing:
+            raise InputError("another query is being attached", at="network", hint="wait until it runs")
         for host in placement.values():
             if host in self._joining:
                 self._joining[host].result()
-        found = grown(self.engine, self.system, network, placement)
-        names = [unit.name for unit in (*found.again, *found.fresh)]
-        self._free(names)
-        self._do(names[0], lambda: attach(self.system, found, self._intervals()))
-        for name in names[1:]:
-            self._jobs[name] = self._jobs[names[0]]
+        found = grown(self.engine, self.system, network, placement, wanted.grown)
+        self._free([unit.name for unit in found.again])
+        wanted.grown = found
+
+    def _grow(self, found: Grown) -> None:
+        """Begin to attach queries."""
+        self.system.growing = True
+        job = self._pool.submit(lambda: attach(self.system, found, self._intervals()))
+        self._jobs |= dict.fromkeys([unit.name for unit in (*found.again, *found.fresh)], job)
 
     def _intervals(self) -> dict[str, float]:
         return {name: self._triggers.get(name, self._interval) for name in self.cluster.hosts}
@@ -374,6 +383,9 @@ class SparkEngine:
 
     def _failed(self, name: str, error: BaseException) -> None:
         """Start a unit again that has failed, unless its host has died."""
+        if name not in self.system.units:
+            # It was to be attached, and nothing of it is there.
+            return
         host = self.system.units[name].host
         known = self.engine.hosts.get(host)
         if host in self.down or (known is not None and not known.alive()):

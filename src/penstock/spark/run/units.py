@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 
-from penstock.latency.fragments import Fragment
+from penstock.latency.fragments import Fragment, fragment
+from penstock.network import Network
 from penstock.spark.compile import Query
 
 
@@ -55,6 +56,10 @@ class Unit:
     def on(self, host: str) -> Unit:
         """Return the unit on another host."""
         return attrs.evolve(self, fragment=attrs.evolve(self.fragment, host=host))
+
+    def reshaped(self, network: Network) -> Unit:
+        """Return the unit in a network that has more to read from it."""
+        return attrs.evolve(self, fragment=fragment(network, self.host, self.fragment.operators))
 
     def document(self) -> dict[str, Any]:
         """Return what the run's folder keeps."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from penstock.errors import InputError
+from penstock.spark.run.attach import Grown
 from penstock.spark.run.system import System
 from penstock.steering import Change, Plan
 
@@ -23,12 +24,15 @@ class Wanted:
         By operator its unit and the hosts that are asked for the unit's operators.
     begun
         Units that have begun to move.
+    grown
+        What is to be attached, all at once.
     """
 
     plan: Plan
     changes: Sequence[Change]
     moves: Mapping[str, tuple[str, Mapping[str, str]]]
     begun: set[str] = attrs.field(factory=set)
+    grown: Grown | None = None
 
     def unit_of(self, operator: str) -> tuple[str, str]:
         """Return the unit to move for an operator, and where to.

@@ -52,7 +52,9 @@ def border(checkpoint: Place, batch: int, head: str, lines: Sequence[str]) -> No
         The offset of each place in the plan that reads something; ``-`` for none yet.
     """
     (checkpoint / "metadata").replace(json.dumps({"id": str(uuid.uuid4())}).encode())
-    (checkpoint / "offsets" / str(batch)).replace("\n".join(["v1", head, *lines]).encode())
+    for number in range(max(0, batch - 1), batch + 1):
+        # Spark also asks for the one before the last.
+        (checkpoint / "offsets" / str(number)).replace("\n".join(["v1", head, *lines]).encode())
     until = json.loads(head).get("batchWatermarkMs", 0)
     (checkpoint / "commits" / str(batch)).replace(f'v1\n{{"nextBatchWatermarkMs":{until}}}'.encode())
 
