@@ -17,6 +17,7 @@ from penstock.cli import (
     compare,
     demo,
     estimate,
+    hosts,
     inspect,
     load,
     place,
@@ -64,6 +65,7 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+app.add_typer(hosts.app, name="hosts")
 
 
 @app.callback(invoke_without_command=True)
