@@ -210,6 +210,9 @@ class EmbeddedHost:
         """Return the resident memory of the JVM and what it started, in bytes; shared pages count in each process."""
         return resident(self._root)
 
+    def leave(self) -> None:
+        """Do nothing: its queries end with it."""
+
     def stop(self) -> None:
         """End the JVM and its Python workers and remove the folder; more than once does no harm."""
         if os.getpid() != self._owner:

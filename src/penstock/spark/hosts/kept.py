@@ -135,6 +135,9 @@ class KeptHost:
         """Return the resident memory of the JVM and what it started, in bytes."""
         return resident(self.kept.root)
 
+    def leave(self) -> None:
+        """Leave its queries running; they do so in any case."""
+
     def stop(self) -> None:
         """Let the host go; it runs on."""
         self._sessions.close(release=False)

@@ -5,6 +5,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     run.json            what runs here: network, units and their hosts, keep fractions, and the run's identity
     owners/UNIT         which generation of a unit delivers
     fences/UNIT         held while one commits or takes over
+    sessions.json       the hosts' sessions, in which queries may run on without penstock
     epoch               when scheduled sources begin (µs since 1970)
     checkpoints/UNIT    Spark's offsets, commits and state
     recalled/UNIT       what queries knew of event time when they were stopped
@@ -97,6 +98,21 @@ def open_schedules(deployment: Deployment, trigger: float) -> None:
     step = max(1, round(trigger * 1e6))
     begin = (time.time_ns() // 1000 // step + 1) * step
     (deployment.place / "epoch").publish(str(begin).encode())
+
+
+def note_sessions(folder: Place, sessions: Mapping[str, Any]) -> None:
+    """Write down the sessions by host, for a penstock that finds their queries running."""
+    found = {name: str(session.session_id) for name, session in sorted(sessions.items())}
+    (folder / "sessions.json").replace(json.dumps(found).encode())
+
+
+def noted_sessions(folder: str) -> dict[str, str]:
+    """Return the sessions that an earlier penstock had, by host."""
+    try:
+        found: dict[str, str] = json.loads((place_of(folder) / "sessions.json").read())
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def digest(network: Network) -> str:

@@ -23,7 +23,7 @@ from penstock.spark.hosts.start import make_host
 from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import CHECK, Engine
-from penstock.spark.run.folder import epoch_of, open_schedules, owned
+from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
 from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.outcome import collect
@@ -66,6 +66,7 @@ class SparkEngine:
         self._interval = engine.cluster.spark.trigger if trigger is None else trigger
         self._triggers: dict[str, float] = {}
         self._jobs: dict[str, Future[None]] = {}
+        self._targets: dict[str, str] = {}
         self._joining: dict[str, Future[None]] = {}
         self._mine: dict[str, Any] = {}
         self._failures: dict[str, list[float]] = {}
@@ -87,8 +88,9 @@ class SparkEngine:
         self._ending = Ending(self.system.deployment, self._interval)
 
     def _started(self, deployment: Any) -> System:
-        system = self.engine.system(deployment, self._follow is not None, lambda _what, _share: None)
+        system = self.engine.system(deployment, self._follow is not None, lambda _what, _share: None, adopt=True)
         place = system.deployment.place
+        note_sessions(place, self.engine.sessions)
         with contextlib.suppress(FileNotFoundError):
             self.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
         try:
@@ -234,9 +236,12 @@ class SparkEngine:
             return
         if wanted.grown is not None and unit in {each.name for each in wanted.grown.again}:
             raise InputError("it is about to write for the query that is attached", at=f"placement.{operator}")
-        if known.host == host and unit in self.system.runners:
+        busy = unit in self._jobs and not self._jobs[unit].done()
+        there = self._targets.get(unit) if busy else known.host
+        if there == host and (busy or unit in self.system.runners):
             return
         self._free([unit])
+        self._targets[unit] = host
         wanted.begun.add(unit)
         self._do(unit, lambda: self._move_now(unit, host))
 
@@ -290,6 +295,7 @@ class SparkEngine:
             made = make_host(host, self.engine.cluster)
             self._mine[host.name] = made.start()
             self.engine.add(self.engine.cluster, made)
+            note_sessions(self.system.deployment.place, self.engine.sessions)
 
         self._joining[host.name] = self._pool.submit(join)
 
@@ -427,6 +433,7 @@ class SparkEngine:
         host.stop()
         host.start()
         self.engine.add(self.engine.cluster, host)
+        note_sessions(self.system.deployment.place, self.engine.sessions)
         self.down.discard(name)
         for unit in [*self.system.units.values()]:
             if unit.host == name and unit.name not in self._jobs:
@@ -449,6 +456,9 @@ class SparkEngine:
                     job.result()
             if stop:
                 self.system.stop()
+            else:
+                for host in self.engine.hosts.values():
+                    host.leave()
         finally:
             self._pool.shutdown(wait=True)
             self._held.close()
