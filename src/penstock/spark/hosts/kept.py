@@ -202,6 +202,7 @@ def end(file: str | os.PathLike[str], names: Iterable[str] | None = None) -> lis
 def _process(pid: int, began: float) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
-        return process if abs(process.create_time() - began) < 0.05 else None
+        same = abs(process.create_time() - began) < 0.05
+        return process if same and running(process) else None
     except psutil.Error:
         return None

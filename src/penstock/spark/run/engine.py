@@ -252,10 +252,25 @@ class Engine:
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
         tell("compiling", 0.0)
+        if claim.grown is not None:
+            deployment = self._grown(deployment, claim.grown)
         system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt)
         system.prepare(adopt=adopt)
         fold(system.deployment, system.queries, keep=LEFT)
         return system
+
+    def _grown(self, deployment: Deployment, network: Network) -> Deployment:
+        """Return a deployment with what was attached to it in an earlier run."""
+        more = [operator for name, operator in network.operators.items() if name not in deployment.network.operators]
+        return attrs.evolve(
+            deployment,
+            network=network,
+            schemas=derive_schemas(next(iter(self.sessions.values())), network),
+            schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
+            speeds={**{name: self.speed(name) for name in self.hosts if any(map(computes, more))}, **deployment.speeds},
+            live=sheddable(network) if deployment.live else deployment.live,
+            apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
+        )
 
     def _go(
         self, system: System, interval: float, seconds: float | None, follower: Follower | None, tell: Report

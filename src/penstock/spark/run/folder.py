@@ -35,7 +35,7 @@ import attrs
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
-from penstock.network import Network
+from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
@@ -57,11 +57,12 @@ CLAIMED = (
 
 @attrs.frozen
 class Claim:
-    """What a run's folder says of it: its identity, and its units."""
+    """What a run's folder says of it: its identity, its units, and the network if queries were attached to it."""
 
     run: str
     units: tuple[Unit, ...]
     since: Mapping[str, int]
+    grown: Network | None = None
 
 
 @contextlib.contextmanager
@@ -156,23 +157,36 @@ def claim(deployment: Deployment) -> Claim:
             raise InputError(
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
-    return claim_of(there)
-
-
-def claim_of(document: Mapping[str, Any]) -> Claim:
-    """Return what a run's folder says of it."""
-    return Claim(str(document["run"]), tuple(map(Unit.of, document["units"])), document["since"])
+    grown = None if there["grown"] is None else _network(there["grown"], deployment.network.file)
+    return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
 
 
 def note(deployment: Deployment, claim: Claim) -> None:
-    """Write down what runs in a folder from now on, all at once."""
+    """Write down what runs in a folder from now on, all at once; it is still claimed as what it was begun with."""
+    begun = claimed(deployment.folder) or _described(deployment)
     document = {
-        **_described(deployment),
+        **begun,
+        "placement": {name: deployment.placement[name] for name in begun["placement"]},
+        "grown": None if claim.grown is None else _parts(claim.grown),
         "run": claim.run,
         "units": [unit.document() for unit in claim.units],
         "since": dict(claim.since),
     }
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
+
+
+def _parts(network: Network) -> dict[str, Any]:
+    kinds = ("sources", "operators", "sinks")
+    rows = {kind: [attrs.asdict(part) for part in getattr(network, kind).values()] for kind in kinds}
+    return {"name": network.name, **rows}
+
+
+def _network(parts: Mapping[str, Any], file: str | None) -> Network:
+    def made(kind: Any, rows: list[dict[str, Any]]) -> list[Any]:
+        return [kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
+
+    found = (made(kind, parts[name]) for kind, name in ((Source, "sources"), (Operator, "operators"), (Sink, "sinks")))
+    return Network.of(parts["name"], *found, file)
 
 
 def _described(deployment: Deployment) -> dict[str, Any]:

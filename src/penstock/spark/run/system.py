@@ -158,6 +158,7 @@ class System:
                 self.claim,
                 units=tuple(self.units[name] for name in sorted(self.units)),
                 since=changes.get("since", self.claim.since),
+                grown=changes.get("network", self.claim.grown),
             )
             self.deployment = attrs.evolve(self.deployment, **{**changes, **_as_claimed(self.claim)})
             note(self.deployment, self.claim)
