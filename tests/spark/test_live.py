@@ -127,9 +127,9 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
     """Two units move, a host dies and its units go on elsewhere; every row is delivered once, and counted once."""
     live, seen = start(), []
     live.wait(live.now + 2)
-    done = live.apply(Plan(placement={"busy": "h3", "newcomers": "h1", "euros": "h2"}))
+    done = live.apply(Plan(placement={"busy": "h3", "newcomers": "h1", "stranger": "h2"}))
     assert [change.name for change in done.begun] == ["busy", "newcomers"]
-    assert "shares a query with" in done.refused[0].why
+    assert "no operator 'stranger'" in done.refused[0].why
     again = live.apply(Plan(placement={"busy": "h2"}))
     assert "moves already" in again.refused[0].why
     settle(live, seen)
@@ -152,6 +152,22 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
         assert counted == report["streams"][name]["arrived"], name
     latencies = sum(each.latency[sink].count for each in seen for sink in each.latency)
     assert latencies == report["latency"]["count"]
+
+
+def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
+    """Operators of one query go on on three hosts from where they were; the rest of the system goes on."""
+    live, seen = start(), []
+    live.wait(live.now + 3)
+    assert not live.apply(Plan(placement={"euros": "h3", "people": "h2"})).refused
+    settle(live, seen)
+    assert seen[-1].placement == {**PLACEMENT, "euros": "h3", "people": "h2"}
+    assert [unit.name for unit in seen[-1].units] == ["auctions", "busy", "euros", "newcomers", "people"]
+    live.wait(live.now + 2)
+    assert not live.apply(Plan(placement={"euros": "h2"})).refused
+    settle(live, seen)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    check(tmp_path)
 
 
 def grown() -> Network:

@@ -50,6 +50,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "advise": advise.command,
 }
 
+GROUPS: dict[str, typer.Typer] = {"hosts": hosts.app}
+"""Commands with commands of their own."""
+
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
 
@@ -65,7 +68,8 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
-app.add_typer(hosts.app, name="hosts")
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 @app.callback(invoke_without_command=True)

@@ -92,8 +92,11 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
         If one cannot be started; none is left then.
     """
     wanted = [host for host in cluster.hosts.values() if host.spark is None]
-    shares = share_cpus([host.cores for host in wanted], available_cpus()) or [None] * len(wanted)
-    made = [make_host(host, cluster, cpus=share, outlive=True) for host, share in zip(wanted, shares, strict=True)]
+    shares = share_cpus([host.cores for host in wanted], available_cpus())
+    made = [
+        make_host(host, cluster, cpus=None if shares is None else shares[number], outlive=True)
+        for number, host in enumerate(wanted)
+    ]
     with ThreadPoolExecutor(max(1, len(made))) as pool:
         started = [pool.submit(host.start) for host in made]
         errors = [error for future in started if (error := future.exception()) is not None]

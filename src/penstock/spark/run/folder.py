@@ -185,8 +185,8 @@ def _network(parts: Mapping[str, Any], file: str | None) -> Network:
     def made(kind: Any, rows: list[dict[str, Any]]) -> list[Any]:
         return [kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
 
-    found = (made(kind, parts[name]) for kind, name in ((Source, "sources"), (Operator, "operators"), (Sink, "sinks")))
-    return Network.of(parts["name"], *found, file)
+    sources, operators = made(Source, parts["sources"]), made(Operator, parts["operators"])
+    return Network.of(parts["name"], sources, operators, made(Sink, parts["sinks"]), file)
 
 
 def _described(deployment: Deployment) -> dict[str, Any]:
