@@ -34,6 +34,11 @@ class Source:
     arrivals: str = "even"
     host: str | None = None
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether the source makes its own events by given rates, with times, and so ends."""
+        return self.format == "nexmark"
+
 
 @attrs.frozen(kw_only=True)
 class Operator:
@@ -208,6 +213,11 @@ class Network:
     def inputs(self, reader: str) -> tuple[Stream, ...]:
         """Return the streams that an operator or sink reads, ordered by port."""
         return self._inputs[reader]
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether all sources begin when they are told to, at a multiple of the trigger, and end."""
+        return all(source.scheduled for source in self.sources.values())
 
     @cached_property
     def pins(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ def read_samples(
     found = {}
     for name, source in network.sources.items():
         at = f"sources.{name}"
-        if source.format == "nexmark":
+        if source.scheduled:
             found[name] = _events(session, source, events)
             continue
         if path is None:

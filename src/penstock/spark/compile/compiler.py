@@ -263,7 +263,7 @@ class _Compiler:
             reader = self.session.readStream.format("penstock-log").option("schema", shape.json())
             return reader.option("folder", (self.deployment.place / "logs" / name).uri).load()
         source: Source = self.network.sources[name]
-        if source.format == "nexmark":
+        if source.scheduled:
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
             return self.session.readStream.format("penstock-nexmark").options(**options).load()
         return read_source(self.session, source)
