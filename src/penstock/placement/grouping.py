@@ -73,7 +73,7 @@ def together(arrays: Arrays, group: Ints) -> tuple[Arrays, Ints]:
     count = len(heads)
     load = np.zeros((count, arrays.load.shape[1]))
     np.add.at(load, number, arrays.load)
-    mean = np.bincount(number, weights=arrays.mean, minlength=count)
+    mean = np.bincount(number, weights=arrays.mean, minlength=count).astype(np.float64)
     # Heads are rows in the order of ties already: their numbers are as good as names.
     rank = ranked(mean, heads)
     row = np.empty(count, np.int64)
