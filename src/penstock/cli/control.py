@@ -1,0 +1,266 @@
+"""``penstock control`` and the commands that reach a controller at work."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import attrs
+import typer
+
+from penstock.cli import common
+from penstock.cluster import Cluster, Host
+from penstock.errors import InputError
+from penstock.load import load_model
+from penstock.network import Network
+from penstock.workload import Rates
+
+DirectoryArgument = Annotated[
+    str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
+]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would come of it.")]
+
+
+def command(
+    network: common.NetworkArgument,
+    rates: common.RatesOption,
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    placement: Annotated[
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Where operators are at first.")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option("--algorithm", metavar="A", help="Place by this algorithm (default: correlation).")
+    ] = None,
+    statistics: common.StatisticsOption = None,
+    engine: Annotated[str, typer.Option("--engine", metavar="E", help="simulation or spark.")] = "simulation",
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="P1,P2", help="Who decides, the first first.")
+    ] = "replicate,shed,rebalance",
+    act: Annotated[bool, typer.Option("--act", help="Apply what is decided; else it is only written down.")] = False,
+    seconds: Annotated[float | None, typer.Option("--for", metavar="S", help="Stop after this time.")] = None,
+    scenario: Annotated[str | None, typer.Option("--scenario", metavar="FILE", help="What happens on the way.")] = None,
+    history: Annotated[
+        str | None, typer.Option("--history", metavar="FILE", help="Also write one JSON line a decision here.")
+    ] = None,
+    directory: Annotated[
+        str | None, typer.Option("--directory", metavar="DIR", help="Folder; default .penstock/<network name>.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget a controller that was killed here.")] = False,
+    latency: Annotated[float, typer.Option("--latency", metavar="L", help="Latency that is allowed (s).")] = 5.0,
+    every: Annotated[float, typer.Option("--every", metavar="S", help="Time between two decisions (s).")] = 1.0,
+    moves: Annotated[int, typer.Option("--moves", metavar="K", help="Operators that may be moving at a time.")] = 4,
+    spare: Annotated[
+        int, typer.Option("--spare", metavar="N", help="Hosts that may be added, like the first one.")
+    ] = 0,
+    prices: Annotated[
+        str | None,
+        typer.Option("--prices", metavar="P", help="Of a lost tuple, a late one, hosts, a move: value=1e-4,late=5e-5."),
+    ] = None,
+    duration: common.DurationOption = 60.0,
+    period: common.PeriodOption = 1.0,
+    trigger: Annotated[
+        float | None, typer.Option("--trigger", metavar="S", help="Simulator: hosts work in micro-batches.")
+    ] = None,
+    overhead: Annotated[
+        float | None, typer.Option("--overhead", metavar="S", help="Simulator: fixed time of a micro-batch.")
+    ] = None,
+    move_time: Annotated[
+        float, typer.Option("--move-time", metavar="S", help="How long a moving operator starts nothing.")
+    ] = 0.5,
+    pace: Annotated[
+        float | None,
+        typer.Option("--pace", metavar="X", help="Simulator: virtual seconds a second; default: as fast as it can."),
+    ] = None,
+    seed: common.SeedOption = 0,
+    json: common.JsonOption = False,
+) -> None:
+    """Keep a running network healthy: observe it, decide, act, and write down why.
+
+    Example: penstock control network.toml --hosts 3 --rates clicks=100,buys=20 --policy shed,rebalance --act
+    """
+    from penstock.control.controller import Controller
+    from penstock.control.folder import Folder
+    from penstock.control.loop import Control
+    from penstock.control.policies import policies
+    from penstock.control.scenario import read_scenario
+    from penstock.control.situation import Goals
+
+    for at, value in (("--every", every), ("--latency", latency), ("--for", seconds), ("--pace", pace)):
+        if value is not None and not 0 < value < 1e9:
+            raise InputError(f"expected a time > 0 s, got {value:g}", at=at)
+    if engine not in ("simulation", "spark"):
+        raise InputError(f"expected simulation or spark, got {engine!r}", at="--engine")
+    if moves < 1 or spare < 0:
+        raise InputError(f"expected at least 1 and 0, got {moves} and {spare}", at="--moves, --spare")
+    graph, known = common.get_network(network, statistics)
+    machines = common.get_cluster(cluster, hosts, graph)
+    happenings = () if scenario is None else read_scenario(scenario, graph, machines, known)
+    given = control_rates(rates, graph, [each.event for each in happenings], duration, period)
+    own = Rates.of(given.period, {name: given.of_source(name) for name in graph.sources})
+    placed = common.decide_placement(graph, machines, placement, algorithm, own, seed)
+    goals = Goals(
+        bound=latency, moves=moves, pause=move_time, spare=spares(machines, spare), prices=read_prices(prices)
+    )
+    where = directory or machines.spark.directory or f".penstock/{graph.name}"
+    folder = Folder(where)
+    if fresh and not folder.alive:
+        folder.forget()
+    span = given.duration if seconds is None else seconds
+    control = Control(
+        policies=policies(policy), goals=goals, every=every, act=act, seed=seed, journaled=engine == "simulation"
+    )
+    load_model(graph, own)  # names a missing cost
+    began = time.perf_counter()
+    if engine == "spark":
+        raise InputError("is not in this version", at="--engine spark")
+    from penstock.simulation import MicroBatch, Options, SimulationEngine
+
+    batches = None if trigger is None else MicroBatch(trigger=trigger, overhead=overhead or 0.0)
+    options = Options(duration=span, move_time=move_time, microbatch=batches)
+    running = SimulationEngine(
+        graph, machines, placed, given, options, seed=seed, pace=pace, clock=time.monotonic, sleep=time.sleep
+    )
+    identity = {
+        "network": digest_of(graph), "engine": engine, "policy": policy, "act": act, "every": every, "seed": seed,
+        "rates": digest_of(given), "placement": dict(placed), "goals": attrs.asdict(goals), "for": span,
+        "scenario": scenario, "options": [trigger, overhead, move_time],
+    }  # fmt: skip
+    with common.progress() as tell:
+        controller = Controller(
+            engine=running,
+            control=control,
+            folder=folder,
+            scenario=happenings,
+            until=span,
+            identity=identity,
+            tell=tell,
+        )
+        report = controller.run()
+    if history is not None:
+        write_lines(history, folder.history())
+    document = {
+        "network": graph.name, "engine": engine, "policy": policy, "seed": seed, **report, "directory": where,
+        "seconds": time.perf_counter() - began,
+    }  # fmt: skip
+    if json:
+        common.answer(document)
+        return
+    show(document, folder.history())
+
+
+def control_rates(given: str, network: Network, events: list[Any], duration: float, period: float) -> Rates:
+    """Read the rates of the network's sources, and of those that a scenario attaches where they are given."""
+    from penstock.steering import Admit
+    from penstock.workload import read_rates
+
+    read = read_rates(given, duration, period)
+    more = {name for event in events if isinstance(event, Admit) for name in event.network.sources}
+    try:
+        read.check({*network.sources, *(more & set(read.sources))})
+    except InputError as error:
+        raise error.located(given) if "=" not in given else error from None
+    return read
+
+
+def spares(cluster: Cluster, count: int) -> tuple[Host, ...]:
+    """Return hosts like the first one, with names that are free."""
+    first = next(iter(cluster.hosts.values()))
+    found: list[Host] = []
+    number = len(cluster.hosts)
+    while len(found) < count:
+        number += 1
+        if f"h{number}" not in cluster.hosts:
+            found.append(attrs.evolve(first, name=f"h{number}", spark=None))
+    return tuple(found)
+
+
+def read_prices(given: str | None) -> Any:
+    """Read ``value=1e-4,late=5e-5,hour=1,move=0.01``; what is not named keeps its price."""
+    from penstock.control.situation import Prices
+    from penstock.files import suggest
+    from penstock.workload.rates import inline_rates
+
+    table = {} if given is None else inline_rates(given, "--prices")
+    names = [field.name for field in attrs.fields(Prices)]
+    for name in table:
+        if name not in names:
+            raise InputError(f"{name!r} has no price", at="--prices", hint=suggest(name, names, "prices"))
+    return Prices(**table)
+
+
+def digest_of(value: Network | Rates) -> str:
+    """Return a short fingerprint."""
+    import hashlib
+    import json
+
+    if isinstance(value, Rates):
+        text = f"{value.period} {value.sources} {value.values.tolist()}"
+    else:
+        from penstock.control.state import network_document
+
+        text = json.dumps(network_document(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def write_lines(path: str, lines: list[dict[str, Any]]) -> None:
+    """Write one JSON line a decision."""
+    import json
+
+    from penstock.files import atomic
+
+    with atomic(path) as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def show(document: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+    """Print what came of a run for people."""
+    show_history(lines)
+    rows = [
+        [name, row["latency"]["count"], row["latency"]["mean"], row["latency"]["p99"], row["latency"]["max"]]
+        for name, row in document["sinks"].items()
+    ]
+    common.table("latency in seconds", ["sink", "tuples", "mean", "p99", "worst"], rows)
+    verb = "moved" if document["acted"] else "recommended only"
+    common.say(
+        f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every tuple accounted for: "
+        f"{'yes' if document['balanced'] else 'no'}; history in {document['directory']}/control/history.jsonl"
+    )
+
+
+def show_history(lines: list[dict[str, Any]]) -> None:
+    """Print decisions as a table: when, who, what, why, and what came of it."""
+    rows = [
+        [f"{line['time']:.6g} s", line["policy"], told(line), line["why"], came(line)]
+        for line in lines
+    ]  # fmt: skip
+    common.table("decisions", ["time", "policy", "decided", "why", "came"], rows or [["", "", "(none)", "", ""]])
+
+
+def told(line: dict[str, Any], most: int = 3) -> str:
+    """Return what a decision changes, for people."""
+    decided, parts = line["decided"], []
+    moves = [f"{move['operator']}: {move['from']} to {move['to']}" for move in decided.get("moves", ())]
+    parts += [*moves[:most], *([f"{len(moves) - most} more"] if len(moves) > most else [])]
+    if "keep" in decided:
+        keep = [f"keep {share:.2f} of {name}" for name, share in decided["keep"].items()]
+        parts += [*keep[:most], *([f"{len(keep) - most} more"] if len(keep) > most else [])] or ["keep all"]
+    parts += [f"{name} every {step:.3g} s" for name, step in decided.get("triggers", {}).items()]
+    parts += [
+        f"read {'all' if rate is None else f'{rate:.4g}/s'} of {s}" for s, rate in decided.get("limits", {}).items()
+    ]
+    parts += [f"start {name} on {host}" for name, host in decided.get("attach", {}).items()]
+    parts += [f"add {name}" for name in decided.get("add", ())] + [
+        f"retire {name}" for name in decided.get("retire", ())
+    ]
+    text = ", ".join(parts) or "nothing"
+    return text if line["acted"] or text == "nothing" else f"({text})"
+
+
+def came(line: dict[str, Any]) -> str:
+    """Return what came of a decision, for people: worst latency expected and measured."""
+    after, before = line["came"] or {}, line["seen"]
+    if after.get("worst") is None:
+        return ""
+    was = "" if before["worst"] is None else f"{before['worst']:.3g} to "
+    return f"worst {was}{after['worst']:.3g} s"

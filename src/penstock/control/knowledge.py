@@ -1,0 +1,132 @@
+"""What the controller has learned of a running network: costs, selectivities, rates; windowed, and never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import base_name
+from penstock.control.flow import Floats, Flow
+from penstock.load import OperatorStatistics, Statistics
+from penstock.network import Network
+from penstock.steering import Observation
+
+ENOUGH = 20.0
+"""Tuples that an operator must have served, of late, before its own cost is believed."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Knowledge:
+    """Sums over the recent past, in which an observation weighs half as much after every ``half`` seconds.
+
+    Attributes
+    ----------
+    half
+        Half-life (s).
+    window
+        How many observations of the rates are kept.
+    looks
+        How many there were.
+    sums
+        By operator: tuples served, benchmark-core seconds of these, tuples tried, tuples put out.
+    rates
+        By source: tuples/s in the last observations, the newest last.
+    """
+
+    half: float = 10.0
+    window: int = 10
+    looks: int = 0
+    sums: Mapping[str, tuple[float, float, float, float]] = attrs.field(factory=dict)
+    rates: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
+
+    def updated(self, seen: Observation, prior: Network) -> Knowledge:
+        """Return what is known after one more observation.
+
+        Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say.
+        """
+        fade = 0.5 ** (seen.period / self.half)
+        work = self._divided(seen, prior) if np.isnan(seen.work).any() else seen.work
+        fresh = np.array([seen.served, work, seen.tried, seen.emitted], np.float64)
+        fresh[:, np.isnan(work)] = 0.0
+        sums: dict[str, tuple[float, float, float, float]] = {}
+        old = self.sums
+        none = (0.0, 0.0, 0.0, 0.0)
+        for name, (served, worked, tried, emitted) in zip(seen.operators, fresh.T.tolist(), strict=True):
+            base = base_name(name) if "#" in name else name
+            a, b, c, d = sums[base] if base in sums else old.get(base, none)
+            k = 1.0 if base in sums else fade
+            sums[base] = (k * a + served, k * b + worked, k * c + tried, k * d + emitted)
+        rates = {
+            name: (*self.rates.get(name, ()), count / seen.period)[-self.window :]
+            for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
+        }
+        return attrs.evolve(self, looks=self.looks + 1, sums=sums, rates=rates)
+
+    def _divided(self, seen: Observation, prior: Network) -> Floats:
+        """Return each operator's work where only that of whole units was seen."""
+        work = np.array(seen.work, float)
+        row = {name: k for k, name in enumerate(seen.operators)}
+        for unit in seen.units:
+            rows = [row[name] for name in unit.operators if name in row and np.isnan(work[row[name]])]
+            if unit.work is None or not rows:
+                continue
+            expected = np.array([seen.served[k] * self._cost(base_name(seen.operators[k]), prior) for k in rows])
+            if expected.sum() > 0:
+                capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
+                work[rows] = expected / expected.sum() * unit.work * capacity
+        return work
+
+    def _cost(self, name: str, prior: Network) -> float:
+        served, work, _, _ = self.sums.get(name, (0.0, 0.0, 0.0, 0.0))
+        if served >= ENOUGH and work > 0:
+            return work / served
+        cost = prior.operators[name].cost if name in prior.operators else None
+        return float(np.mean(cost)) if cost is not None else 0.0
+
+    def costs(self, flow: Flow) -> tuple[Floats, Floats]:
+        """Return cost and selectivity of every input, arrays (inputs,): seen of late, or else as the network says.
+
+        nan: neither.
+        """
+        cost, selectivity = (np.array(row) for row in flow.given)
+        names = flow.network.operators
+        table = np.array([self.sums.get(name, (0.0, 0.0, 0.0, 0.0)) for name in names]).reshape(len(names), 4)
+        served, work, tried, emitted = np.repeat(table, flow.ports, axis=0).T
+        told = served >= ENOUGH
+        cost[told] = work[told] / served[told]
+        told &= tried >= ENOUGH
+        selectivity[told] = emitted[told] / tried[told]
+        return cost, selectivity
+
+    def series(self, network: Network) -> Floats:
+        """Return the last rates of the sources, array (sources, k), the newest last; 0 before the first."""
+        length = max((len(row) for row in self.rates.values()), default=1)
+        table = np.zeros((len(network.sources), max(length, 1)))
+        for row, name in zip(table, network.sources, strict=True):
+            known = self.rates.get(name, ())
+            row[length - len(known) :] = known
+        return table
+
+    def statistics(self, network: Network) -> Statistics:
+        """Return what is known as statistics, for everything that is priced by them."""
+        rows = {}
+        for name in network.operators:
+            served, work, tried, emitted = self.sums.get(name, (0.0, 0.0, 0.0, 0.0))
+            if served >= ENOUGH:
+                share = (emitted / tried,) if tried >= ENOUGH else None
+                rows[name] = OperatorStatistics(cost=(work / served,), selectivity=share, tuples=int(served))
+        return Statistics(operators=rows)
+
+    def document(self) -> dict[str, Any]:
+        """Return it for the state file."""
+        return attrs.asdict(self)
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Knowledge:
+        """Return what `document` wrote."""
+        rows = {name: tuple(row) for name, row in document["sums"].items()}
+        rates = {name: tuple(row) for name, row in document["rates"].items()}
+        return cls(**{**document, "sums": rows, "rates": rates})
