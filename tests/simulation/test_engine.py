@@ -175,7 +175,7 @@ def test_splicing_refuses_what_fits_no_millisecond():
 
 def test_refusals_leave_everything_as_it_was():
     """Strangers, hosts that are down, pins and changed operators are refused one by one, and the rest is made."""
-    network, cluster, placement, rates = small()
+    network, _, placement, rates = small()
     names = list(network.operators)
     pinned = Network.of(
         network.name, network.sources.values(),
@@ -213,11 +213,11 @@ def test_observation_counts_what_waits():
 
 def test_links_of_added_hosts_are_those_of_the_cluster():
     """An operator moved to a host that was added reads over the cluster's default link."""
-    network, _, placement, rates = small()
+    network, _, _, rates = small()
     cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.5))
     engine = SimulationEngine(network, cluster, Placement(dict.fromkeys(network.operators, "h1")), rates)
     engine.wait(5.0)
-    last = [network.sinks[name].input for name in network.sinks][0]
+    last = next(sink.input for sink in network.sinks.values())
     engine.apply(Plan(add=(Host(name="h3"),), placement={last: "h3"}))
     engine.wait(10.0)
     engine.observe()

@@ -14,6 +14,7 @@ from penstock.errors import InputError
 from penstock.network import Network
 from penstock.simulation.options import Options
 from penstock.simulation.run import Simulation
+from penstock.simulation.watch import moving
 from penstock.steering import (
     Admit,
     Applied,
@@ -169,7 +170,8 @@ class SimulationEngine:
         if name not in self._sim.run.units:
             raise InputError(f"{name!r} is no operator")
         self._target(name, host)
-        if self._sim.run.state.units["paused"][self._sim.run.units.index(name)]:
+        unit = self._sim.run.units.index(name)
+        if any(control.unit == unit for control in moving(self._sim.pending, self.now)):
             raise InputError(f"{name!r} is moving already")
         self._sim.move(name, host)
 

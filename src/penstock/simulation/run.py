@@ -198,6 +198,7 @@ class Simulation:
 
     def speed(self, host: str, factor: float) -> None:
         """Let a host work at a share of the speed that its capacity promises, from the next tuple or batch on."""
+        self.watch.settle(self.run)
         machine = self.cluster.hosts[host]
         self.run.state.hosts["speed"][self.run.hosts.index(host)] = machine.capacity / machine.cores * factor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -13,7 +13,7 @@ from penstock.cluster import Cluster
 from penstock.network import Network
 from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
-from penstock.simulation.compile import RESUME, Compiled, Control
+from penstock.simulation.compile import MOVE, RESUME, Compiled, Control
 from penstock.simulation.maps import Maps, linked
 from penstock.simulation.state import ROUND_ROBIN
 from penstock.steering import HostSeen, LatencySeen, Observation
@@ -47,7 +47,6 @@ class Watch:
         self.moved: list[Moved] = []
         self.keep: Mapping[str, float] = dict(run.options.keep)
         self._changing = changing
-        self._capacity = np.array([host.capacity for host in cluster.hosts.values()])
         self._places = [{home} for home in run.state.units["host"].tolist()]
         self._busy, self._work = run.state.units["busy"].copy(), np.zeros(len(run.units))
         self._before: dict[str, NDArray[Any]] = {}
@@ -60,7 +59,6 @@ class Watch:
     def become(self, network: Network, cluster: Cluster, maps: Maps) -> None:
         """Go on with a network or cluster that has more than before."""
         self.network, self.cluster = network, cluster
-        self._capacity = np.array([host.capacity for host in cluster.hosts.values()])
         places = [{int(maps.hosts[host]) for host in places} for places in self._places]
         self._places = [{home} for home in maps.homes]
         for old, found in zip(maps.units.tolist(), places, strict=True):
@@ -73,7 +71,8 @@ class Watch:
     def settle(self, run: Compiled) -> None:
         """Count the work done so far at the speed of the hosts where it was done."""
         s = run.state
-        self._work += (s.units["busy"] - self._busy) * self._capacity[s.units["host"]]
+        speed = s.hosts["speed"] * s.hosts["cores"]
+        self._work += (s.units["busy"] - self._busy) * speed[s.units["host"]]
         self._busy = s.units["busy"].copy()
 
     def look(self, run: Compiled, pending: list[Control], now: float, period: float) -> Observation:
@@ -107,7 +106,7 @@ class Watch:
             arrived=self._since("arrived", streams[0]),
             dropped=self._since("dropped", streams[1]),
             placement={name: run.hosts[h] for name, h in zip(run.units, s.units["host"].tolist(), strict=True)},
-            moving=frozenset(run.units[control.unit] for control in pending if control.kind == RESUME),
+            moving=frozenset(run.units[control.unit] for control in moving(pending, now)),
             down=frozenset(run.hosts[h] for h in np.flatnonzero(s.hosts["down"]).tolist()),
             hosts={
                 name: HostSeen(
@@ -168,6 +167,11 @@ class Watch:
         hosts = tuple(self.cluster.hosts)
         link = self.cluster.link(hosts[start], hosts[end])
         return link.delay + (queue / link.bandwidth if queue else 0.0)
+
+
+def moving(pending: Iterable[Control], now: float) -> list[Control]:
+    """Return the controls of moves that are under way or begin now."""
+    return [each for each in pending if each.kind == RESUME or (each.kind == MOVE and each.at <= now)]
 
 
 def _waiting(run: Compiled, now: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

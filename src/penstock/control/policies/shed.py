@@ -31,12 +31,15 @@ class Shed:
         Share of the latency bound within which a backlog is to be worked off.
     least
         Changes of keep fractions below this are not worth one.
+    buffer
+        Share of the latency bound that may wait at a host while something is dropped.
     reserve
         Share of the capacity that is left free, since rates are those of the period before.
     """
 
     drain: float = 0.5
-    least: float = 0.005
+    least: float = 0.01
+    buffer: float = 0.1
     reserve: float = 0.0
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
@@ -47,8 +50,10 @@ class Shed:
         if (where < 0).any():
             return None  # `replicate` first: a program needs a host for every operator
         load = now.host_load(where)[:, -1]
-        spare = now.usable * (1 - self.reserve)
-        room = np.maximum(spare - now.host_backlog(where) / (self.drain * now.goals.bound), 0.05 * spare)
+        spare, bound = now.usable * (1 - self.reserve), now.goals.bound
+        # A little that waits keeps a host from standing idle when chance drops more than was meant.
+        excess = now.host_backlog(where) / spare - self.buffer * bound
+        room = spare * np.clip(1 - excess / (self.drain * bound), 0.05, None)
         if not now.seen.keep and bool((load <= room).all()):
             return None
         keep, program = optimal(now, rates, room)
