@@ -237,13 +237,14 @@ def moved(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
         here = now.seen.placement[name]
         if here == host:
             raise InputError(f"{name!r} is on {host!r} already")
-        moves = {name: host}
+        moves = now.together({name: host})
         told = now.ready and here not in now.seen.down
         expected = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}
         return Proposal(
             policy="move",
             plan=Plan(placement=moves),
-            why=f"asked to move {name} from {here} to {host}",
+            why=f"asked to move {name} from {here} to {host}"
+            + (f", with {', '.join(sorted(set(moves) - {name}))}, which share its query" if len(moves) > 1 else ""),
             expected=expected,
             asked=not given.get("dry"),
         )

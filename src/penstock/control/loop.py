@@ -162,13 +162,13 @@ def _clash(one: Plan, other: Plan) -> bool:
 def trimmed(now: Situation, plan: Plan) -> Plan:
     """Return a plan with no more moves than may be under way; those off dead hosts are not counted."""
     fresh = {} if plan.network is None else {n for n in plan.network.operators if n not in now.network.operators}
-    room = now.goals.moves - len(now.seen.moving)
-    placement = {}
-    for name, host in plan.placement.items():
+    room = now.goals.moves - now.moving(now.seen.moving)
+    placement: dict[str, str] = {}
+    for name, host in now.together(plan.placement).items():
         free = base_name(name) in fresh or now.seen.placement.get(name) in now.seen.down
-        if free or room > 0:
+        counted = [other for other in placement if now.seen.placement.get(other) not in now.seen.down]
+        if free or now.moving([*(other for other in counted if base_name(other) not in fresh), name]) <= room:
             placement[name] = host
-            room -= not free
     return attrs.evolve(plan, placement=placement)
 
 

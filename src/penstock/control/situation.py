@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import attrs
@@ -153,6 +153,51 @@ class Situation:
         """The operator of each of ``seen.operators``, array (units,): a replica's is that of the first copy."""
         row = {name: k for k, name in enumerate(self.network.operators)}
         return np.array([row[base_name(name) if "#" in name else name] for name in self.seen.operators], np.int64)
+
+    @cached_property
+    def unit(self) -> Ints:
+        """The number of the unit that each of ``seen.operators`` moves with, array (operators and replicas,)."""
+        if not self.seen.units:
+            return np.arange(len(self.seen.operators))
+        number = {name: k for k, each in enumerate(self.seen.units) for name in each.operators}
+        count = len(self.seen.units)
+        return np.array([number.get(name, count + k) for k, name in enumerate(self.seen.operators)], np.int64)
+
+    @cached_property
+    def first(self) -> Ints:
+        """One row of ``seen.operators`` for each unit: those that a decision names units by, array (units,)."""
+        rows: Ints = np.unique(self.unit, return_index=True)[1]
+        return rows
+
+    def together(self, placement: Mapping[str, str]) -> dict[str, str]:
+        """Return a placement with everything that moves with what it names; the first name of a unit counts."""
+        if not self.seen.units:
+            return dict(placement)
+        row = {name: k for k, name in enumerate(self.seen.operators)}
+        target: dict[int, str] = {}
+        for name, host in placement.items():
+            if name in row:
+                target.setdefault(int(self.unit[row[name]]), host)
+        found = {name: host for name, host in placement.items() if name not in row}
+        for unit, host in target.items():
+            found |= dict.fromkeys((self.seen.operators[k] for k in np.flatnonzero(self.unit == unit)), host)
+        return found
+
+    def moving(self, names: Iterable[str]) -> int:
+        """Return how many units some operators are."""
+        if not self.seen.units:
+            return len(set(names))
+        row = {name: k for k, name in enumerate(self.seen.operators)}
+        return len({int(self.unit[row[name]]) for name in names if name in row})
+
+    def summed(self, rows: Floats) -> Floats:
+        """Return a quantity by unit, the rows in the order of ``first``, from one by operator and replica."""
+        if not self.seen.units:
+            return rows
+        _, inverse = np.unique(self.unit, return_inverse=True)
+        total = np.zeros((self.first.size, *rows.shape[1:]))
+        np.add.at(total, inverse, rows)
+        return total
 
     @cached_property
     def load(self) -> Floats:

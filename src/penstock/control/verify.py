@@ -39,9 +39,9 @@ def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]
             found.append(f"{name!r} keeps {share:g}, expected 0..1")
     moves = {name: host for name, host in plan.placement.items() if name in now.seen.placement}
     alive = [name for name in moves if now.seen.placement[name] not in now.seen.down]
-    free = now.goals.moves - len(now.seen.moving)
-    if len(alive) > free:
-        found.append(f"{len(alive)} moves, and {max(free, 0)} may begin now")
+    free, count = now.goals.moves - now.moving(now.seen.moving), now.moving(alive)
+    if count > free:
+        found.append(f"{count} moves, and {max(free, 0)} may begin now")
     if quotas and moves and not found and now.ready and len(alive) == len(moves):
         found += _crowded(now, plan, moves)
     return tuple(found)

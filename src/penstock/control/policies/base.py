@@ -63,18 +63,23 @@ def calm(now: Situation, policy: str) -> bool:
 
 
 def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:
-    """Return the placement problem of this moment: what runs on hosts that are up, under the last rates.
+    """Return the placement problem of this moment: the units on hosts that are up, under the last rates.
+
+    A unit has the name of one of its operators; `Situation.together` gives the others.
 
     A host may carry ``goals.high`` of what it can work off.
     """
-    where, mean = now.where(), now.load.mean(axis=1)[now.base]
-    names = np.array(now.seen.operators)
+    first = now.first
+    where, load = now.where()[first], now.summed(now.load[now.base])
+    mean = load.mean(axis=1)
+    names = np.array(now.seen.operators)[first]
     rows = np.flatnonzero(where >= 0)
     scale = float(mean[rows].max(initial=0.0)) or 1.0
     rows = rows[np.lexsort((names[rows], -np.round(mean[rows] / scale, 11)))]
     place = np.full(len(names), -1, np.int64)
     place[rows] = np.arange(rows.size)
-    still = np.isin(names[rows], list(stay)) if stay else np.zeros(rows.size, bool)
+    held = np.isin(np.array(now.seen.operators), list(stay)).astype(float)
+    still = now.summed(held)[rows] > 0
     writer, reader, rate, shared = _streams(now, place)
     delay = bandwidth = None
     if not now.seen.cluster.free_links:
@@ -84,13 +89,13 @@ def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:
     return Arrays(
         names=tuple(names[rows].tolist()),
         hosts=now.hosts,
-        load=np.ascontiguousarray(now.load[now.base[rows]]),
+        load=np.ascontiguousarray(load[rows]),
         mean=mean[rows],
         capacity=now.usable,
         usable=now.usable * now.goals.high,
         fixed=np.where(still, where[rows], -1),
         previous=where[rows],
-        base=now.base[rows],
+        base=now.base[first[rows]],
         part=np.zeros(rows.size, np.int64),
         writer=writer,
         reader=reader,
@@ -106,15 +111,16 @@ def _streams(now: Situation, place: Ints) -> tuple[Ints, Ints, np.ndarray, np.nd
     """Return the streams between operators, of replicas those of the first copy."""
     flow, sources = now.flow, len(now.network.sources)
     first = np.full(len(now.network.operators), -1, np.int64)
-    first[now.base[::-1]] = place[::-1]
+    _, inverse = np.unique(now.unit, return_inverse=True)
+    first[now.base[::-1]] = place[inverse][::-1]
     inside = np.flatnonzero(flow.writer >= sources)
     rate = flow.run(now.rates, *now.costs)[1].mean(axis=1)
     start, end = first[flow.writer[inside] - sources], first[flow.reader[inside]]
-    both = (start >= 0) & (end >= 0)
+    both = (start >= 0) & (end >= 0) & (start != end)
     return start[both], end[both], rate[inside][both], (flow.share[inside] == 1)[both]
 
 
-def evacuated(now: Situation, hosts: Collection[str], stay: Collection[str] = ()) -> dict[str, str]:
+def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
 
     Copies of one operator go to different hosts where that is possible. What is pinned or moves already stays.
@@ -122,21 +128,24 @@ def evacuated(now: Situation, hosts: Collection[str], stay: Collection[str] = ()
     targets = [k for k, name in enumerate(now.hosts) if name not in hosts and name not in now.draining]
     if not targets:
         return {}
-    where, mean = now.where(), now.load.mean(axis=1)[now.base]
+    where, mean = now.where(), now.summed(now.load.mean(axis=1)[now.base])
     level = now.host_load(where).mean(axis=1)
     peers: dict[str, set[int]] = {}
     for name, host in zip(now.seen.operators, where.tolist(), strict=True):
         peers.setdefault(base_name(name), set()).add(host)
-    keep = set(stay) | set(now.network.pins) | set(now.seen.moving)
-    leaving = [k for k, name in enumerate(now.seen.operators) if now.seen.placement[name] in hosts and name not in keep]
-    found = {}
-    for k in sorted(leaving, key=lambda k: (-mean[k], now.seen.operators[k])):
-        name = now.seen.operators[k]
+    keep = set(now.network.pins) | set(now.seen.moving)
+    names = [now.seen.operators[k] for k in now.first]
+    leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
+    found: dict[str, str] = {}
+    for k in sorted(leaving, key=lambda k: (-mean[k], names[k])):
+        name = names[k]
+        if keep & set(now.together({name: ""})):
+            continue
         apart = [host for host in targets if host not in peers[base_name(name)]] or targets
         best = min(apart, key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
         level[best] += mean[k]
         peers[base_name(name)].add(best)
-        found[name] = now.hosts[best]
+        found |= now.together({name: now.hosts[best]})
     return found
 
 

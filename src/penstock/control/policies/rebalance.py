@@ -129,19 +129,18 @@ def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = N
 def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) -> dict[str, str]:
     """Return the moves towards a target that pay, the best first, at most as many as may move at a time."""
     number = {name: k for k, name in enumerate(now.hosts)}
-    row = {name: k for k, name in enumerate(now.seen.operators)}
+    names, home = [now.seen.operators[k] for k in now.first], where[now.first]
+    row = {name: k for k, name in enumerate(names)}
     series, waits = now.host_load(where), now.host_backlog(where)
-    price, load = before.copy(), now.load
-    trials = [(row[name], where[row[name]], number[host]) for name, host in sorted(target.items())]
+    price, load, backlog = before.copy(), now.summed(now.load[now.base]), now.summed(now.backlog)
+    trials = [(row[name], int(home[row[name]]), number[host]) for name, host in sorted(target.items())]
     trials = [(k, a, b) for k, a, b in trials if a >= 0 and price[a] > 0]
     found: dict[str, str] = {}
 
     def gain(k: int, a: int, b: int) -> float:
-        pair = np.array([a, b])
-        mine, work = load[now.base[k]], now.backlog[k]
-        trial = np.array([series[a] - mine, series[b] + mine])
-        then = prices(now, trial, np.maximum(0.0, np.array([waits[a] - work, waits[b] + work])), pair)
-        return float(price[a] + price[b] - then.sum())
+        trial = np.array([series[a] - load[k], series[b] + load[k]])
+        behind = np.maximum(0.0, np.array([waits[a] - backlog[k], waits[b] + backlog[k]]))
+        return float(price[a] + price[b] - prices(now, trial, behind, np.array([a, b])).sum())
 
     gains = {trial: gain(*trial) for trial in trials}
     while gains and len(found) < now.goals.moves:
@@ -149,12 +148,11 @@ def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) 
         if gains.pop(best) <= now.goals.pause:
             break
         k, a, b = best
-        mine, work = load[now.base[k]], now.backlog[k]
-        series[a], series[b] = series[a] - mine, series[b] + mine
-        waits[a], waits[b] = max(0.0, waits[a] - work), waits[b] + work
+        series[a], series[b] = series[a] - load[k], series[b] + load[k]
+        waits[a], waits[b] = max(0.0, waits[a] - backlog[k]), waits[b] + backlog[k]
         pair = np.array([a, b])
         price[pair] = prices(now, series[pair], waits[pair], pair)
-        found[now.seen.operators[k]] = now.hosts[b]
+        found[names[k]] = now.hosts[b]
         for other in [trial for trial in gains if {trial[1], trial[2]} & {a, b}]:
             gains[other] = gain(*other)
-    return found
+    return now.together(found)
