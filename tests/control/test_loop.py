@@ -41,7 +41,8 @@ def controlled(tmp_path, rates, placement, policy, *, act=True, network=None, sc
         ),
         folder=folder, scenario=tuple(scenario), until=rates.duration,
     )  # fmt: skip
-    return controller.run(), folder.history()
+    with folder.held():
+        return controller.run(), folder.history()
 
 
 @settings(max_examples=40, deadline=None)
@@ -306,14 +307,17 @@ def test_killed_controller_goes_on_as_if_nothing_had_been(tmp_path):
         )  # fmt: skip
 
     folder, whole = make("whole")
-    report, lines = whole.run(), folder.history()
+    with folder.held():
+        report, lines = whole.run(), folder.history()
     assert lines
     for die_at in (12, 16, 33):
-        with pytest.raises(Killed):
-            make("killed", die_at)[1].run()
+        folder, dies = make("killed", die_at)
+        with pytest.raises(Killed), folder.held():
+            dies.run()
         assert make("killed")[0].read()["over"] is False
     folder, again = make("killed")
-    assert again.run() == report
+    with folder.held():
+        assert again.run() == report
     assert folder.history() == lines
 
 
@@ -321,19 +325,21 @@ def test_state_of_another_run_is_not_gone_on_with(tmp_path):
     """A folder whose controller was killed refuses other options, and says which differ."""
     rates = stepped((10, 60.0))
 
-    def make(identity, tell=None):
-        return Controller(
+    def go(identity, tell=None):
+        folder = Folder(tmp_path / "run")
+        controller = Controller(
             engine=simulated(two_queries(), APART, rates),
-            control=Control(policies=(), journaled=True), folder=Folder(tmp_path / "run"), until=10.0,
-            identity=identity, tell=tell,
+            control=Control(policies=(), journaled=True), folder=folder, until=10.0, identity=identity, tell=tell,
         )  # fmt: skip
+        with folder.held():
+            controller.run()
 
     def die(_what, _share):
         raise Killed
 
     with pytest.raises(Killed):
-        make({"rates": "a"}, die).run()
+        go({"rates": "a"}, die)
     with pytest.raises(InputError, match="other rates"):
-        make({"rates": "b"}).run()
-    make({"rates": "a"}).run()
-    make({"rates": "b"}).run()
+        go({"rates": "b"})
+    go({"rates": "a"})
+    go({"rates": "b"})

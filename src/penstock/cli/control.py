@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
 
 from penstock.cli import common
+from penstock.cli.engines import ENGINES, Wanted, first_placement
 from penstock.cluster import Cluster, Host
 from penstock.errors import InputError
-from penstock.load import load_model
+from penstock.load import Statistics, load_model
 from penstock.network import Network
 from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.control.scenario import Happening
 
 DirectoryArgument = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
@@ -23,7 +27,10 @@ DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would 
 
 def command(
     network: common.NetworkArgument,
-    rates: common.RatesOption,
+    rates: Annotated[
+        str | None,
+        typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50; Spark needs none."),
+    ] = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
@@ -66,8 +73,13 @@ def command(
         float | None, typer.Option("--overhead", metavar="S", help="Simulator: fixed time of a micro-batch.")
     ] = None,
     move_time: Annotated[
-        float, typer.Option("--move-time", metavar="S", help="How long a moving operator starts nothing.")
-    ] = 0.5,
+        float | None,
+        typer.Option("--move-time", metavar="S", help="How long a moving operator starts nothing; 0.5, on Spark 3."),
+    ] = None,
+    apart: Annotated[
+        str | None,
+        typer.Option("--apart", metavar="OP,…|all", help="Spark: operators that can move alone; default: with state."),
+    ] = None,
     pace: Annotated[
         float | None,
         typer.Option("--pace", metavar="X", help="Simulator: virtual seconds a second; default: as fast as it can."),
@@ -83,59 +95,43 @@ def command(
     from penstock.control.folder import Folder
     from penstock.control.loop import Control
     from penstock.control.policies import policies
-    from penstock.control.scenario import read_scenario
     from penstock.control.situation import Goals
 
-    for at, value in (("--every", every), ("--latency", latency), ("--for", seconds), ("--pace", pace)):
-        if value is not None and not 0 < value < 1e9:
-            raise InputError(f"expected a time > 0 s, got {value:g}", at=at)
-    if engine not in ("simulation", "spark"):
-        raise InputError(f"expected simulation or spark, got {engine!r}", at="--engine")
-    if moves < 1 or spare < 0:
-        raise InputError(f"expected at least 1 and 0, got {moves} and {spare}", at="--moves, --spare")
+    _check(engine, moves, spare, {"--every": every, "--latency": latency, "--for": seconds, "--pace": pace})
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
-    happenings = () if scenario is None else read_scenario(scenario, graph, machines, known)
+    happenings = scenario_of(scenario, graph, machines, known)
     given = control_rates(rates, graph, [each.event for each in happenings], duration, period)
-    own = Rates.of(given.period, {name: given.of_source(name) for name in graph.sources})
-    placed = common.decide_placement(graph, machines, placement, algorithm, own, seed)
-    goals = Goals(
-        bound=latency, moves=moves, pause=move_time, spare=spares(machines, spare), prices=read_prices(prices)
-    )
     where = directory or machines.spark.directory or f".penstock/{graph.name}"
-    folder = Folder(where)
+    own = None if given is None else Rates.of(given.period, {name: given.of_source(name) for name in graph.sources})
+    placed = first_placement(placement, algorithm, engine, where, network=graph, cluster=machines, rates=own, seed=seed)
+    pause = (3.0 if engine == "spark" else 0.5) if move_time is None else move_time
+    goals = Goals(
+        bound=latency, moves=moves, pause=pause, spare=spares(machines, spare), prices=read_prices(prices)
+    )  # fmt: skip
+    simulated = engine == "simulation"
+    control = Control(policies=policies(policy), goals=goals, every=every, act=act, seed=seed, journaled=simulated)
+    if own is not None and simulated:
+        load_model(graph, own)  # names a missing cost
+    span = seconds if seconds is not None or not simulated or given is None else given.duration
+    wanted = Wanted(
+        network=graph, statistics=known, cluster=machines, placement=placed, rates=given if simulated else own,
+        seconds=span, directory=where, seed=seed, trigger=trigger, overhead=overhead, move_time=pause, pace=pace,
+        apart=apart_of(apart, graph),
+    )  # fmt: skip
+    folder, began = Folder(where), time.perf_counter()
     if fresh and not folder.alive:
         folder.forget()
-    span = given.duration if seconds is None else seconds
-    control = Control(
-        policies=policies(policy), goals=goals, every=every, act=act, seed=seed, journaled=engine == "simulation"
-    )
-    load_model(graph, own)  # names a missing cost
-    began = time.perf_counter()
-    if engine == "spark":
-        raise InputError("is not in this version", at="--engine spark")
-    from penstock.simulation import MicroBatch, Options, SimulationEngine
-
-    batches = None if trigger is None else MicroBatch(trigger=trigger, overhead=overhead or 0.0)
-    options = Options(duration=span, move_time=move_time, microbatch=batches)
-    running = SimulationEngine(
-        graph, machines, placed, given, options, seed=seed, pace=pace, clock=time.monotonic, sleep=time.sleep
-    )
     identity = {
         "network": digest_of(graph), "engine": engine, "policy": policy, "act": act, "every": every, "seed": seed,
-        "rates": digest_of(given), "placement": dict(placed), "goals": attrs.asdict(goals), "for": span,
-        "scenario": scenario, "options": [trigger, overhead, move_time],
+        "rates": None if given is None else digest_of(given), "goals": attrs.asdict(goals), "scenario": scenario,
+        **({"placement": dict(placed), "for": span, "options": [trigger, overhead, pause]} if simulated else {}),
     }  # fmt: skip
-    with common.progress() as tell:
+    with folder.held(), common.progress() as tell, ENGINES[engine](wanted, tell) as running:
         controller = Controller(
-            engine=running,
-            control=control,
-            folder=folder,
-            scenario=happenings,
-            until=span,
-            identity=identity,
-            tell=tell,
-        )
+            engine=running, control=control, folder=folder, scenario=happenings, identity=identity, tell=tell,
+            until=span if simulated or span is None else running.now + span,
+        )  # fmt: skip
         report = controller.run()
     if history is not None:
         write_lines(history, folder.history())
@@ -149,11 +145,49 @@ def command(
     show(document, folder.history())
 
 
-def control_rates(given: str, network: Network, events: list[Any], duration: float, period: float) -> Rates:
+def _check(engine: str, moves: int, spare: int, times: dict[str, float | None]) -> None:
+    for at, value in times.items():
+        if value is not None and not 0 < value < 1e9:
+            raise InputError(f"expected a time > 0 s, got {value:g}", at=at)
+    if engine not in ENGINES:
+        raise InputError(f"expected {' or '.join(ENGINES)}, got {engine!r}", at="--engine")
+    if moves < 1 or spare < 0:
+        raise InputError(f"expected at least 1 and 0, got {moves} and {spare}", at="--moves, --spare")
+
+
+def scenario_of(given: str | None, network: Network, cluster: Cluster, known: Statistics) -> tuple[Happening, ...]:
+    """Read a scenario, if there is one."""
+    from penstock.control.scenario import read_scenario
+
+    return () if given is None else read_scenario(given, network, cluster, known)
+
+
+def apart_of(given: str | None, network: Network) -> tuple[str, ...]:
+    """Return the operators that run in queries of their own: those named, or all that keep state."""
+    from penstock.files import suggest
+
+    if given is None:
+        return tuple(name for name, operator in network.operators.items() if operator.stateful)
+    if given == "all":
+        return tuple(network.operators)
+    names = tuple(filter(None, (name.strip() for name in given.split(","))))
+    for name in names:
+        if name not in network.operators:
+            raise InputError(
+                f"{name!r} is no operator", at="--apart", hint=suggest(name, network.operators, "operators")
+            )
+    return names
+
+
+def control_rates(
+    given: str | None, network: Network, events: list[Any], duration: float, period: float
+) -> Rates | None:
     """Read the rates of the network's sources, and of those that a scenario attaches where they are given."""
     from penstock.steering import Admit
     from penstock.workload import read_rates
 
+    if given is None:
+        return None
     read = read_rates(given, duration, period)
     more = {name for event in events if isinstance(event, Admit) for name in event.network.sources}
     try:

@@ -65,18 +65,17 @@ class Controller:
     _stop: bool = False
 
     def run(self) -> dict[str, Any]:
-        """Control until the end, and return what came of it.
+        """Control until the end, and return what came of it. The folder is held by the caller.
 
         Raises
         ------
         InputError
             If the folder holds the state of another run that is not over.
         """
-        with self.folder.held():
-            self._resume()
-            while not self._stop and self._step():
-                pass
-            return self._finish()
+        self._resume()
+        while not self._stop and self._step():
+            pass
+        return self._finish()
 
     def _resume(self) -> None:
         """Go on from where a killed controller stopped, or begin anew."""

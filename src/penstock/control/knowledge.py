@@ -74,6 +74,8 @@ class Knowledge:
             if unit.work is None or not rows:
                 continue
             expected = np.array([seen.served[k] * self._cost(base_name(seen.operators[k]), prior) for k in rows])
+            if not expected.any():
+                expected = np.array([float(seen.served[k]) for k in rows])  # nothing is known of their costs
             if expected.sum() > 0:
                 capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
                 work[rows] = expected / expected.sum() * unit.work * capacity
