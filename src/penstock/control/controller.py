@@ -21,7 +21,7 @@ from penstock.control.situation import Situation
 from penstock.control.state import State, read_network_document, read_plan
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.steering import Admit, NewRates, Plan
+from penstock.steering import Admit, NewRates, Observation, Plan
 from penstock.workload import Rates
 
 SAVED = 0.5
@@ -63,6 +63,7 @@ class Controller:
     _drains: dict[str, str] = attrs.field(factory=dict)
     _saved: float = 0.0
     _stop: bool = False
+    _seen: Observation | None = None
 
     def run(self) -> dict[str, Any]:
         """Control until the end, and return what came of it. The folder is held by the caller.
@@ -136,7 +137,7 @@ class Controller:
             self._take(request)
         asked, self._asked = self._asked, []
         turned = self.control.turn(self.engine, self.state, self.flow, asked)
-        self.flow = turned.flow
+        self.flow, self._seen = turned.flow, turned.seen
         self.state, done = self.control.settled(turned.state, turned.seen)
         begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
         self.state, self._drains = attrs.evolve(self.state, draining=self.state.draining | begun), {}
@@ -170,8 +171,10 @@ class Controller:
 
     def _finish(self) -> dict[str, Any]:
         """Write down what is still open, stop the engine, and return the report."""
-        self.state, done = self.control.settled(self.state, self.engine.observe(), last=True)
-        self._record(done)
+        seen = self.engine.observe() if self.engine.now > self.state.at + 1e-9 else self._seen
+        if seen is not None:
+            self.state, done = self.control.settled(self.state, seen, last=True)
+            self._record(done)
         report = self.engine.report()
         self.engine.close()
         self._save(over=True)

@@ -100,7 +100,10 @@ def _event(
         raise InputError(f"expected one of {', '.join(KINDS)}, got {', '.join(kinds) or 'none'}", at=at)
     rates = None if row.rates is None else _rates(os.path.join(beside, row.rates), at)
     if row.admit is not None:
-        new = read_network(os.path.join(beside, row.admit))
+        try:
+            new = read_network(os.path.join(beside, row.admit))
+        except InputError as error:
+            raise InputError(str(error), at=at) from None
         new = new if statistics is None else statistics.of(new).complete(new)
         return Admit(new, rates)
     if rates is not None:
