@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -263,12 +264,14 @@ def show(document: dict[str, Any], lines: list[dict[str, Any]]) -> None:
 
 
 def show_history(lines: list[dict[str, Any]]) -> None:
-    """Print decisions as a table: when, who, what, why, and what came of it."""
-    rows = [
-        [f"{line['time']:.6g} s", line["policy"], told(line), line["why"], came(line)]
-        for line in lines
-    ]  # fmt: skip
-    common.table("decisions", ["time", "policy", "decided", "why", "came"], rows or [["", "", "(none)", "", ""]])
+    """Print decisions: when, who, what, why, and what came of it."""
+    wide = max((len(line["policy"]) for line in lines), default=0)
+    for line in lines:
+        time, policy = f"{line['time']:.6g} s", line["policy"].ljust(wide)
+        rows = [told(line), line["why"], *(f"refused: {why}" for why in line["refused"]), came(line)]
+        sys.stdout.write(f"{time:>9}  {policy}  " + f"\n{' ' * (13 + wide)}".join(filter(None, rows)) + "\n")
+    if not lines:
+        sys.stdout.write("no decisions\n")
 
 
 def told(line: dict[str, Any], most: int = 3) -> str:
@@ -297,4 +300,4 @@ def came(line: dict[str, Any]) -> str:
     if after.get("worst") is None:
         return ""
     was = "" if before["worst"] is None else f"{before['worst']:.3g} to "
-    return f"worst {was}{after['worst']:.3g} s"
+    return f"worst latency: {was}{after['worst']:.3g} s"

@@ -21,7 +21,7 @@ from penstock.control.situation import Situation
 from penstock.control.state import State, read_network_document, read_plan
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.steering import Admit, NewRates, Observation, Plan
+from penstock.steering import Admit, NewRates, Plan
 from penstock.workload import Rates
 
 SAVED = 0.5
@@ -63,7 +63,7 @@ class Controller:
     _drains: dict[str, str] = attrs.field(factory=dict)
     _saved: float = 0.0
     _stop: bool = False
-    _seen: Observation | None = None
+    _last: Turned | None = None
 
     def run(self) -> dict[str, Any]:
         """Control until the end, and return what came of it. The folder is held by the caller.
@@ -137,7 +137,7 @@ class Controller:
             self._take(request)
         asked, self._asked = self._asked, []
         turned = self.control.turn(self.engine, self.state, self.flow, asked)
-        self.flow, self._seen = turned.flow, turned.seen
+        self.flow, self._last = turned.flow, turned
         self.state, done = self.control.settled(turned.state, turned.seen)
         begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
         self.state, self._drains = attrs.evolve(self.state, draining=self.state.draining | begun), {}
@@ -171,13 +171,13 @@ class Controller:
 
     def _finish(self) -> dict[str, Any]:
         """Write down what is still open, stop the engine, and return the report."""
-        seen = self.engine.observe() if self.engine.now > self.state.at + 1e-9 else self._seen
-        if seen is not None:
+        if self._last is not None:
+            seen = self.engine.observe() if self.engine.now > self.state.at + 1e-9 else self._last.seen
             self.state, done = self.control.settled(self.state, seen, last=True)
             self._record(done)
         report = self.engine.report()
         self.engine.close()
-        self._save(over=True)
+        self._save(self._last, over=True)
         return {
             **report,
             "decisions": self.state.decisions,
