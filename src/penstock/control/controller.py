@@ -62,6 +62,7 @@ class Controller:
     _asked: list[Asked] = attrs.field(factory=list)
     _drains: dict[str, str] = attrs.field(factory=dict)
     _saved: float = 0.0
+    _writing: float = 0.0
     _stop: bool = False
     _last: Turned | None = None
 
@@ -142,7 +143,7 @@ class Controller:
         begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
         self.state, self._drains = attrs.evolve(self.state, draining=self.state.draining | begun), {}
         self._record(done)
-        if turned.decided or done or time.monotonic() - self._saved > SAVED:
+        if turned.decided or done or time.monotonic() - self._saved > max(SAVED, 20 * self._writing):
             self._save(turned)
         for identity, answer in turned.answers.items():
             self.folder.reply(identity, answer)
@@ -156,6 +157,7 @@ class Controller:
         self._told += len(lines)
 
     def _save(self, turned: Turned | None = None, *, over: bool = False) -> None:
+        began = time.monotonic()
         document: dict[str, Any] = {
             "identity": dict(self.identity),
             "over": over,
@@ -168,6 +170,7 @@ class Controller:
             document["status"] = known["status"]
         self.folder.write(document)
         self._saved = time.monotonic()
+        self._writing = self._saved - began
 
     def _finish(self) -> dict[str, Any]:
         """Write down what is still open, stop the engine, and return the report."""

@@ -30,8 +30,10 @@ class Knowledge:
         How many observations of the rates are kept.
     looks
         How many there were.
+    operators
+        Names, as the rows of the next one.
     sums
-        By operator: tuples served, benchmark-core seconds of these, tuples tried, tuples put out.
+        Array (operators, 4): tuples served, benchmark-core seconds of these, tuples tried, tuples put out.
     rates
         By source: tuples/s in the last observations, the newest last.
     """
@@ -39,7 +41,8 @@ class Knowledge:
     half: float = 10.0
     window: int = 10
     looks: int = 0
-    sums: Mapping[str, tuple[float, float, float, float]] = attrs.field(factory=dict)
+    operators: tuple[str, ...] = ()
+    sums: Floats = attrs.field(factory=lambda: np.zeros((0, 4)))
     rates: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
 
     def updated(self, seen: Observation, prior: Network) -> Knowledge:
@@ -47,33 +50,51 @@ class Knowledge:
 
         Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say.
         """
-        fade = 0.5 ** (seen.period / self.half)
-        work = self._divided(seen, prior) if np.isnan(seen.work).any() else seen.work
-        fresh = np.array([seen.served, work, seen.tried, seen.emitted], np.float64)
-        fresh[:, np.isnan(work)] = 0.0
-        sums: dict[str, tuple[float, float, float, float]] = {}
-        old = self.sums
-        none = (0.0, 0.0, 0.0, 0.0)
-        for name, (served, worked, tried, emitted) in zip(seen.operators, fresh.T.tolist(), strict=True):
-            base = base_name(name) if "#" in name else name
-            a, b, c, d = sums[base] if base in sums else old.get(base, none)
-            k = 1.0 if base in sums else fade
-            sums[base] = (k * a + served, k * b + worked, k * c + tried, k * d + emitted)
+        names = tuple(prior.operators)
+        before = self._of(names)
+        work = self._divided(seen, prior, before) if np.isnan(seen.work).any() else seen.work
+        fresh = np.array([seen.served, work, seen.tried, seen.emitted], np.float64).T
+        fresh[np.isnan(work)] = 0.0
+        sums = before * 0.5 ** (seen.period / self.half)
+        if seen.operators == names:
+            sums += fresh
+        else:
+            row = {name: k for k, name in enumerate(names)}
+            np.add.at(sums, [row[base_name(name)] for name in seen.operators], fresh)
         rates = {
             name: (*self.rates.get(name, ()), count / seen.period)[-self.window :]
             for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
         }
-        return attrs.evolve(self, looks=self.looks + 1, sums=sums, rates=rates)
+        sums.setflags(write=False)
+        return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates)
 
-    def _divided(self, seen: Observation, prior: Network) -> Floats:
+    def _of(self, names: tuple[str, ...]) -> Floats:
+        """Return the sums of some operators, array (names, 4); 0 where nothing is known."""
+        if names == self.operators:
+            return self.sums
+        row = {name: k for k, name in enumerate(self.operators)}
+        place = np.array([row.get(name, len(row)) for name in names], np.int64)
+        found: Floats = np.concatenate([self.sums, np.zeros((1, 4))])[place]
+        return found
+
+    def _divided(self, seen: Observation, prior: Network, before: Floats) -> Floats:
         """Return each operator's work where only that of whole units was seen."""
         work = np.array(seen.work, float)
         row = {name: k for k, name in enumerate(seen.operators)}
+        known = dict(zip(prior.operators, before, strict=True))
+
+        def cost(name: str) -> float:
+            served, worked, _, _ = known[name]
+            if served >= ENOUGH and worked > 0:
+                return float(worked / served)
+            given = prior.operators[name].cost
+            return float(np.mean(given)) if given is not None else 0.0
+
         for unit in seen.units:
             rows = [row[name] for name in unit.operators if name in row and np.isnan(work[row[name]])]
             if unit.work is None or not rows:
                 continue
-            expected = np.array([seen.served[k] * self._cost(base_name(seen.operators[k]), prior) for k in rows])
+            expected = np.array([seen.served[k] * cost(base_name(seen.operators[k])) for k in rows])
             if not expected.any():
                 expected = np.array([float(seen.served[k]) for k in rows])  # nothing is known of their costs
             if expected.sum() > 0:
@@ -81,22 +102,13 @@ class Knowledge:
                 work[rows] = expected / expected.sum() * unit.work * capacity
         return work
 
-    def _cost(self, name: str, prior: Network) -> float:
-        served, work, _, _ = self.sums.get(name, (0.0, 0.0, 0.0, 0.0))
-        if served >= ENOUGH and work > 0:
-            return work / served
-        cost = prior.operators[name].cost if name in prior.operators else None
-        return float(np.mean(cost)) if cost is not None else 0.0
-
     def costs(self, flow: Flow) -> tuple[Floats, Floats]:
         """Return cost and selectivity of every input, arrays (inputs,): seen of late, or else as the network says.
 
         nan: neither.
         """
         cost, selectivity = (np.array(row) for row in flow.given)
-        names = flow.network.operators
-        table = np.array([self.sums.get(name, (0.0, 0.0, 0.0, 0.0)) for name in names]).reshape(len(names), 4)
-        served, work, tried, emitted = np.repeat(table, flow.ports, axis=0).T
+        served, work, tried, emitted = np.repeat(self._of(tuple(flow.network.operators)), flow.ports, axis=0).T
         told = served >= ENOUGH
         cost[told] = work[told] / served[told]
         told &= tried >= ENOUGH
@@ -115,8 +127,8 @@ class Knowledge:
     def statistics(self, network: Network) -> Statistics:
         """Return what is known as statistics, for everything that is priced by them."""
         rows = {}
-        for name in network.operators:
-            served, work, tried, emitted = self.sums.get(name, (0.0, 0.0, 0.0, 0.0))
+        for name, row in zip(network.operators, self._of(tuple(network.operators)).tolist(), strict=True):
+            served, work, tried, emitted = row
             if served >= ENOUGH:
                 share = (emitted / tried,) if tried >= ENOUGH else None
                 rows[name] = OperatorStatistics(cost=(work / served,), selectivity=share, tuples=int(served))
@@ -124,11 +136,11 @@ class Knowledge:
 
     def document(self) -> dict[str, Any]:
         """Return it for the state file."""
-        return attrs.asdict(self)
+        return {**attrs.asdict(self), "operators": list(self.operators), "sums": self.sums.tolist()}
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Knowledge:
         """Return what `document` wrote."""
-        rows = {name: tuple(row) for name, row in document["sums"].items()}
         rates = {name: tuple(row) for name, row in document["rates"].items()}
-        return cls(**{**document, "sums": rows, "rates": rates})
+        sums = np.array(document["sums"], float).reshape(-1, 4)
+        return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})

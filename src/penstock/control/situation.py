@@ -151,6 +151,8 @@ class Situation:
     @cached_property
     def base(self) -> Ints:
         """The operator of each of ``seen.operators``, array (units,): a replica's is that of the first copy."""
+        if self.seen.operators == tuple(self.network.operators):
+            return np.arange(len(self.seen.operators))
         row = {name: k for k, name in enumerate(self.network.operators)}
         return np.array([row[base_name(name) if "#" in name else name] for name in self.seen.operators], np.int64)
 
@@ -204,11 +206,21 @@ class Situation:
         """Load of each operator under the last rates, if nothing were dropped, array (operators, k)."""
         return self.flow.run(self.rates, *self.costs)[0]
 
+    @cached_property
+    def _here(self) -> Ints:
+        number = {name: k for k, name in enumerate(self.hosts)}
+        now = self.seen.placement
+        return np.array([number.get(now[name], -1) for name in self.seen.operators], np.int64)
+
     def where(self, placement: Mapping[str, str] | None = None) -> Ints:
         """Return the number in ``hosts`` of each of ``seen.operators``, -1 on dead ones, after some have moved."""
+        found = self._here.copy()
         number = {name: k for k, name in enumerate(self.hosts)}
-        now, more = self.seen.placement, placement or {}
-        return np.array([number.get(more.get(name) or now[name], -1) for name in self.seen.operators], np.int64)
+        row = {name: k for k, name in enumerate(self.seen.operators)} if placement else {}
+        for name, host in (placement or {}).items():
+            if name in row:
+                found[row[name]] = number.get(host, -1)
+        return found
 
     def host_load(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
         """Return the load series of ``hosts`` in benchmark cores, array (hosts, k)."""

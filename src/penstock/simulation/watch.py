@@ -131,12 +131,19 @@ class Watch:
         rows, self._late = self._late, []
         sinks = np.concatenate([np.zeros(0, np.int64), *(row[0] for row in rows)])
         values = np.concatenate([np.zeros(0), *(row[1] for row in rows)])
+        order = np.lexsort((values, sinks))
+        values = values[order]
+        ends = np.searchsorted(sinks[order], np.arange(len(run.sinks) + 1))
+        total = np.concatenate([[0.0], np.cumsum(values)])
         found = {}
-        for index, name in enumerate(run.sinks):
-            mine = values if len(run.sinks) == 1 else values[sinks == index]
-            p99 = float(np.quantile(mine, 0.99)) if mine.size else None
-            some = {"mean": float(mine.mean()), "p99": p99, "worst": float(mine.max())} if mine.size else {}
-            found[name] = LatencySeen(count=mine.size, **some)
+        for name, first, last in zip(run.sinks, ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            count = last - first
+            some: dict[str, float] = {}
+            if count:
+                p99 = float(values[first + min(count - 1, int(0.99 * count))])
+                mean = float(total[last] - total[first]) / count
+                some = {"mean": mean, "p99": p99, "worst": float(values[last - 1])}
+            found[name] = LatencySeen(count=count, **some)
         return found
 
     def before_move(self, run: Compiled, unit: int, target: int) -> Compiled:
