@@ -15,6 +15,8 @@ from penstock.cli import (
     advise,
     calibrate,
     compare,
+    control,
+    controlled,
     demo,
     estimate,
     inspect,
@@ -47,6 +49,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce.command,
     "inspect": inspect.command,
     "advise": advise.command,
+    "control": control.command,
+    "status": controlled.status,
+    "move": controlled.move,
+    "drain": controlled.drain,
+    "stop": controlled.stop,
+    "history": controlled.history,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.
