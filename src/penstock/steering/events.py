@@ -39,9 +39,13 @@ class NewRates:
 
 @attrs.frozen(eq=False)
 class Admit:
-    """Somebody asks to attach queries: a network of their own, whose sources may be those that run already."""
+    """Somebody asks to attach queries: a network of their own, whose sources may be those that run already.
+
+    ``rates`` are those of its own sources from the moment it is attached, where they are known.
+    """
 
     network: Network
+    rates: Rates | None = None
 
 
 Event = Kill | Recover | Slow | NewRates | Admit

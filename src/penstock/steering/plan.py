@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from penstock.cluster import Host
+from penstock.cluster import Host, base_name
 from penstock.network import Network
 
 ADD, ATTACH, MOVE, KEEP, LIMIT, TRIGGER, RETIRE = "add", "attach", "move", "keep", "limit", "trigger", "retire"
@@ -47,10 +47,8 @@ class Plan:
     @property
     def empty(self) -> bool:
         """Whether nothing is to be different."""
-        return (
-            not (self.placement or self.limits or self.triggers or self.add or self.retire)
-            and self.keep is self.network is None
-        )
+        some = self.placement or self.limits or self.triggers or self.add or self.retire
+        return not some and self.keep is None and self.network is None
 
 
 @attrs.frozen
@@ -62,10 +60,10 @@ class Change:
     kind
         ``add``, ``attach``, ``move``, ``keep``, ``limit``, ``trigger`` or ``retire``.
     name
-        The host, query (its operators, joined by commas), operator or source; of ``keep`` empty: all streams change at
-        once.
+        The host, operator or source; of ``attach`` all new operators, joined by commas; of ``keep`` empty: all streams
+        change at once.
     to
-        The host, keep fractions, tuples/s or seconds.
+        The host, the hosts by operator, keep fractions, tuples/s or seconds.
     """
 
     kind: str
@@ -109,20 +107,18 @@ def changes(plan: Plan, network: Network) -> tuple[Change, ...]:
     Parameters
     ----------
     network
-        What runs now: operators that ``plan.network`` adds are attached, by query, all others move.
+        What runs now: operators that ``plan.network`` adds are attached together, all others move.
     """
     found = [Change(ADD, host.name, host) for host in plan.add]
     fresh: set[str] = set()
     if plan.network is not None:
         fresh = set(plan.network.operators) - set(network.operators)
-        for query in plan.network.queries:
-            mine = tuple(name for name in query if name in fresh)
-            if mine:
-                found.append(Change(ATTACH, ",".join(mine), {name: plan.placement.get(name) for name in mine}))
+        hosts = {name: host for name, host in sorted(plan.placement.items()) if base_name(name) in fresh}
+        found.append(Change(ATTACH, ",".join(sorted(fresh)), {**dict.fromkeys(sorted(fresh)), **hosts}))
     if plan.keep is not None:
         found.append(Change(KEEP, "", dict(plan.keep)))
     found += [Change(LIMIT, source, rate) for source, rate in sorted(plan.limits.items())]
     found += [Change(TRIGGER, host, step) for host, step in sorted(plan.triggers.items())]
-    found += [Change(MOVE, name, host) for name, host in sorted(plan.placement.items()) if name not in fresh]
+    found += [Change(MOVE, name, host) for name, host in sorted(plan.placement.items()) if base_name(name) not in fresh]
     found += [Change(RETIRE, host) for host in plan.retire]
     return tuple(found)
