@@ -62,9 +62,18 @@ class Cheapest:
 
 
 def price(now: Situation, plan: Plan) -> float:
-    """Return what a plan costs over the horizon, in the currency of ``goals.prices``."""
-    goals, prices = now.goals, now.goals.prices
+    """Return what a plan costs over the horizon, in the currency of ``goals.prices``.
+
+    A plan that makes room is priced with everything kept as well as with what is dropped now: what is not needed any
+    more is not dropped any longer.
+    """
     keep = now.seen.keep if plan.keep is None else plan.keep
+    makes_room = plan.keep is None and bool(plan.placement or plan.add)
+    return min(_price(now, plan, shares) for shares in ([keep, {}] if makes_room and keep else [keep]))
+
+
+def _price(now: Situation, plan: Plan, keep: Mapping[str, float]) -> float:
+    goals, prices = now.goals, now.goals.prices
     full, score = now.score(), now.score(keep)
     where = now.where(plan.placement)
     late, hosts = _late(now, where, keep), sum(host.price for host in now.seen.cluster.hosts.values())
@@ -76,13 +85,11 @@ def price(now: Situation, plan: Plan) -> float:
         late = min(late, _spread(need, room, behind, now) * score)
         hosts += sum(host.price for host in plan.add)
     hosts -= sum(now.seen.cluster.hosts[name].price for name in plan.retire if name in now.seen.cluster.hosts)
-    moved = len(plan.placement)
     return (
         prices.value * (full - score) * goals.horizon
-        + prices.late * late
+        + prices.late * (late + _paused(now, plan.placement))
         + prices.hour * hosts * goals.horizon / 3600
-        + prices.move * moved
-        + prices.late * _paused(now, plan.placement)
+        + prices.move * len(plan.placement)
     )
 
 
