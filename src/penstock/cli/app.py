@@ -19,6 +19,7 @@ from penstock.cli import (
     controlled,
     demo,
     estimate,
+    hosts,
     inspect,
     load,
     place,
@@ -57,6 +58,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "history": controlled.history,
 }
 
+GROUPS: dict[str, typer.Typer] = {"hosts": hosts.app}
+"""Commands with commands of their own."""
+
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
 
@@ -72,6 +76,8 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 @app.callback(invoke_without_command=True)
