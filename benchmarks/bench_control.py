@@ -207,7 +207,7 @@ def day(path: Path, date: str) -> dict[str, Any]:
     rates = Rates.of(60.0, {f"s{q}": (3.0 + 2.0 * (q % 3)) * 2.0 * shape for q in range(6)})
     spare = tuple(Host(name=f"h{k}") for k in range(3, 8))
     goals = Goals(bound=5.0, horizon=120.0, spare=spare, moves=4, rest=120.0, cool_down=20.0, prices=Prices())
-    provision = Provision(patience=600.0)
+    provision = Provision(patience=300.0)
     found: dict[str, Any] = {}
     courses: dict[str, tuple[Policy, ...]] = {
         "nothing": (),
@@ -215,7 +215,7 @@ def day(path: Path, date: str) -> dict[str, Any]:
         "rebalance": (Rebalance(),),
         "provision": (provision,),
         "provision,rebalance": (provision, Rebalance()),
-        "cheapest": (Cheapest(provision=provision),),
+        "cheapest": (Cheapest(provision=Provision(retire=0.85, patience=300.0)),),
     }
     for name, chosen in courses.items():
         found[name] = _priced(network, rates, goals, chosen)
