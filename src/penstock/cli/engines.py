@@ -108,7 +108,7 @@ ENGINES: dict[str, Callable[[Wanted, Report], Any]] = {"simulation": simulation,
 
 def first_placement(wanted: str | None, algorithm: str | None, engine: str, directory: str, **parts: Any) -> Placement:
     """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says."""
-    if engine == "spark" and wanted is None and algorithm is None:
+    if engine == "spark":
         from penstock.spark.run import claimed, placement_of
 
         there = claimed(directory)
