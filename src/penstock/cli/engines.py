@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from penstock.cli import common
+from penstock.cli.hosts import FILE
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
 from penstock.load import Statistics
@@ -81,8 +82,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
-    from penstock.spark.run.engine import Engine
-    from penstock.spark.run.live import SparkEngine
+    from penstock.spark.run import Engine, SparkEngine
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -91,7 +91,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     check_placement(wanted.placement)
     machines = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     tell("starting hosts", 0.0)
-    with start_hosts(machines, names=sorted(machines.hosts)) as hosts:
+    with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
         engine = Engine(machines, hosts)
         deployment = engine.prepare(
             wanted.network, wanted.placement, wanted.directory, rates=wanted.rates, live=True, apart=wanted.apart
@@ -108,7 +108,7 @@ ENGINES: dict[str, Callable[[Wanted, Report], Any]] = {"simulation": simulation,
 
 def first_placement(wanted: str | None, algorithm: str | None, engine: str, directory: str, **parts: Any) -> Placement:
     """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says."""
-    if engine == "spark" and wanted is None and algorithm is None:
+    if engine == "spark":
         from penstock.spark.run import claimed, placement_of
 
         there = claimed(directory)
