@@ -82,7 +82,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
-    from penstock.spark.run import Engine, SparkEngine
+    from penstock.spark.run import Engine, SparkEngine, noted_sessions
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -92,7 +92,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     machines = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     tell("starting hosts", 0.0)
     with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
-        engine = Engine(machines, hosts)
+        engine = Engine(machines, hosts, noted_sessions(wanted.directory))
         deployment = engine.prepare(
             wanted.network, wanted.placement, wanted.directory, rates=wanted.rates, live=True, apart=wanted.apart
         )
