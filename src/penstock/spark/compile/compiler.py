@@ -268,7 +268,7 @@ class _Compiler:
             reader = reader.option("begin", self._first(name))
             return reader.option("folder", (self.deployment.place / "logs" / name).uri).load()
         source: Source = self.network.sources[name]
-        if source.format == "nexmark":
+        if source.scheduled:
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
             options["begin"] = self._first(name)
             return self.session.readStream.format("penstock-nexmark").options(**options).load()

@@ -21,7 +21,7 @@ class Ending:
     """
 
     def __init__(self, deployment: Deployment, trigger: float) -> None:
-        self.finite = all(source.format == "nexmark" for source in deployment.network.sources.values())
+        self.finite = deployment.network.scheduled
         self.length = max([length_of(options) for options in deployment.schedules.values()] or [0.0])
         self.epoch = epoch_of(deployment.place)
         self._rest = 2 * trigger + 1.0

@@ -170,7 +170,7 @@ class Engine:
         """Return the options of scheduled sources, whose rates are given or their own."""
         found = {}
         for name, source in network.sources.items():
-            if source.format == "nexmark" and name not in skip:
+            if source.scheduled and name not in skip:
                 mine = rates if rates is not None else scheduled_rates(source.options, name)
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 found[name] = nexmark_options(source, series, (place / "epoch").uri)

@@ -190,6 +190,6 @@ def _feeds(deployment: Deployment) -> list[tuple[str, str, str, float, bool]]:
         for stream in deployment.network.outputs(name):
             query = next((part.name for part in deployment.fragments if stream.reader in part.operators), None)
             if query is not None:
-                found.append((query, name, stream.name, stream.share, source.format == "nexmark"))
+                found.append((query, name, stream.name, stream.share, source.scheduled))
                 break
     return found

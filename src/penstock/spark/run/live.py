@@ -33,6 +33,7 @@ from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK, System
 from penstock.spark.run.units import Unit
 from penstock.spark.run.wanted import Wanted, moves_by_unit
+from penstock.spark.run.warm import warm
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, UnitSeen, changes
@@ -85,6 +86,9 @@ class SparkEngine:
         except BaseException:
             self._held.close()
             raise
+        used = {unit.host for unit in self.system.units.values()}
+        for name in sorted(set(engine.sessions) - used):
+            self._warm(name)
         self._observer = Observer(self.system)
         self._looked = self.now
         self._ending = Ending(self.system.deployment, self._interval)
@@ -106,6 +110,11 @@ class SparkEngine:
             self._follower = Follower(system.deployment, checkpoints, self._follow)
             self._follower.begin(epoch_of(place))
         return system
+
+    def _warm(self, host: str) -> None:
+        """Let a host get ready for what may move there."""
+        place = self.system.deployment.place / f"warm-{host}"
+        self._pool.submit(warm, self.engine.sessions[host], place)
 
     @property
     def now(self) -> float:
@@ -314,6 +323,7 @@ class SparkEngine:
             self._mine[host.name] = made.start()
             self.engine.add(self.engine.cluster, made)
             note_sessions(self.system.deployment.place, self.engine.sessions)
+            self._warm(host.name)
 
         self._joining[host.name] = self._pool.submit(join)
 
@@ -453,6 +463,8 @@ class SparkEngine:
         self.engine.add(self.engine.cluster, host)
         note_sessions(self.system.deployment.place, self.engine.sessions)
         self.down.discard(name)
+        if all(unit.host != name for unit in self.system.units.values()):
+            self._warm(name)
         for unit in [*self.system.units.values()]:
             if unit.host == name and unit.name not in self._jobs:
                 self._do(unit.name, lambda unit=unit: self._move_now(unit.name, name))  # type: ignore[misc]
