@@ -223,3 +223,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and value - value != 0.0:
         return None
     return value
+
+
+def compact(document: Any) -> str:
+    """Return a document as JSON on one line, for machines."""
+    return json.dumps(plain(document), separators=(",", ":"), allow_nan=False)

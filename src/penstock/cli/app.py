@@ -15,6 +15,7 @@ from penstock.cli import (
     advise,
     calibrate,
     compare,
+    dashboard,
     demo,
     estimate,
     inspect,
@@ -32,6 +33,9 @@ from penstock.errors import InputError, PenstockError
 OF_SPARK = ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")
 """Packages that ``pip install 'penstock[spark]'`` brings."""
 
+OF_DASHBOARD = ("fastapi", "pydantic", "starlette", "uvicorn")
+"""Packages that ``pip install 'penstock[dashboard]'`` brings."""
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "load": load.command,
     "place": place.command,
@@ -47,6 +51,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce.command,
     "inspect": inspect.command,
     "advise": advise.command,
+    "dashboard": dashboard.command,
 }
 
 # Options that take several values after one name, which click cannot parse by itself.
@@ -98,12 +103,15 @@ def main() -> None:
     except PenstockError as error:
         fail(error, as_json="--json" in sys.argv)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in OF_SPARK:
-            raise
-        missing = InputError(
-            f"this needs Spark, and {error.name} is not installed", hint="pip install 'penstock[spark]'"
-        )
-        fail(missing, as_json="--json" in sys.argv)
+        package = (error.name or "").partition(".")[0]
+        for extra, packages in (("spark", OF_SPARK), ("dashboard", OF_DASHBOARD)):
+            if package in packages:
+                what = "Spark" if extra == "spark" else "the dashboard's packages"
+                missing = InputError(
+                    f"this needs {what}, and {package} is not installed", hint=f"pip install 'penstock[{extra}]'"
+                )
+                fail(missing, as_json="--json" in sys.argv)
+        raise
     except MemoryError:
         short = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")
         fail(short, as_json="--json" in sys.argv)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import attrs
 from pyspark.sql.types import StructType
@@ -36,6 +37,8 @@ class Deployment:
         Whether scheduled sources give all their events at once.
     live
         Streams whose keep fractions follow a plan.
+    about
+        What the folder tells those who look on, of `penstock.load.setting.Setting`.
     """
 
     network: Network
@@ -47,6 +50,7 @@ class Deployment:
     schemas: Mapping[str, StructType] = attrs.field(factory=dict)
     everything: bool = False
     live: frozenset[str] = frozenset()
+    about: Mapping[str, Any] | None = None
 
     @cached_property
     def place(self) -> Place:

@@ -110,8 +110,17 @@ class Engine:
         rates: Rates | None = None,
         everything: bool = False,
         live: bool = False,
+        about: Mapping[str, Any] | None = None,
     ) -> Deployment:
-        """Check a network and gather what its queries need; ``live``: keep fractions will follow a plan."""
+        """Check a network and gather what its queries need.
+
+        Parameters
+        ----------
+        live
+            Whether keep fractions will follow a plan.
+        about
+            What the folder tells those who look on.
+        """
         check_network(network, self.cluster.spark)
         check_placement(placement)
         place = place_of(os.fspath(folder))
@@ -139,6 +148,7 @@ class Engine:
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
+            about=about,
         )
 
     def _check_live(self, name: str) -> None:

@@ -3,6 +3,7 @@
 Everything that a run leaves is in its folder, written so that a killed run finds it again:
 
     run.json            what runs here: network, placement, keep fractions, and the run's identity
+    about.json          network, hosts and costs for those who look on, without passwords and addresses
     owner, fence        which generation delivers; held while one commits or takes over
     epoch               when scheduled sources begin (µs since 1970)
     checkpoints/QUERY   Spark's offsets, commits and state
@@ -32,9 +33,11 @@ import attrs
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
+from penstock.files import compact
 from penstock.network import Network
 from penstock.spark.compile import Deployment
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
+from penstock.telemetry.runs import ABOUT
 
 CLAIMED = (
     ("digest", "another network"),
@@ -116,6 +119,7 @@ def claim(deployment: Deployment) -> str:
     there = claimed(deployment.folder)
     if there is None:
         mine["run"] = secrets.token_hex(4)
+        _tell(deployment)
         (deployment.place / "run.json").replace(json.dumps(mine, indent=1).encode())
         return str(mine["run"])
     for key, what in CLAIMED:
@@ -124,7 +128,13 @@ def claim(deployment: Deployment) -> str:
             raise InputError(
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
+    _tell(deployment)
     return str(there["run"])
+
+
+def _tell(deployment: Deployment) -> None:
+    if deployment.about is not None:
+        (deployment.place / ABOUT).replace(compact(deployment.about).encode())
 
 
 def placement_of(document: Mapping[str, Any]) -> Placement:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cli.drawn import THEMES, Theme, draw_network
 from penstock.files import atomic
+from penstock.pictures.network import THEMES, Theme, draw_network
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,97 @@
+"""Recorded queries, plans, decisions and metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from folders import BEGIN, Folder
+
+from penstock.monitor import Question, open_view
+from penstock.monitor.exposition import METRICS, exposition
+from penstock.monitor.history import HistoryReader, merged
+from penstock.monitor.log import LogView, PlanView
+from penstock.monitor.run import RunView
+
+LOG = "examples/event-log/spark-4.3.zstd"
+
+
+@pytest.fixture(scope="module")
+def log() -> LogView:
+    """The recorded example, looked at."""
+    found = open_view([str(Path(__file__).parent.parent.parent / LOG)])
+    assert isinstance(found, LogView)
+    return found
+
+
+def test_logs_show_queries_and_findings(log: LogView) -> None:
+    """Of an event log every query is an operator, with its batches, its rows, and what is worth knowing."""
+    about, live = log.about(), log.live(0.0)
+    assert set(about["operators"]) >= {"aggregate", "dedup", "join"}
+    assert about["findings"]
+    assert live["status"]["word"] == "recorded"
+    assert live["totals"]["latency"]["count"] > 100
+    assert max(value for value in live["series"]["busy"][0] if value is not None) == pytest.approx(1.0)
+    assert live["length"] <= 900
+
+
+def test_logs_can_be_asked(log: LogView) -> None:
+    """What-if questions work on recorded queries, at twice their rates."""
+    usual = log.usual_rates()
+    found = log.ask(Question(rates={name: 2 * rate for name, rate in usual.items()}))
+    assert set(found["sinks"]) == set(log.network.sinks)
+
+
+def test_exported_files_show_a_plan(penstock: object, tmp_path: Path, root: Path) -> None:
+    """The folder that inspect --out writes is shown as a plan, with its rates and what they would mean."""
+    done = penstock("inspect", LOG, "--out", tmp_path)  # type: ignore[operator]
+    assert done.code == 0
+    view = open_view([str(tmp_path)])
+    assert isinstance(view, PlanView)
+    work = view.needs_expecting(0.0)
+    assert work is not None
+    work()
+    live = view.live(0.0)
+    assert live["status"]["word"] == "planned"
+    assert sum(value is not None for value in live["series"]["predicted"]) > 100
+
+
+def test_decisions_are_read_as_they_come(tmp_path: Path) -> None:
+    """A history is read line by line; a half-written line waits, and a later line about the same replaces the first."""
+    path = tmp_path / "history.jsonl"
+    reader = HistoryReader(path)
+    assert reader.look() == []
+    first = {
+        "time": 2.0,
+        "seen": {"load": 1.2},
+        "decided": {"move": "a"},
+        "why": "h1 is full",
+        "expected": 3,
+        "came": None,
+    }
+    path.write_text(json.dumps(first) + "\n" + '{"time": 4.0, "deci')
+    known = merged([], reader.look())
+    assert known == [first]
+    with path.open("a") as file:
+        file.write('ded": {"move": "b"}, "why": "x"}\nno json\n' + json.dumps({**first, "came": 3.5}) + "\n")
+    known = merged(known, reader.look())
+    assert [row["time"] for row in known] == [2.0, 4.0]
+    assert known[0]["came"] == 3.5
+    assert reader.look() == []
+
+
+def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
+    """Every metric has its help and type once, and its values are those of the view."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(10, dropped=20)
+    view.look(BEGIN + 22)
+    text = exposition(view, BEGIN + 22)
+    for metric in METRICS:
+        assert text.count(f"# HELP {metric.name} ") == 1
+        assert text.count(f"# TYPE {metric.name} {metric.type}\n") == 1
+    assert 'penstock_stream_rows_total{stream="clicks->views"} 2000' in text
+    assert 'penstock_stream_dropped_rows_total{stream="clicks->views"} 200' in text
+    assert 'penstock_sink_rows_total{sink="out"} 900' in text
+    assert "nan" not in text.lower().replace("dominan", "")
