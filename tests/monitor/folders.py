@@ -76,10 +76,10 @@ class Folder:
             came = int(rates.of_source("clicks")[2 * number : 2 * number + 2].sum())
             through = (came - dropped) // 2
             took = 0.1 + 0.001 * came
-            self._batch(
-                "h1", number, start, took, came, {"clicks->views": [came, dropped], "views->scored": [through, 0]}
-            )
-            self._batch("h2", number, start + took, 0.1 + 0.004 * through, through, {"scored->out": [through, 0]})
+            first = {"clicks->views": [came, dropped]}
+            second = {"views->scored": [through, 0], "scored->out": [through, 0]}
+            self._batch("h1", (number, start, took, came), first, {"views": through})
+            self._batch("h2", (number, start + took, 0.1 + 0.004 * through, through), second, {})
             visible = start + took + 0.1 + 0.004 * through
             stimulus = start - 2 + 2 * (np.arange(through) + 0.5) / max(1, through)
             row = (np.concatenate([[visible], stimulus]) * 1e6).astype(np.int64)
@@ -88,16 +88,11 @@ class Folder:
             self.number += 1
 
     def _batch(
-        self, query: str, number: int, start: float, took: float, rows: int, counts: dict[str, list[int]]
+        self, query: str, figures: tuple[int, float, float, int], counts: dict[str, list[int]], logged: dict[str, int]
     ) -> None:
-        if query == "h2":
-            counts = {"views->scored": [rows, 0], **counts}
-        inner = {"views->scored": counts.pop("views->scored")} if query == "h1" else {}
-        rows_out = {"views": inner["views->scored"][0]} if inner else {}
-        name = f"{number:012d}.json"
-        self.write(f"progress/{query}/{name}", {
-            "batch": number, "start": start, "duration": took, "rows": rows, "counts": {}, "late": {}, "frontiers": {},
-        })  # fmt: skip
-        self.write(f"batches/{query}/{name}", {
-            "batch": number, "visible": start + took, "rows": rows_out, "counts": counts, "frontiers": {}, "latest": None,
-        })  # fmt: skip
+        number, start, took, rows = figures
+        same = {"batch": number, "frontiers": {}}
+        report = {**same, "start": start, "duration": took, "rows": rows, "counts": {}, "late": {}}
+        manifest = {**same, "visible": start + took, "rows": logged, "counts": counts, "latest": None}
+        self.write(f"progress/{query}/{number:012d}.json", report)
+        self.write(f"batches/{query}/{number:012d}.json", manifest)

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.files import compact
-from penstock.monitor import View
+from penstock.monitor import Question, View
 
 PERIOD = 1.0
 """Seconds between two looks."""
@@ -52,6 +52,7 @@ class Watcher(threading.Thread):
         self._expecting: Future[Any] | None = None
         self._pages: dict[asyncio.Queue[str | None], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
+        self._warmed: View | None = None
         self._told: tuple[View | None, int] = (None, -1)
 
     def run(self) -> None:
@@ -86,7 +87,15 @@ class Watcher(threading.Thread):
         self._tell(message)
         if self._expecting is None or self._expecting.done():
             work = view.needs_expecting(now)
+            if work is None and self._warmed is not view and view.usual_rates():
+                # The first question loads the model's kernels: nobody shall wait for that.
+                self._warmed, work = view, self._warm
             self._expecting = None if work is None else self._pool.submit(work)
+
+    def _warm(self) -> None:
+        with contextlib.suppress(PenstockError):
+            if self.view is not None:
+                self.view.ask(Question(duration=10.0, shed=True))
 
     def end(self) -> None:
         """Look no more, and let all pages go."""

@@ -17,6 +17,7 @@ from penstock.files import suggest
 from penstock.latency.batches import POLLING, BatchHosts
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.latency.fragments import fragments
+from penstock.latency.mace import mace
 from penstock.latency.models import scheduled
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
@@ -31,16 +32,21 @@ Array = NDArray[np.float64]
 DRAWS, QUICK = 200, 40
 """How often an interval is drawn: where there is time, and where somebody waits for the answer."""
 
+FOLLOWED = 120
+"""Operators up to which micro-batches are followed; of larger networks Mace tells the backlog of the hosts."""
+
 LONGEST = 3600.0
 """Seconds of a question at most, so that it is answered while somebody waits."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Expected:
-    """What the micro-batch model expects.
+    """What a latency model expects.
 
     Attributes
     ----------
+    model
+        Its name: ``microbatch``, or ``mace`` of a large network, which leaves out batches and drops.
     period
         Of all series (s), which begin with the rates.
     total, sinks
@@ -54,6 +60,7 @@ class Expected:
         The interval; None where nothing is known to be uncertain.
     """
 
+    model: str
     period: float
     total: Quantiles
     sinks: Mapping[str, Quantiles]
@@ -89,6 +96,14 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS) -> Ex
     network = setting.statistics.complete(setting.network)
     model = load_model(network, setting.rates)
     hosts = BatchHosts.of(setting.statistics, setting.cluster)
+    work = model.host_load(setting.placement, setting.cluster) * _factors(setting, hosts)[:, None]
+    load = _busy(work, _fixed(setting, hosts)[:, None])
+    if len(network.operators) > FOLLOWED:
+        told = mace(model, setting.placement, hosts.paced(setting.cluster), setting.statistics)
+        return Expected(
+            model="mace", period=model.period, total=told.total, sinks=told.sinks, series=told.series,
+            low=told.series, high=told.series, load=load, spread=None,
+        )  # fmt: skip
     placed = hosts.placed(model, setting.placement, setting.keep)
     result = placed.run()
     _, latency, weight = result.whole()
@@ -97,15 +112,15 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS) -> Ex
     series = result.worst(model.period, model.rates.periods)
     found = placed.spread(rng, scheduled=scheduled(network), count=draws) if draws else None
     interval = None if found is None else found.around(total, sinks, series)
-    work = model.host_load(setting.placement, setting.cluster) * _factors(setting, hosts)[:, None]
     return Expected(
+        model="microbatch",
         period=model.period,
         total=total,
         sinks=sinks,
         series=series,
         low=series if interval is None else interval.low,
         high=series if interval is None else interval.high,
-        load=_busy(work, _fixed(setting, hosts)[:, None]),
+        load=load,
         spread=interval,
     )
 
@@ -239,7 +254,7 @@ def what_if(setting: Setting, question: Question, usual: Mapping[str, float], se
     return {
         "rates": {name: float(changed.rates.of_source(name)[0]) for name in network.sources},  # type: ignore[union-attr]
         "duration": question.duration,
-        "model": "microbatch",
+        "model": expected.model,
         "latency": {key: getattr(expected.total, key) for key in KEYS},
         "interval": interval,
         "sinks": {name: attrs.asdict(row) for name, row in expected.sinks.items()},

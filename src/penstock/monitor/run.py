@@ -50,6 +50,7 @@ class RunView(View):
         self._host = {each.name: each.host for each in fragments(network, setting.placement)}
         self._before: dict[str, float] = {}
         self._scheduled = {name for name, source in network.sources.items() if source.format == "nexmark"}
+        self._busy_until: dict[str, float] = {}
         self._put_until: dict[str, float] = {}
         self._past()
         if self._scheduled != set(network.sources):
@@ -67,6 +68,9 @@ class RunView(View):
             self._enter(now)
             before = self.status
             self.status = self._status(now)
+            if self.status.word == "running":
+                for query, start in self.reader.underway().items():
+                    self._work(query, start, now)
             return bool(news.batches or news.rows) or before != self.status
 
     def _past(self) -> None:
@@ -86,8 +90,7 @@ class RunView(View):
 
     def _batch(self, batch: RunBatch) -> None:
         board, end = self.board, max(batch.start + batch.duration, batch.start)
-        if batch.query in self._host:
-            board.add_busy(self._host[batch.query], batch.start, end)
+        self._work(batch.query, batch.start, end)
         begun = self.begin or batch.start
         since = max(self._before.get(batch.query, begun), begun)
         self._before[batch.query] = batch.start
@@ -107,6 +110,13 @@ class RunView(View):
                     board.add_flow("taken", stream.name, arrived, end, end)
             if stream.writer in batch.logged and self._waits(stream.writer, stream.reader, stream.share):
                 board.add_flow("put", stream.name, batch.logged[stream.writer], batch.visible, batch.visible)
+
+    def _work(self, query: str, start: float, until: float) -> None:
+        """Note that a query worked since a batch began, without what was noted of that batch before."""
+        since = max(start, self._busy_until.get(query, start))
+        if query in self._host and until > since:
+            self.board.add_busy(self._host[query], since, until)
+            self._busy_until[query] = until
 
     def _waits(self, writer: str, reader: str, share: float) -> bool:
         """Whether it is known how many rows wait on a stream: it crosses a log, or its source has a schedule."""

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from penstock.errors import PenstockError
 from penstock.latency.estimate import KEYS
+from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.monitor.board import Board, summary, tail
-from penstock.monitor.expected import Expected, Question, expect, uncosted, what_if
+from penstock.monitor.expected import FOLLOWED, Expected, Question, expect, uncosted, what_if
 from penstock.network import Network
+from penstock.network.model import Operator
 from penstock.pictures.lanes import lay_out
 from penstock.workload import Rates
 
@@ -151,6 +153,8 @@ class View:
             notes = [*self.notes]
             if missing:
                 notes.append(f"Nothing is predicted: the cost of {', '.join(missing[:3])} is not known.")
+            elif len(network.operators) > FOLLOWED:
+                notes.append("Latency is predicted by Mace, which leaves out batches: the network is large.")
             elif self._wrong:
                 notes.append(f"Nothing is predicted: {self._wrong}")
             return {
@@ -160,7 +164,9 @@ class View:
                 "folder": self.folder,
                 "measured": self.measured,
                 "sources": list(network.sources),
-                "operators": {name: _operator(operator) for name, operator in known.operators.items()},
+                "operators": {
+                    name: _operator(operator, setting.statistics) for name, operator in known.operators.items()
+                },
                 "sinks": {name: {"input": sink.input, "weight": sink.weight} for name, sink in network.sinks.items()},
                 "streams": [
                     {
@@ -206,6 +212,7 @@ class View:
                     for name, row, total in zip(board.streams, board.keep(), board.totals[1], strict=True)
                     if total
                 },
+                "offered": self._offered(begin, end),
                 **self._expected_series(begin, end),
             }
             return {
@@ -238,6 +245,17 @@ class View:
             if host in self.board.hosts:
                 found[self.board.hosts.index(host)] += row
         return found
+
+    def _offered(self, begin: int, end: int) -> list[Any]:
+        """Return the rates that the sources were told to have, array (sources, bins); nothing where nobody told."""
+        rates, board = self.setting.rates, self.board
+        if rates is None or self.begin is None:
+            return []
+        when = board.start + (np.arange(begin, end) + 0.5) * board.step - self.begin
+        place = np.floor(when / rates.period).astype(int)
+        inside = (place >= 0) & (place < rates.periods)
+        values = np.where(inside, rates.values[:, np.clip(place, 0, rates.periods - 1)], 0.0)
+        return tail(values, 0, place.size)
 
     def _expected_series(self, begin: int, end: int) -> dict[str, Any]:
         if self._expected is None:
@@ -279,14 +297,16 @@ class View:
         }
 
 
-def _operator(operator: Any) -> dict[str, Any]:
+def _operator(operator: Operator, known: Statistics) -> dict[str, Any]:
     """Return what is shown of an operator."""
     said = {key: getattr(operator, key) for key in ("where", "select", "on", "function", "window", "slide", "within")}
+    row = known.operators.get(operator.name)
     return {
         "kind": operator.kind,
         "inputs": list(operator.inputs),
         "cost": None if operator.cost is None else max(operator.cost, default=None),
         "selectivity": None if operator.selectivity is None else max(operator.selectivity, default=None),
+        "resolution": 0.0 if row is None else row.resolution,
         "pin": operator.pin,
         **{key: value for key, value in said.items() if value is not None},
     }

@@ -7,7 +7,7 @@ looks for what is new, and a run needs nothing of those who look on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,19 @@ class RunReader:
         """What older batches add up to, whose files are gone: ``counts``, ``late``, ``classes`` and ``worst``."""
         return _document(self.folder / "history.json") or {}
 
+    def underway(self) -> dict[str, float]:
+        """Return when the batch began (s since the epoch) that each query has begun and not ended."""
+        found = {}
+        for path in _listed(self.folder / "checkpoints"):
+            begun = max(_numbers(path / "offsets"), default=-1)
+            if begun >= 0 and not (path / "commits" / str(begun)).exists():
+                try:
+                    lines = (path / "offsets" / str(begun)).read_text().splitlines()
+                    found[path.name] = json.loads(lines[1])["batchTimestampMs"] / 1000
+                except (OSError, ValueError, LookupError):
+                    continue
+        return found
+
     def look(self) -> News:
         """Return what is new since the last look."""
         batches = [batch for path in _listed(self.folder / "batches") for batch in self._batches(path)]
@@ -209,8 +222,4 @@ def _listed(path: Path) -> list[Path]:
 
 
 def _numbers(path: Path) -> list[int]:
-    return sorted(_stems(_listed(path)))
-
-
-def _stems(paths: Iterable[Path]) -> Iterator[int]:
-    return (int(path.stem) for path in paths if path.stem.isdigit())
+    return sorted(int(each.stem) for each in _listed(path) if each.stem.isdigit())

@@ -26,8 +26,8 @@ function about(next) {
   $("name").textContent = next.name;
   $("where").textContent = next.folder;
   $("notes").innerHTML = next.notes.map(note => `<li>${escape(note)}</li>`).join("");
-  network.draw(next);
   makeCharts();
+  network.draw(next);
   forms.fill(next);
   decisions();
 }
@@ -90,9 +90,11 @@ export function moment() {
   const { series } = live, end = live.length;
   const recent = state.about.kind === "run" ? Math.max(1, Math.ceil(Math.max(4, 2 * about.trigger) / live.step)) : 1;
   // Rates and busy shares of single seconds jump with the batches: the mean of the last few tells more.
-  const mean = row => {
+  // While a long batch runs Spark says nothing: then those of the batch before.
+  const flowed = row => { let k = latest(row); const first = Math.max(0, k - 60 / live.step); while (k > first && !row[k]) k--; return row[k] ? k : latest(row); };
+  const mean = (row, last = latest) => {
     if (!row) return null;
-    const stop = cursor === null ? latest(row) + 1 : cursor + 1, part = row.slice(Math.max(0, stop - recent), stop).filter(value => value !== null);
+    const stop = cursor === null ? last(row) + 1 : cursor + 1, part = row.slice(Math.max(0, stop - recent), stop).filter(value => value !== null);
     return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null;
   };
   const at = row => { const value = row?.[cursor ?? latest(row)]; return value ?? null; };
@@ -100,10 +102,11 @@ export function moment() {
   const ended = live.status.word !== "running" && cursor === null;
   const whole = row => { const part = (row ?? []).filter(value => value !== null); return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null; };
   return {
-    rates: series.rates.map(row => ended ? whole(row) : mean(row)),
+    rates: series.rates.map(row => ended ? whole(row) : mean(row, flowed)),
     keep: about.streams.map(stream => series.keep[stream.name] ? at(series.keep[stream.name]) : null),
     busy: series.busy.map(row => ended ? whole(row) : mean(row)),
     load: about.kind === "log" ? [] : (series.load ?? []).map(row => ended ? whole(row) : row?.[cursor ?? latest(row)] ?? null),
+    offered: series.offered.map(row => ended ? whole(row) : row[cursor ?? end - 1] ?? null),
     backlog: series.backlog.map(row => row[cursor ?? end - 1] ?? null),
     measured: at(series.measured), predicted: at(series.predicted), low: at(series.low), high: at(series.high),
     ended,
@@ -118,7 +121,8 @@ function latest(row) {
 function stats(now) {
   const whole = now.ended, over = whole ? ", mean" : "";
   const { about, live } = state, totals = live.totals;
-  const into = about.sources.reduce((sum, source) => {
+  const into = about.sources.reduce((sum, source, n) => {
+    if (about.kind === "run" && now.offered?.length && now.offered[n] !== null) return sum + now.offered[n];
     const k = about.streams.findIndex(stream => stream.writer === source);
     return sum + (now.rates[k] ?? 0);
   }, 0);
@@ -169,7 +173,7 @@ function hosts(now) {
     const tick = bar.querySelector("u");
     tick.hidden = load === null || load === undefined || about.kind === "plan";
     if (!tick.hidden) tick.style.left = `calc(${100 * Math.min(1, load)}% - 1px)`;
-    const count = Object.values(about.placement).filter(host_ => host_ === name).length, waiting = now.backlog[k];
+    const count = Object.values(about.placement).filter(each => each === name).length, waiting = now.backlog[k];
     const words = [plural(count, "operator"), `capacity ${number(host.capacity)}`];
     if (host.quota < 1) words.push(`quota ${share(host.quota)}`);
     if (load !== null && load !== undefined && about.kind !== "plan") words.push(`needs ${share(load)}`);
@@ -198,7 +202,7 @@ function makeCharts() {
     { label: "predicted", colour: "var(--predicted)", form: "line", data: () => series().predicted },
     ...(about.kind === "plan" ? [] : [{ label: about.measured, colour: "var(--measured)", form: "dot", data: () => series().measured }]),
   ]);
-  const busy = new Chart(parent, "Busy share", about.kind === "log" ? "of the busiest query's time" : "of each host's time", "share", { full: 1, pick });
+  const busy = new Chart(parent, "Busy share", about.kind === "log" ? "of the busiest query's time" : "of each host's time", "share", { full: 1, most: 2, pick });
   const shown = names.slice(0, 8);
   busy.set(shown.flatMap((name, k) => [
     ...(about.kind === "plan" ? [] : [{ label: name, colour: hue(k), form: "line", data: () => smooth(series().busy?.[k], about) }]),
@@ -208,7 +212,8 @@ function makeCharts() {
   rates.set(about.sources.slice(0, 8).map((source, n) => {
     const k = about.streams.findIndex(stream => stream.writer === source);
     return { label: source, colour: hue(n), form: "line", data: () => smooth(series().rates?.[k], about) };
-  }));
+  }).concat(about.kind !== "run" || about.sources.length > 4 ? [] : about.sources.map((source, n) =>
+    ({ label: "expected", colour: hue(n), form: "dash", data: () => series().offered?.[n] }))));
   charts = [latency, busy, rates];
   if (about.kind !== "plan") {
     const backlog = new Chart(parent, "Backlog", "rows that wait", "number", { pick });

@@ -6,8 +6,8 @@ const SHOW = { seconds, share, number };
 
 export class Chart {
   // lines: [{label, colour, form: line|dash|dot|band, data: () => [] or [[low],[high]]}]
-  constructor(parent, title, unit, show, { full = null, pick = () => {} } = {}) {
-    Object.assign(this, { title, unit, show: SHOW[show], full, lines: [], time: null, cursor: null });
+  constructor(parent, title, unit, show, { full = null, most = Infinity, pick = () => {} } = {}) {
+    Object.assign(this, { title, unit, show: SHOW[show], timed: show === "seconds", full, most, lines: [], time: null, cursor: null });
     this.figure = document.createElement("figure");
     this.figure.className = "chart";
     this.figure.innerHTML = `<figcaption><b>${escape(title)} <small>${escape(unit)}</small></b></figcaption><svg role="img" preserveAspectRatio="none"></svg>`;
@@ -19,7 +19,8 @@ export class Chart {
     };
     this.svg.addEventListener("pointerdown", at);
     this.svg.addEventListener("pointermove", event => { if (event.buttons) at(event); });
-    this.seen = new ResizeObserver(() => this.draw());
+    this.width = parent.clientWidth > 800 ? parent.clientWidth / 2 - 40 : parent.clientWidth - 32;
+    this.seen = new ResizeObserver(([entry]) => { if (entry.contentRect.width !== this.width) { this.width = entry.contentRect.width; this.draw(); } });
     this.seen.observe(this.svg);
   }
 
@@ -39,13 +40,13 @@ export class Chart {
 
   draw() {
     if (!this.time || !this.figure.isConnected) return;
-    const width = this.svg.clientWidth || 600, { count } = this.time;
+    const width = this.width || 600, { count } = this.time;
     const rows = this.lines.map(line => line.form === "band" ? line.data() : [line.data()]);
     let top = this.full ?? 0;
     for (const part of rows) for (const row of part) for (const value of row ?? []) if (value > top) top = value;
-    const [limit, ticks] = scale(top || 1);
+    const [limit, ticks] = scale(Math.min(top || 1, this.most), this.timed);
     const x = k => LEFT + (width - LEFT - RIGHT) * (count > 1 ? k / (count - 1) : 0);
-    const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / limit);
+    const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(value, limit) / limit);
     const out = [];
     for (const tick of ticks) out.push(`<line class="axis" x1="${LEFT}" x2="${width - RIGHT}" y1="${y(tick)}" y2="${y(tick)}"/><text class="tick" x="${LEFT - 6}" y="${y(tick) + 4}" text-anchor="end">${this.show(tick)}</text>`);
     for (const [place, text] of times(this.time, width - LEFT - RIGHT)) out.push(`<text class="tick" x="${x(place)}" y="${HEIGHT - 5}" text-anchor="${place > count - count / 12 ? "end" : place < count / 12 ? "start" : "middle"}">${text}</text>`);
@@ -105,9 +106,10 @@ function band(low, high, x, y) {
   return out;
 }
 
-function scale(top) {
+function scale(top, timed) {
   const rough = top / 3, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map(part => part * power).find(each => each >= rough * 0.999);
+  const steps = timed && top > 120 ? [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800, 2592000] : [1, 2, 2.5, 5, 10].map(part => part * power);
+  const step = steps.find(each => each >= rough * 0.999) ?? rough;
   const count = Math.max(1, Math.ceil(top * 0.96 / step)), ticks = [];
   for (let k = 0; k <= count; k++) ticks.push(k * step);
   return [Math.max(count * step, top * 1.02), ticks];

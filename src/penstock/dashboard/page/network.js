@@ -4,13 +4,16 @@ import { $, number, seconds, share, escape, hue } from "./words.js";
 const BOX = { w: 138, h: 36 }, GAP = { x: 74, y: 14 }, PAD = { x: 14, top: 24 };
 const LABELLED = 60;
 
-let about = null, parts = null, zoom = 0, chosen = null;
+const PLAIN = 300;  // from so many operators on a box is but a box with a name: drawing stays quick
+
+let about = null, parts = null, zoom = 0, chosen = null, room = 900, many = 0;
 
 const across = column => PAD.x + column * (BOX.w + GAP.x) + BOX.w / 2;
 const down = row => PAD.top + row * (BOX.h + GAP.y);
 
 export function draw(next) {
   about = next;
+  many = Object.keys(about.operators).length;
   const { places, lanes, columns, rows } = about.layout, hosts = Object.keys(about.hosts);
   const width = 2 * PAD.x + columns * BOX.w + (columns - 1) * GAP.x, height = down(rows) + 14;
   const body = [], labels = about.streams.length <= LABELLED;
@@ -35,17 +38,18 @@ export function draw(next) {
   for (const [name, operator] of Object.entries(about.operators)) body.push(node(name, "operator", kindOf(operator), about.placement[name]));
   for (const name of Object.keys(about.sinks)) body.push(node(name, "sink", "sink", null));
   const canvas = $("canvas");
-  canvas.innerHTML = `<svg viewBox="0 0 ${width} ${height}" role="group" aria-label="${escape(about.name)}: ${Object.keys(about.operators).length} operators on ${hosts.length} hosts">${body.join("")}</svg>`;
+  parts = { width, height };
+  const [w, h] = size();
+  canvas.innerHTML = `<svg width="${w}" height="${h}" viewBox="0 0 ${width} ${height}" role="group" aria-label="${escape(about.name)}: ${Object.keys(about.operators).length} operators on ${hosts.length} hosts">${body.join("")}</svg>`;
   const svg = canvas.firstElementChild, byIndex = (selector, key) => {
     const found = [];
     for (const each of svg.querySelectorAll(selector)) found[Number(each.dataset[key])] = each;
     return found;
   };
-  parts = { svg, width, height, paths: byIndex(".stream", "s"), rates: byIndex(".rate", "r"), lanes: byIndex(".lane-name", "lane"),
+  parts = { ...parts, svg, paths: byIndex(".stream", "s"), rates: byIndex(".rate", "r"), lanes: byIndex(".lane-name", "lane"),
             nodes: [...svg.querySelectorAll(".node")], shown: [] };
   if (parts.nodes.length) parts.nodes[0].setAttribute("tabindex", "0");
   chosen = null;
-  resize();
   $("table").open && table(null);
 }
 
@@ -60,15 +64,21 @@ function tint(host) {
 }
 
 function kindOf(operator) {
-  return operator.kind + (operator.cost === null ? "" : " · " + seconds(operator.cost));
+  return operator.kind + (operator.cost === null ? "" : " · " + price(operator));
+}
+
+// Below its resolution a cost cannot be told from nothing.
+function price(operator) {
+  return operator.cost < operator.resolution ? "< " + seconds(operator.resolution) : seconds(operator.cost);
 }
 
 function node(name, role, below, host) {
   const [column, row] = about.layout.places[name], x = across(column) - BOX.w / 2, y = down(row) - BOX.h / 2;
   const shown = name.length > 19 ? name.slice(0, 18) + "…" : name;
-  return `<g class="node${role === "operator" ? "" : " end"}" data-n="${escape(name)}" role="button" tabindex="-1" aria-label="${escape(role + " " + name + (host ? " on " + host : ""))}" ` +
+  return `<g class="node${role === "operator" ? "" : " end"}${many > PLAIN && host ? " plain" : ""}" data-n="${escape(name)}" role="button" tabindex="-1" aria-label="${escape(role + " " + name + (host ? " on " + host : ""))}" ` +
     `${host ? `style="--c:${tint(host)}"` : ""} transform="translate(${x} ${y})"><rect class="box" width="${BOX.w}" height="${BOX.h}" rx="5"/>` +
-    `<rect class="edge" width="4" height="${BOX.h}" rx="2"/><text class="title" x="12" y="15">${escape(shown)}</text><text class="kind" x="12" y="29">${escape(below)}</text></g>`;
+    (many > PLAIN ? `<text class="title" x="12" y="22">${escape(shown)}</text></g>` :
+      `<rect class="edge" width="4" height="${BOX.h}" rx="2"/><text class="title" x="12" y="15">${escape(shown)}</text><text class="kind" x="12" y="29">${escape(below)}</text></g>`);
 }
 
 // rates, keep: of one moment, by index of the stream; busy by index of the host.
@@ -99,7 +109,7 @@ function tell(name, rates) {
   const operator = about.operators[name], lines = [];
   if (operator) {
     lines.push(`<b>${escape(name)}</b> ${escape(operator.kind)} on <b>${escape(about.placement[name] ?? "no host")}</b>`);
-    if (operator.cost !== null) lines.push(`${seconds(operator.cost)} a row`);
+    if (operator.cost !== null) lines.push(`${escape(price(operator))} a row`);
     if (operator.selectivity !== null) lines.push(`${number(operator.selectivity)} rows out per row in`);
     if (operator.pin) lines.push(`pinned to ${escape(operator.pin)}`);
     for (const key of ["where", "select", "on", "function"]) if (operator[key]) lines.push(`${key} <code>${escape(operator[key])}</code>`);
@@ -134,19 +144,23 @@ function table(rates) {
   const rows = Object.entries(about.operators).map(([name, operator]) => {
     const into = about.streams.reduce((total, stream, k) => total + (stream.reader === name ? rates?.[k] ?? 0 : 0), 0);
     return `<tr><td>${escape(name)}</td><td>${escape(about.placement[name] ?? "")}</td><td>${escape(operator.kind)}</td><td>${escape(operator.inputs.join(", "))}</td>` +
-      `<td class="n">${operator.cost === null ? "" : seconds(operator.cost)}</td><td class="n">${number(into)}</td></tr>`;
+      `<td class="n">${operator.cost === null ? "" : escape(price(operator))}</td><td class="n">${number(into)}</td></tr>`;
   });
   $("table").lastElementChild.innerHTML = `<table><thead><tr><th>Operator<th>Host<th>Kind<th>Reads<th class="n">Cost a row<th class="n">Rows/s in</tr></thead><tbody>${rows.join("")}</tbody></table>`;
 }
 
-function resize() {
-  if (!parts) return;
-  const room = $("canvas").clientWidth - 32;
+// From the width that was observed: asking for it would lay the page out at once.
+function size() {
   const fit = Math.min(1.15, Math.max(room / parts.width, window.innerWidth < 720 ? 0.7 : 0.42));
-  const scale = zoom || fit;
-  parts.svg.setAttribute("width", parts.width * scale);
-  parts.svg.setAttribute("height", parts.height * scale);
-  parts.scale = scale;
+  parts.scale = zoom || fit;
+  return [parts.width * parts.scale, parts.height * parts.scale];
+}
+
+function resize() {
+  if (!parts?.svg) return;
+  const [width, height] = size();
+  parts.svg.setAttribute("width", width);
+  parts.svg.setAttribute("height", height);
 }
 
 export function listen() {
@@ -167,7 +181,7 @@ export function listen() {
   $("smaller").addEventListener("click", () => { zoom = (parts?.scale ?? 1) / 1.25; resize(); });
   $("fit").addEventListener("click", () => { zoom = 0; resize(); });
   $("table").addEventListener("toggle", () => { if ($("table").open && about) table(window.penstock?.moment?.().rates); });
-  new ResizeObserver(resize).observe(canvas);
+  new ResizeObserver(([entry]) => { if (entry.contentRect.width && entry.contentRect.width !== room) { room = entry.contentRect.width; resize(); } }).observe(canvas);
 }
 
 function step(at, [dx, dy]) {
