@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from folders import Folder, setting
+from folders import Answering, Folder, setting
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from penstock.cluster import Cluster, Placement
@@ -184,6 +184,34 @@ def test_what_if_is_answered(page: Page, run: Folder) -> None:
         page.locator("#if [name=host]").select_option("h1")
         page.locator("#if button").click()
         expect(page.locator("#answer")).to_contain_text("1 operator would move: scored to h1", timeout=20_000)
+
+
+def test_decisions_are_shown_and_actions_done(page: Page, run: Folder) -> None:
+    """Decisions stand with their reasons; an action shows first what it would do, needs the token and a yes."""
+    with Answering(run.path) as controller, serving(RunView(run.path)) as served:
+        controller.decide(20.0, {"moves": [{"operator": "scored", "from": "h1", "to": "h2"}]}, "h1 is full")
+        page.goto(served.url)
+        expect(page.locator("#decisions .decision")).to_contain_text("h1 is full")
+        expect(page.locator("#marks i")).to_have_count(1)
+        page.locator("#decisions .decision").click()
+        expect(page.locator("#when")).not_to_have_text("live")
+        page.locator("#act [name=operator]").select_option("scored")
+        page.locator("#act [name=host]").select_option("h1")
+        page.locator("#act button").click()
+        page.locator("#ask-token input").fill("wrong")
+        page.locator("#confirm button.main").click()
+        expect(page.locator("#acted")).to_contain_text("needs the token")
+        page.locator("#act button").click()
+        page.locator("#ask-token input").fill("right")
+        page.locator("#confirm button.main").click()
+        expect(page.locator("#preview")).to_contain_text("Moves scored from h2 to h1")
+        assert [each["dry"] for each in controller.asked] == [True]
+        page.locator("#confirm button.quiet").click()
+        expect(page.locator("#acted")).to_contain_text("Nothing was done")
+        page.locator("#act button").click()
+        page.locator("#confirm button.main").click()
+        expect(page.locator("#acted")).to_contain_text("Done: asked to move scored to h1")
+        assert [each["dry"] for each in controller.asked] == [True, True, False]
 
 
 def test_the_network_can_be_walked_by_keyboard(page: Page, run: Folder) -> None:

@@ -82,6 +82,17 @@ def test_questions_are_answered_or_refused(client: TestClient) -> None:
     assert client.post("/api/what-if", json={"rate": {}}).status_code == 422
 
 
+def test_actions_need_the_token(client: TestClient) -> None:
+    """Nothing is asked of a controller without the token, nor where none runs."""
+    wanted = {"kind": "move", "operator": "scored", "host": "h1"}
+    assert client.post("/api/actions", json=wanted).status_code == 401
+    wrong = client.post("/api/actions", json=wanted, headers={"Authorization": "Bearer left"})
+    assert wrong.status_code == 401
+    none = client.post("/api/actions", json=wanted, headers={"Authorization": "Bearer right"})
+    assert none.status_code == 422
+    assert "no controller runs here" in none.json()["detail"]
+
+
 def test_strange_names_are_refused(watcher: Watcher) -> None:
     """Whoever reaches us by a name that is not ours is sent away: it may be a web page from elsewhere."""
     app = make_app(watcher)

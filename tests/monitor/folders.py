@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,45 @@ class Folder:
         manifest = {**same, "visible": start + took, "rows": logged, "counts": counts, "latest": None}
         self.write(f"progress/{query}/{number:012d}.json", report)
         self.write(f"batches/{query}/{number:012d}.json", manifest)
+
+
+class Answering:
+    """A controller that says yes to everything, in a thread of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path, self.asked = directory / "control", []  # type: Path, list[dict[str, Any]]
+        self._ended = threading.Event()
+        for name in ("requests", "replies"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        (self.path / "token").write_text("secret")
+
+    def __enter__(self) -> Answering:
+        self._lock = open(self.path / "lock", "w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._thread = threading.Thread(target=self._answer)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._lock.close()
+
+    def decide(self, when: float, decided: dict[str, Any], why: str) -> None:
+        """Write a decision down."""
+        line = {"time": when, "seen": {}, "decided": decided, "why": why, "expected": {"worst": 2.0}, "came": None}
+        with open(self.path / "history.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _answer(self) -> None:
+        while not self._ended.wait(0.02):
+            for path in (self.path / "requests").glob("*.json"):
+                wanted = json.loads(path.read_text())
+                self.asked.append(wanted)
+                path.unlink()
+                why = f"asked to {wanted['kind']} {wanted.get('operator')} to {wanted.get('host')}"
+                moves = [{"operator": wanted.get("operator"), "from": "h2", "to": wanted.get("host")}]
+                reply = {"done": not wanted.get("dry"), "why": why, "decided": {"moves": moves}}
+                part = self.path / "replies" / f".{path.stem}"
+                part.write_text(json.dumps(reply))
+                part.rename(self.path / "replies" / path.name)

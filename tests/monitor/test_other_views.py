@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from folders import BEGIN, Folder
+from folders import BEGIN, Answering, Folder
 
+from penstock.errors import InputError
 from penstock.monitor import Question, open_view
 from penstock.monitor.exposition import METRICS, exposition
-from penstock.monitor.history import HistoryReader, merged
 from penstock.monitor.log import LogView, PlanView
 from penstock.monitor.run import RunView
+from penstock.telemetry.controllers import Controller
 
 LOG = "examples/event-log/spark-4.3.zstd"
 
@@ -58,27 +59,39 @@ def test_exported_files_show_a_plan(penstock: object, tmp_path: Path, root: Path
 
 
 def test_decisions_are_read_as_they_come(tmp_path: Path) -> None:
-    """A history is read line by line; a half-written line waits, and a later line about the same replaces the first."""
-    path = tmp_path / "history.jsonl"
-    reader = HistoryReader(path)
-    assert reader.look() == []
-    first = {
-        "time": 2.0,
-        "seen": {"load": 1.2},
-        "decided": {"move": "a"},
-        "why": "h1 is full",
-        "expected": 3,
-        "came": None,
-    }
+    """A history is read line by line; a half-written line waits, and one that is no decision is passed over."""
+    path = tmp_path / "control" / "history.jsonl"
+    reader = Controller(tmp_path)
+    assert reader.decisions() == []
+    path.parent.mkdir()
+    first = {"time": 2.0, "seen": {"load": 1.2}, "decided": {"moves": []}, "why": "h1 is full", "expected": {}}
     path.write_text(json.dumps(first) + "\n" + '{"time": 4.0, "deci')
-    known = merged([], reader.look())
-    assert known == [first]
+    assert reader.decisions() == [first]
+    assert reader.decisions() == []
     with path.open("a") as file:
-        file.write('ded": {"move": "b"}, "why": "x"}\nno json\n' + json.dumps({**first, "came": 3.5}) + "\n")
-    known = merged(known, reader.look())
-    assert [row["time"] for row in known] == [2.0, 4.0]
-    assert known[0]["came"] == 3.5
-    assert reader.look() == []
+        file.write('ded": {}, "why": "x"}\nno json\n')
+    assert [row["time"] for row in reader.decisions()] == [4.0]
+    path.write_text(json.dumps({**first, "time": 1.0}) + "\n")
+    assert [row["time"] for row in reader.decisions()] == [1.0]
+
+
+def test_a_controller_is_asked_and_answers(tmp_path: Path) -> None:
+    """What is asked for reaches the controller with its token; where none runs, that is said."""
+    Folder(tmp_path)
+    view = RunView(tmp_path)
+    view.look(BEGIN)
+    assert view.actions == ()
+    with pytest.raises(InputError, match="no controller runs here"):
+        view.act("move", {"operator": "scored", "host": "h1"})
+    with Answering(tmp_path) as controller:
+        view.look(BEGIN)
+        assert view.about()["actions"] == ["move", "drain", "stop"]
+        found = view.act("move", {"operator": "scored", "host": "h1", "dry": True})
+        assert found["why"] == "asked to move scored to h1"
+        assert controller.asked[0]["token"] == "secret"  # noqa: S105
+        assert controller.asked[0]["dry"] is True
+    view.look(BEGIN)
+    assert view.actions == ()
 
 
 def test_metrics_are_prometheus_text(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Header, HTTPException, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -41,6 +41,15 @@ class WhatIf(BaseModel, extra="forbid"):
     algorithm: str | None = Field(None, description="Place everything by this algorithm instead.")
     keep: dict[str, float] = Field(default_factory=dict, description="Keep fractions by stream.")
     shed: bool = Field(False, description="Drop as much as the hosts need.")
+
+
+class Act(BaseModel, extra="forbid"):
+    """What shall be done."""
+
+    kind: Literal["move", "drain", "stop"] = Field(description="What to do.")
+    operator: str | None = Field(None, description="What moves.")
+    host: str | None = Field(None, description="Where it moves to, or what is emptied.")
+    dry: bool = Field(True, description="Only say what it would do.")
 
 
 def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ...] = LOOPBACK) -> FastAPI:
@@ -123,6 +132,15 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         """Say what would happen under other rates, on another placement, with other drops. Nothing is changed."""
         return plain(view().ask(Question(**question.model_dump())))
 
+    @app.post("/api/actions")
+    def act(wanted: Act, authorization: Annotated[str | None, Header()] = None) -> Any:
+        """Ask the controller to move an operator, empty a host, or stop. Needs the token, also for a dry run."""
+        allowed(app.state.token, authorization)
+        given = {key: value for key, value in wanted.model_dump().items() if key != "kind" and value is not None}
+        if wanted.kind == "stop" and wanted.dry:
+            return {"done": False, "why": "the controller and what it runs would stop"}
+        return plain(view().act(wanted.kind, given))
+
     app.mount("/static", StaticFiles(directory=str(page)), name="static")
     return app
 
@@ -138,6 +156,3 @@ def allowed(token: str, given: str | None) -> None:
     scheme, _, word = (given or "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(word.strip(), token):
         raise HTTPException(401, "this needs the token that `penstock dashboard` printed")
-
-
-Authorization = Annotated[str | None, Header()]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import InputError
 from penstock.latency.fragments import fragments
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.view import Status, View, bins_for
+from penstock.telemetry.controllers import Controller
 from penstock.telemetry.runs import News, RunBatch, RunReader
+
+ACTIONS = ("move", "drain", "stop")
+"""What a controller can be asked for."""
+
+MOST = 5_000
+"""Decisions that are remembered."""
 
 QUIET = 30.0
 """Seconds without a batch after which a run counts as ended where nobody tells whether somebody holds its folder."""
@@ -52,6 +61,7 @@ class RunView(View):
         self._scheduled = {name for name, source in network.sources.items() if source.format == "nexmark"}
         self._busy_until: dict[str, float] = {}
         self._put_until: dict[str, float] = {}
+        self.controller = Controller(folder)
         self._past()
         if self._scheduled != set(network.sources):
             self.notes.append("Backlog leaves out rows that still wait at the sources: Spark does not tell how many.")
@@ -63,6 +73,7 @@ class RunView(View):
                 self.begin = self.reader.epoch
                 if self.begin is not None:
                     self.revision += 1
+            self._decided()
             news = self.reader.look()
             self._take(news)
             self._enter(now)
@@ -72,6 +83,20 @@ class RunView(View):
                 for query, start in self.reader.underway().items():
                     self._work(query, start, now)
             return bool(news.batches or news.rows) or before != self.status
+
+    def _decided(self) -> None:
+        """Take in what a controller has decided, and whether it can be asked for something."""
+        fresh = self.controller.decisions()
+        actions = ACTIONS if self.controller.alive else ()
+        if fresh or actions != self.actions:
+            begin = self.begin or 0.0
+            self.decisions = [*self.decisions, *({**row, "at": begin + float(row["time"])} for row in fresh)][-MOST:]
+            self.actions = actions
+            self.revision += 1
+
+    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the controller for something; see `penstock.telemetry.controllers.Controller.ask`."""
+        return self.controller.ask(kind, given)
 
     def _past(self) -> None:
         """Take in what older batches add up to."""

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.errors import PenstockError
+from penstock.errors import InputError, PenstockError
 from penstock.latency.estimate import KEYS
 from penstock.load import Statistics
 from penstock.load.setting import Setting
@@ -70,6 +70,7 @@ class View:
         self.revision = 0
         self.begin: float | None = None
         self.decisions: list[dict[str, Any]] = []
+        self.actions: tuple[str, ...] = ()
         self.findings: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.lock = threading.RLock()
@@ -192,6 +193,7 @@ class View:
                 "rates": self.usual_rates(),
                 "decisions": self.decisions[-500:],
                 "findings": self.findings,
+                "actions": list(self.actions),
                 "notes": notes,
             }
 
@@ -232,6 +234,16 @@ class View:
         with self.lock:
             setting, usual = self.setting, self.usual_rates()
         return what_if(setting, question, usual)
+
+    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Do something to what runs.
+
+        Raises
+        ------
+        InputError
+            If nothing can be done here.
+        """
+        raise InputError("nothing can be changed here", hint="only a running controller can be asked")
 
     def _crosses(self, writer: str, reader: str) -> bool:
         hosts = [self.setting.placement.get(name) for name in (writer, reader)]
@@ -315,9 +327,3 @@ def _operator(operator: Operator, known: Statistics) -> dict[str, Any]:
 def bins_for(streams: int, bins: int) -> int:
     """Return how many bins a window of so many streams has, so that a page can hold them all."""
     return min(bins, max(120, 300_000 // max(1, streams)))
-
-
-def noted(decisions: list[dict[str, Any]], more: list[Mapping[str, Any]], most: int = 5_000) -> None:
-    """Add decisions, and forget the oldest beyond a number."""
-    decisions += [dict(each) for each in more]
-    del decisions[:-most]

@@ -17,10 +17,17 @@ export function take(kind, document_) {
 }
 
 function about(next) {
+  const before = state.about;
   state.about = next;
   $("empty").hidden = next !== null;
   $("main").hidden = next === null;
   if (next === null) { $("name").textContent = "no run yet"; say("waiting", "waiting"); return; }
+  const same = before && ["name", "folder", "operators", "placement", "layout", "hosts"].every(key => JSON.stringify(before[key]) === JSON.stringify(next[key]));
+  if (same) {  // only decisions, actions or notes are new: what is drawn stays
+    if (state.live) state.live.revision = next.revision;
+    forms.fill(next);
+    return decisions();
+  }
   state.live = null;
   document.title = `${next.name} · penstock`;
   $("name").textContent = next.name;
@@ -246,7 +253,16 @@ function smooth(row, about) {
 }
 
 // ---- time ----
+function marks(time) {
+  const key = `${state.about.decisions.length}|${time.start}|${time.count}`, box = $("marks");
+  if (box.dataset.key === key) return;
+  box.dataset.key = key;
+  const places = state.about.decisions.map(each => (each.at - time.start) / time.step / Math.max(1, time.count - 1)).filter(place => place >= 0 && place <= 1);
+  box.innerHTML = places.slice(-300).map(place => `<i style="left:${(100 * place).toFixed(2)}%"></i>`).join("");
+}
+
 function slider(time) {
+  marks(time);
   const input = $("cursor"), last = Math.max(0, time.count - 1);
   input.max = last;
   input.value = state.cursor ?? last;

@@ -5,6 +5,7 @@ let about = null, filled = "";
 
 export function fill(next) {
   about = next;
+  offer(next);
   const key = JSON.stringify([next.sources, Object.keys(next.operators), Object.keys(next.hosts)]);
   if (key === filled) return;
   filled = key;
@@ -14,10 +15,75 @@ export function fill(next) {
   const form = $("if"), operators = Object.keys(next.operators), hosts = Object.keys(next.hosts);
   form.operator.innerHTML = options(operators, `<option value="">nothing</option>`);
   form.host.innerHTML = options(hosts);
+  const act = $("act");
+  act.operator.innerHTML = options(operators);
+  act.host.innerHTML = options(hosts);
   $("answer").replaceChildren();
 }
 
+const ACTIONS = { move: "Move an operator", drain: "Empty a host", stop: "Stop the controller and what it runs" };
+
+function offer(next) {
+  $("acting").hidden = next.actions.length === 0;
+  const kind = $("act").kind, names = next.actions.join();
+  if (kind.dataset.names === names) return;
+  kind.dataset.names = names;
+  kind.innerHTML = next.actions.map(name => `<option value="${name}">${ACTIONS[name]}</option>`).join("");
+  kind.dispatchEvent(new Event("change"));
+}
+
+let token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+try {
+  if (token) sessionStorage.setItem("penstock-token", token); else token = sessionStorage.getItem("penstock-token") ?? "";
+} catch { /* private windows have no storage */ }
+if (location.hash.includes("token=")) history.replaceState(null, "", location.pathname);
+
+// First what it would do, then whether it shall be done, then it is done.
+async function act(event) {
+  event.preventDefault();
+  const form = $("act"), kind = form.kind.value, wanted = { kind };
+  if (kind === "move") wanted.operator = form.operator.value;
+  if (kind !== "stop") wanted.host = form.host.value;
+  const button = form.querySelector("button");
+  button.disabled = true;
+  try {
+    if (!token && !await confirm_("This needs the token.", true)) return;
+    const dry = await ask("/api/actions", { ...wanted, dry: true }, token);
+    if (!await confirm_(told(dry), false)) { $("acted").textContent = "Nothing was done."; return; }
+    const done = await ask("/api/actions", { ...wanted, dry: false }, token);
+    $("acted").innerHTML = done.done ? `<p class="good">Done: ${escape(done.why)}</p>` : `<p class="error">Not done: ${escape([...(done.refused ?? []), done.why].join("; "))}</p>`;
+  } catch (error) {
+    if (error.message.includes("token")) token = "";
+    $("acted").innerHTML = `<p class="error">${escape(error.message)}</p>`;
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function told(dry) {
+  const moves = dry.decided?.moves ?? [], expected = dry.expected?.worst;
+  return `${dry.why}.` + (moves.length ? ` Moves ${moves.map(each => `${each.operator} from ${each.from} to ${each.to}`).join(", ")}.` : "") +
+    (expected !== undefined && expected !== null ? ` Expected worst latency ${seconds(expected)}${dry.expected.otherwise !== undefined ? `, otherwise ${seconds(dry.expected.otherwise)}` : ""}.` : "");
+}
+
+function confirm_(text, wanted) {
+  const dialog = $("confirm");
+  $("preview").textContent = text;
+  $("h-confirm").textContent = wanted ? "Token" : "Do it?";
+  $("ask-token").hidden = !wanted;
+  dialog.querySelector(".main").textContent = wanted ? "Go on" : "Do it";
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise(done => dialog.addEventListener("close", () => {
+    const yes = dialog.returnValue === "yes", input = dialog.querySelector("input");
+    if (yes && wanted) { token = input.value.trim(); try { sessionStorage.setItem("penstock-token", token); } catch { /* none */ } }
+    input.value = "";
+    done(yes && (!wanted || token !== ""));
+  }, { once: true }));
+}
+
 export function listen() {
+  listenToActions();
   const form = $("if");
   form.addEventListener("submit", async event => {
     event.preventDefault();
@@ -34,6 +100,13 @@ export function listen() {
     } finally {
       button.disabled = false;
     }
+  });
+}
+
+function listenToActions() {
+  $("act").addEventListener("submit", act);
+  $("act").kind.addEventListener("change", () => {
+    for (const label of $("act").querySelectorAll("[data-for]")) label.hidden = !label.dataset.for.split(" ").includes($("act").kind.value);
   });
 }
 
