@@ -62,7 +62,6 @@ app = typer.Typer(
     help="A load manager for Apache Spark Structured Streaming: measure, predict, place, shed, run.",
     epilog="Begin with: penstock demo",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Text, convert, suggest, write_json
+from penstock.files import Text, convert, schema_of, suggest, write_json
 from penstock.network import Network
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
@@ -239,4 +239,4 @@ def _finite(number: float, at: str) -> None:
 
 def statistics_schema() -> dict[str, Any]:
     """Return the JSON schema of statistics files."""
-    return msgspec.json.schema(StatisticsFile)
+    return schema_of(StatisticsFile, "statistics")
