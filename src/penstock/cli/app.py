@@ -21,6 +21,7 @@ from penstock.cli import (
     inspect,
     load,
     place,
+    progress,
     provision,
     reproduce,
     run,
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
+QUIET = "--quiet"
 
 app = typer.Typer(
     name="penstock",
@@ -71,14 +73,23 @@ for _name, _command in COMMANDS.items():
 
 
 @app.callback(invoke_without_command=True)
-def _top(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Show no progress; may also stand behind the command.")
+    ] = False,
+) -> None:
+    progress.quiet = quiet
     if version:
         typer.echo(penstock.__version__)
         raise typer.Exit
 
 
 def arguments(given: list[str]) -> list[str]:
-    """Return the arguments with ``--placements A B`` written as ``--placements A --placements B``."""
+    """Return the arguments with ``--placements A B`` as ``--placements A --placements B``, and ``--quiet`` in front."""
+    # --quiet belongs to all commands: wherever it stands, it is taken for the one in front of them.
+    if QUIET in given:
+        given = [QUIET, *(word for word in given if word != QUIET)]
     done: list[str] = []
     option: str | None = None
     fresh = False
