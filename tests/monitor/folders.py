@@ -60,7 +60,9 @@ class Folder:
         self.path, self.what, self.begin, self.number = path, what or setting(), begin, 0
         self.write("about.json", self.what.document())
         placement = dict(self.what.placement)
-        self.write("run.json", {"network": self.what.network.name, "placement": placement, "keep": {}, "run": run})
+        # One query a host, called like it.
+        units = [{"name": host, "host": host} for host in sorted(set(placement.values()))]
+        self.write("run.json", {"network": self.what.network.name, "placement": placement, "run": run, "units": units})
         (path / "epoch").write_text(str(int(begin * 1e6)))
 
     def write(self, name: str, document: Any) -> None:

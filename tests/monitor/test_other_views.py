@@ -10,10 +10,10 @@ from folders import BEGIN, Answering, Folder
 
 from penstock.errors import InputError
 from penstock.monitor import Question, open_view
+from penstock.monitor.decisions import Decisions
 from penstock.monitor.exposition import METRICS, exposition
 from penstock.monitor.log import LogView, PlanView
 from penstock.monitor.run import RunView
-from penstock.telemetry.controllers import Controller
 
 LOG = "examples/event-log/spark-4.3.zstd"
 
@@ -61,18 +61,20 @@ def test_exported_files_show_a_plan(penstock: object, tmp_path: Path, root: Path
 def test_decisions_are_read_as_they_come(tmp_path: Path) -> None:
     """A history is read line by line; a half-written line waits, and one that is no decision is passed over."""
     path = tmp_path / "control" / "history.jsonl"
-    reader = Controller(tmp_path)
-    assert reader.decisions() == []
+    reader = Decisions(path.parent)
+    assert reader.look() is None
     path.parent.mkdir()
     first = {"time": 2.0, "seen": {"load": 1.2}, "decided": {"moves": []}, "why": "h1 is full", "expected": {}}
     path.write_text(json.dumps(first) + "\n" + '{"time": 4.0, "deci')
-    assert reader.decisions() == [first]
-    assert reader.decisions() == []
+    assert reader.look() == [first]
+    assert reader.look() is None
     with path.open("a") as file:
         file.write('ded": {}, "why": "x"}\nno json\n')
-    assert [row["time"] for row in reader.decisions()] == [4.0]
+    assert [row["time"] for row in reader.look() or ()] == [2.0, 4.0]
+    (path.parent / "state.json").write_text(json.dumps({"state": {"open": [[{**first, "time": 9.0}, None]]}}))
+    assert [row["time"] for row in reader.look() or ()] == [2.0, 4.0, 9.0]
     path.write_text(json.dumps({**first, "time": 1.0}) + "\n")
-    assert [row["time"] for row in reader.decisions()] == [1.0]
+    assert [row["time"] for row in reader.look() or ()] == [1.0, 9.0]
 
 
 def test_a_controller_is_asked_and_answers(tmp_path: Path) -> None:

@@ -160,6 +160,27 @@ def test_settings_come_back_without_secrets() -> None:
     np.testing.assert_array_equal(after.rates.values, before.rates.values)  # type: ignore[union-attr]
 
 
+def test_operators_that_move_are_followed(tmp_path: Path) -> None:
+    """When a controller moves an operator, the view shows it where it is, and whose time its batches take."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(2)
+    view.look(BEGIN + 5)
+    before = view.revision
+    units = [{"name": "h1", "host": "h1"}, {"name": "h2", "host": "h1"}]
+    folder.write(
+        "run.json", {"network": "shop", "run": "1", "placement": {"views": "h1", "scored": "h1"}, "units": units}
+    )
+    folder.grow(2)
+    view.look(BEGIN + 9)
+    assert view.revision > before
+    assert view.about()["placement"] == {"views": "h1", "scored": "h1"}
+    assert not any(stream["crosses"] for stream in view.about()["streams"])
+    h1, h2 = view.board.busy
+    assert h2.sum() == pytest.approx(2 * 0.5, abs=0.01)
+    assert h1.sum() == pytest.approx(4 * 0.3 + 2 * 0.5, abs=0.01)
+
+
 def test_the_newest_run_is_found(tmp_path: Path) -> None:
     """Of several runs below a folder the one that was begun last is shown."""
     import os

@@ -15,6 +15,8 @@ from penstock.cli import (
     advise,
     calibrate,
     compare,
+    control,
+    controlled,
     dashboard,
     demo,
     estimate,
@@ -52,6 +54,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce.command,
     "inspect": inspect.command,
     "advise": advise.command,
+    "control": control.command,
+    "status": controlled.status,
+    "move": controlled.move,
+    "drain": controlled.drain,
+    "stop": controlled.stop,
+    "history": controlled.history,
     "dashboard": dashboard.command,
 }
 

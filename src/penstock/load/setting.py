@@ -14,7 +14,7 @@ from penstock.cluster.model import Host, Link
 from penstock.cluster.placement import parse_placement
 from penstock.load.statistics import Statistics, parse_statistics, read_statistics
 from penstock.network import Network, read_network
-from penstock.network.model import Operator, Sink, Source
+from penstock.network.model import Growth, Operator, Sink, Source
 from penstock.workload import Rates, read_rates
 
 HIDDEN = ("options", "spark", "token_env")
@@ -75,7 +75,7 @@ def setting_of(document: Mapping[str, Any]) -> Setting:
     network = Network.of(
         graph["name"],
         [Source(**row) for row in graph["sources"]],
-        [Operator(**{key: _tuple(value) for key, value in row.items()}) for row in graph["operators"]],
+        [Operator(**{key: _value(key, value) for key, value in row.items()}) for row in graph["operators"]],
         [Sink(**row) for row in graph["sinks"]],
     )
     return Setting(
@@ -117,13 +117,21 @@ def read_setting(folder: Path) -> Setting:
 def _row(value: attrs.AttrsInstance) -> dict[str, Any]:
     """Return what differs from the defaults."""
     return {
-        field.name: dict(given) if isinstance(given, Mapping) else given
+        field.name: _plain(given)
         for field in attrs.fields(type(value))
         if field.name not in HIDDEN and (given := getattr(value, field.name)) != field.default
     }
 
 
-def _tuple(value: object) -> Any:
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return attrs.asdict(value) if attrs.has(type(value)) else value
+
+
+def _value(key: str, value: Any) -> Any:
+    if key == "growth":
+        return Growth(**value)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -18,7 +18,6 @@ from penstock.latency.batches import POLLING, BatchHosts
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.latency.fragments import fragments
 from penstock.latency.mace import mace
-from penstock.latency.models import scheduled
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -110,7 +109,7 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS) -> Ex
     total = Quantiles.of(latency, weight)
     sinks = {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()}
     series = result.worst(model.period, model.rates.periods)
-    found = placed.spread(rng, scheduled=scheduled(network), count=draws) if draws else None
+    found = placed.spread(rng, scheduled=network.scheduled, count=draws) if draws else None
     interval = None if found is None else found.around(total, sinks, series)
     return Expected(
         model="microbatch",

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
+from penstock.cluster import Placement
+from penstock.control.folder import Folder
 from penstock.errors import InputError
-from penstock.latency.fragments import fragments
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
+from penstock.monitor.decisions import Decisions
 from penstock.monitor.view import Status, View, bins_for
-from penstock.telemetry.controllers import Controller
 from penstock.telemetry.runs import News, RunBatch, RunReader
 
 ACTIONS = ("move", "drain", "stop")
 """What a controller can be asked for."""
-
-MOST = 5_000
-"""Decisions that are remembered."""
 
 QUIET = 30.0
 """Seconds without a batch after which a run counts as ended where nobody tells whether somebody holds its folder."""
@@ -56,13 +56,14 @@ class RunView(View):
         board = Board(names, setting.cluster.hosts, network.sinks, begin=begin, step=step, bins=bins)
         super().__init__("run", str(folder), setting, board)
         self.begin = self.reader.epoch
-        self._host = {each.name: each.host for each in fragments(network, setting.placement)}
+        self._host: dict[str, str] = {}
         self._before: dict[str, float] = {}
-        self._scheduled = {name for name, source in network.sources.items() if source.format == "nexmark"}
+        self._scheduled = {name for name, source in network.sources.items() if source.scheduled}
         self._busy_until: dict[str, float] = {}
         self._put_until: dict[str, float] = {}
-        self.controller = Controller(folder)
+        self.controller, self._history = Folder(folder), Decisions(folder / "control")
         self._past()
+        self._placed()
         if self._scheduled != set(network.sources):
             self.notes.append("Backlog leaves out rows that still wait at the sources: Spark does not tell how many.")
 
@@ -73,6 +74,7 @@ class RunView(View):
                 self.begin = self.reader.epoch
                 if self.begin is not None:
                     self.revision += 1
+            self._placed()
             self._decided()
             news = self.reader.look()
             self._take(news)
@@ -86,16 +88,28 @@ class RunView(View):
 
     def _decided(self) -> None:
         """Take in what a controller has decided, and whether it can be asked for something."""
-        fresh = self.controller.decisions()
+        found = self._history.look()
         actions = ACTIONS if self.controller.alive else ()
-        if fresh or actions != self.actions:
-            begin = self.begin or 0.0
-            self.decisions = [*self.decisions, *({**row, "at": begin + float(row["time"])} for row in fresh)][-MOST:]
+        if found is not None or actions != self.actions:
+            if found is not None:
+                begin = self.begin or 0.0
+                self.decisions = [{**row, "at": begin + float(row["time"])} for row in found]
             self.actions = actions
             self.revision += 1
 
+    def _placed(self) -> None:
+        """Take in where the queries are; a controller moves them."""
+        run = self.reader.run_now()
+        if run is None:
+            return
+        self._host = {unit["name"]: unit["host"] for unit in run.get("units", ())}
+        if dict(self.setting.placement) != run["placement"]:
+            self.setting = attrs.evolve(self.setting, placement=Placement(run["placement"]))
+            self._expected = None
+            self.revision += 1
+
     def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the controller for something; see `penstock.telemetry.controllers.Controller.ask`."""
+        """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 
     def _past(self) -> None:

@@ -93,8 +93,20 @@ class RunReader:
         self.run = _document(folder / "run.json")
         if self.run is None:
             raise InputError("no run is in this folder", file=folder, hint="name the --directory of a penstock run")
+        self._written = 0
         self._next: dict[str, int] = {}
         self._noted: dict[tuple[str, str], int] = {}
+
+    def run_now(self) -> dict[str, Any] | None:
+        """Return what runs now, of ``run.json``, if it has changed since the last call."""
+        try:
+            when = (self.folder / "run.json").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        if when == self._written:
+            return None
+        self._written = when
+        return _document(self.folder / "run.json")
 
     @property
     def about(self) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ BOUNDED = {"files": ("maxBytesPerTrigger", str(128 << 20)), "kafka": ("maxOffset
 
 def positioned(source: Source) -> bool:
     """Whether a source's rows have positions, or equal rows come in one batch, so that identities do not repeat."""
-    return source.format in (*FILES, "kafka", "rate", "rate-micro-batch", "nexmark")
+    return source.scheduled or source.format in (*FILES, "kafka", "rate", "rate-micro-batch")
 
 
 def options_of(source: Source, *, batch: bool = False) -> dict[str, str]:

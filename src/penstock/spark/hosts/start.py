@@ -58,7 +58,7 @@ def start_hosts(
     else:
         shares = share_cpus([host.cores for host in embedded], available_cpus()) if pin else None
         cpus = {host.name: share for host, share in zip(embedded, shares or (), strict=False)}
-    hosts = {host.name: _host(host, cluster, folder, java, cpus.get(host.name)) for host in wanted}
+    hosts = {host.name: make_host(host, cluster, folder, java, cpus.get(host.name)) for host in wanted}
     pool = ThreadPoolExecutor(max(1, len(hosts)))
     try:
         # Wait for all before the first error, so that none is still starting when they are stopped.
@@ -73,13 +73,14 @@ def start_hosts(
         pool.shutdown()
 
 
-def _host(
+def make_host(
     host: Host,
     cluster: Cluster,
-    folder: str | os.PathLike[str] | None,
-    java: str | os.PathLike[str] | None,
-    cpus: Sequence[int] | None,
+    folder: str | os.PathLike[str] | None = None,
+    java: str | os.PathLike[str] | None = None,
+    cpus: Sequence[int] | None = None,
 ) -> SparkHost:
+    """Return a host of a cluster, not started or reached yet."""
     if host.spark is not None:
         return RemoteHost(host.name, host.spark, token_env=host.token_env)
     spark = cluster.spark

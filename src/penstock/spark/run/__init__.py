@@ -3,6 +3,6 @@
 from penstock.spark.run.engine import Engine, scheduled_rates
 from penstock.spark.run.folder import claimed, placement_of
 from penstock.spark.run.outcome import Batch, Outcome
-from penstock.spark.run.running import Report
+from penstock.spark.run.system import Report
 
 __all__ = ["Batch", "Engine", "Outcome", "Report", "claimed", "placement_of", "scheduled_rates"]

@@ -2,21 +2,22 @@
 
 Everything that a run leaves is in its folder, written so that a killed run finds it again:
 
-    run.json            what runs here: network, placement, keep fractions, and the run's identity
+    run.json            what runs here: network, units and their hosts, keep fractions, and the run's identity
     about.json          network, hosts and costs for those who look on, without passwords and addresses
-    owner, fence        which generation delivers; held while one commits or takes over
+    owners/UNIT         which generation of a unit delivers
+    fences/UNIT         held while one commits or takes over
     epoch               when scheduled sources begin (µs since 1970)
-    checkpoints/QUERY   Spark's offsets, commits and state
-    recalled/QUERY      what queries knew of event time when they were stopped
+    checkpoints/UNIT    Spark's offsets, commits and state
+    recalled/UNIT       what queries knew of event time when they were stopped
     logs/OPERATOR       rows between queries, a file per batch, until all readers have passed
     sinks/SINK          rows of sinks without a format
     latency/SINK        when rows became visible, and the stimulus time of each
-    batches/QUERY       a manifest per batch: event time, rows of logs, counts
-    progress/QUERY      Spark's report per batch: duration, and the counts of streams inside its plan
+    batches/UNIT        a manifest per batch: event time, rows of logs, counts
+    progress/UNIT       Spark's report per batch: duration, and the counts of streams inside its plan
     history.json        what older manifests, reports and latencies add up to
-    errors/QUERY        what a query's writer failed with
-    keep.json           keep fractions that a plan asks for now
-    knobs/QUERY         those that the last batches had
+    errors/UNIT         what a query's writer failed with
+    keep.json           keep fractions that are wanted now
+    knobs/UNIT          those that the last batches had
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import fcntl
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -36,17 +38,32 @@ from penstock.errors import InputError
 from penstock.files import compact
 from penstock.network import Network
 from penstock.spark.compile import Deployment
+from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.telemetry.runs import ABOUT
 
+FORM = 2
+"""Of what a run leaves; another version of penstock may have left it otherwise."""
+
 CLAIMED = (
+    ("form", "a run of another version of penstock"),
     ("digest", "another network"),
     ("placement", "another placement"),
+    ("apart", "a run with other operators apart"),
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
 """What a run must be resumed with, since answers depend on it, and how a difference is told."""
+
+
+@attrs.frozen
+class Claim:
+    """What a run's folder says of it: its identity, and its units."""
+
+    run: str
+    units: tuple[Unit, ...]
+    since: Mapping[str, int]
 
 
 @contextlib.contextmanager
@@ -78,6 +95,13 @@ def epoch_of(folder: Place) -> float:
         return 0.0
 
 
+def open_schedules(deployment: Deployment, trigger: float) -> None:
+    """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it."""
+    step = max(1, round(trigger * 1e6))
+    begin = (time.time_ns() // 1000 // step + 1) * step
+    (deployment.place / "epoch").publish(str(begin).encode())
+
+
 def digest(network: Network) -> str:
     """Return a fingerprint of a network's meaning."""
     parts = [
@@ -96,8 +120,8 @@ def claimed(folder: str) -> dict[str, Any] | None:
     return document
 
 
-def claim(deployment: Deployment) -> str:
-    """Note what runs in the folder, or refuse if it is something else; return the run's identity.
+def claim(deployment: Deployment) -> Claim:
+    """Note what runs in the folder, or refuse if it is something else.
 
     What may change from one run to the next: the trigger, how long it runs, the hosts' addresses and cores, the
     statistics, and which plan table it follows.
@@ -107,21 +131,12 @@ def claim(deployment: Deployment) -> str:
     InputError
         Naming what differs.
     """
-    schedules = {name: options["rates"] for name, options in sorted(deployment.schedules.items())}
-    mine: dict[str, Any] = {
-        "network": deployment.network.name,
-        "digest": digest(deployment.network),
-        "placement": dict(sorted(deployment.placement.items())),
-        "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
-        "plan": bool(deployment.live),
-        "rates": _hashed(json.dumps(schedules)) if schedules else None,
-    }
+    mine = _described(deployment)
     there = claimed(deployment.folder)
     if there is None:
-        mine["run"] = secrets.token_hex(4)
-        _tell(deployment)
-        (deployment.place / "run.json").replace(json.dumps(mine, indent=1).encode())
-        return str(mine["run"])
+        found = Claim(secrets.token_hex(4), tuple(map(Unit.new, deployment.fragments)), {})
+        note(deployment, found)
+        return found
     for key, what in CLAIMED:
         if there.get(key) != mine[key]:
             was = f" ({there['network']!r})" if key == "digest" else ""
@@ -129,7 +144,38 @@ def claim(deployment: Deployment) -> str:
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
     _tell(deployment)
-    return str(there["run"])
+    return claim_of(there)
+
+
+def claim_of(document: Mapping[str, Any]) -> Claim:
+    """Return what a run's folder says of it."""
+    return Claim(str(document["run"]), tuple(map(Unit.of, document["units"])), document["since"])
+
+
+def note(deployment: Deployment, claim: Claim) -> None:
+    """Write down what runs in a folder from now on, all at once."""
+    document = {
+        **_described(deployment),
+        "run": claim.run,
+        "units": [unit.document() for unit in claim.units],
+        "since": dict(claim.since),
+    }
+    _tell(deployment)
+    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
+
+
+def _described(deployment: Deployment) -> dict[str, Any]:
+    schedules = {name: options["rates"] for name, options in sorted(deployment.schedules.items())}
+    return {
+        "form": FORM,
+        "network": deployment.network.name,
+        "digest": digest(deployment.network),
+        "placement": dict(sorted(deployment.placement.items())),
+        "apart": sorted(deployment.apart),
+        "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
+        "plan": bool(deployment.live),
+        "rates": _hashed(json.dumps(schedules)) if schedules else None,
+    }
 
 
 def _tell(deployment: Deployment) -> None:

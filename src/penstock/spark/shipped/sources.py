@@ -15,7 +15,10 @@ from penstock.spark.shipped.place import place_of
 
 
 class LogSource(DataSource):
-    """Reads a log. Options: ``folder``, and ``schema``, the JSON of its rows' type with envelope."""
+    """Reads a log.
+
+    Options: ``folder``, ``schema``, the JSON of its rows' type with envelope, and ``begin``, the first batch to take.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -32,7 +35,8 @@ class LogSource(DataSource):
         """Return a reader."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        return LogReader(DirectoryLog(place_of(self.options["folder"]), to_arrow_schema(schema, timezone="UTC")))
+        log = DirectoryLog(place_of(self.options["folder"]), to_arrow_schema(schema, timezone="UTC"))
+        return LogReader(log, int(self.options.get("begin", "0")))
 
 
 class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -43,8 +47,8 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     repeats the last mark first; the offset counts these starts, since the rows of a batch follow from offsets.
     """
 
-    def __init__(self, log: Any) -> None:
-        self.log, self.until, self.fresh = log, None, True
+    def __init__(self, log: Any, begin: int = 0) -> None:
+        self.log, self.begin, self.until, self.fresh = log, begin, None, True
         end_with_parent()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -52,8 +56,8 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self.until = self.log.length()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Begin with the first batch."""
-        return {"log": self.log.folder.name, **START, "starts": 0}
+        """Begin with the first batch to take."""
+        return {"log": self.log.folder.name, **START, "batch": self.begin, "starts": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
         """Read what follows, a bounded number of rows."""

@@ -45,6 +45,8 @@ class LogExit:
         Whether it lies behind a stateful operator of the query: then the query's watermark is its frontier.
     numbered
         Whether its rows' identities need the batch's number, since their source has no positions.
+    base
+        Number in the log of what would be the query's batch 0: a query on a fresh checkpoint goes on in its log.
     """
 
     writer: str
@@ -53,6 +55,7 @@ class LogExit:
     origins: tuple[int, ...]
     stateful: bool
     numbered: bool
+    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class WriterSpec:
     folder
         Of the run.
     query
-        The query's name.
+        The query's name: that of its unit.
     origins
         What it reads.
     logs, sinks
@@ -149,7 +152,11 @@ class WriterSpec:
     session
         Id of the session that started the query.
     generation
-        Of the run that delivers.
+        Of the unit: only the newest delivers.
+    saved
+        Name of the checkpoint's folder; the query's, unless it was begun anew.
+    host
+        Where the query runs.
     """
 
     folder: Place
@@ -164,6 +171,13 @@ class WriterSpec:
     knobs: Knobs | None
     session: str = ""
     generation: int = 0
+    saved: str = ""
+    host: str = ""
+
+    @property
+    def checkpoint(self) -> Place:
+        """Where Spark keeps the query's offsets, commits and state."""
+        return self.folder / "checkpoints" / (self.saved or self.query)
 
     @property
     def observed(self) -> bool:

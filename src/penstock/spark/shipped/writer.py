@@ -41,9 +41,9 @@ class Reached:
 def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
-    Each batch leaves at most one file per log and sink, named by the batch, and lastly its manifest, which holds the
-    frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds what it
-    had left and writes the rest.
+    Each batch leaves at most one file per log and sink, named by its number there, and lastly its manifest, which
+    holds the frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds
+    what it had left and writes the rest.
     """
     turn = None if spec.knobs is None else make_turn(spec)
     state: dict[str, Any] = {"next": None, "reached": Reached()}
@@ -60,7 +60,7 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
 
     def take(frame: Any, batch: int) -> None:
         end_with_parent()
-        check(spec.folder, spec.generation)
+        check(spec.folder, spec.query, spec.generation)
         save_from_within(spec, batch, reports)
         manifest = manifest_of(spec.folder, spec.query, batch)
         done = manifest.exists()
@@ -85,7 +85,7 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
 
 
 def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: Any) -> None:
-    """Make a batch's rows visible, all of them or, if another run delivers, none."""
+    """Make a batch's rows visible, all of them or, if another query of the unit delivers, none."""
     import pyarrow as pa
 
     logged = [(way, *_logged(spec, way, batch, table, reached)) for way in spec.logs]
@@ -99,16 +99,17 @@ def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: A
             stimulus = table.column("_stimulus").filter(there)
             delivered.append(deliver(spec, way, rows, stimulus, batch, frame.sparkSession))
     counts = count(table, spec.passes)
-    with committing(spec.folder, spec.generation):
+    with committing(spec.folder, spec.query, spec.generation):
         for log, rows, frontier in logged:
-            DirectoryLog(spec.folder / "logs" / log.writer).write(batch, rows, (frontier, reached.latest))
+            DirectoryLog(spec.folder / "logs" / log.writer).write(log.base + batch, rows, (frontier, reached.latest))
         for delivery in delivered:
             delivery.commit()
         content = {
             "batch": batch,
+            "host": spec.host,
             "frontiers": reached.frontiers,
             "latest": reached.latest,
-            "rows": {way.writer: rows.num_rows for way, rows, _ in logged},
+            "rows": {way.writer: [way.base + batch, rows.num_rows] for way, rows, _ in logged},
             "counts": counts,
             "visible": time.time(),
         }
@@ -122,11 +123,11 @@ def _logged(spec: WriterSpec, way: LogExit, batch: int, table: Any, reached: Rea
     there = table.column(way.column)
     columns = [table.column(column).filter(there) for column, _ in way.columns]
     envelope = {name: table.column(name).filter(there) for name in ENVELOPE}
-    envelope["_id"] = unique(envelope["_id"], batch if way.numbered else None)
+    envelope["_id"] = unique(envelope["_id"], way.base + batch if way.numbered else None)
     rows = pa.Table.from_arrays([*columns, *envelope.values()], names=[*(name for _, name in way.columns), *envelope])
     if way.stateful:
         # What the state still holds comes out when the watermark passes it, a batch later.
-        return rows, watermark(spec.folder / "checkpoints" / spec.query, batch)
+        return rows, watermark(spec.checkpoint, batch)
     return rows, slowest(way.origins, reached.frontiers)
 
 
