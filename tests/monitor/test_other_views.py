@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from folders import BEGIN, Answering, Folder
 
 from penstock.errors import InputError
 from penstock.monitor import Question, open_view
+from penstock.monitor.controlled import ControlledView
 from penstock.monitor.decisions import Decisions
 from penstock.monitor.exposition import METRICS, exposition
 from penstock.monitor.log import LogView, PlanView
@@ -110,3 +112,21 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
     assert 'penstock_stream_dropped_rows_total{stream="clicks->views"} 200' in text
     assert 'penstock_sink_rows_total{sink="out"} 900' in text
     assert "nan" not in text.lower().replace("dominan", "")
+
+
+def test_a_simulated_controller_is_shown(penstock: Any, tmp_path: Path, root: Path) -> None:
+    """What penstock control leaves of a simulated network is shown: placement, figures, decisions in virtual time."""
+    two = "examples/two-chains"
+    words = [f"{two}/network.toml", "--hosts", "2", "--rates", f"{two}/rates.csv", "--act", "--directory", tmp_path]
+    done = penstock("control", *words, "--placement", "views=h1,scored=h1,paid=h1,billed=h1", "--json")
+    assert done.code == 0, done.err
+    view = open_view([str(tmp_path)])
+    assert isinstance(view, ControlledView)
+    view.look(0.0)
+    about, live = view.about(), view.live(0.0)
+    assert about["virtual"]
+    assert len(about["decisions"]) == done.document["decisions"]
+    assert about["placement"] == done.document["placement"]
+    assert live["status"]["word"] == "ended"
+    assert live["length"] >= 50
+    assert "penstock_decisions_total" in exposition(view, 0.0)

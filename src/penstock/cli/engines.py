@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,9 +14,11 @@ import attrs
 from penstock.cli import common
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
+from penstock.files import write_json
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.network import Network
+from penstock.telemetry.runs import ABOUT
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
@@ -60,6 +63,17 @@ class Wanted:
     pace: float | None = None
     apart: tuple[str, ...] = ()
 
+    @property
+    def setting(self) -> Setting:
+        """What is deployed, for those who look on."""
+        return Setting(
+            network=self.network,
+            cluster=self.cluster,
+            placement=self.placement,
+            statistics=self.statistics,
+            rates=self.rates,
+        )
+
 
 @contextmanager
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
@@ -69,6 +83,7 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     if wanted.rates is None:
         raise InputError("the simulator needs rates", at="--rates")
     batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
+    write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches)
     yield SimulationEngine(
         wanted.network, wanted.cluster, wanted.placement, wanted.rates, options, seed=wanted.seed, pace=wanted.pace,
@@ -94,13 +109,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     tell("starting hosts", 0.0)
     with start_hosts(machines, names=sorted(machines.hosts)) as hosts:
         engine = Engine(machines, hosts)
-        about = Setting(
-            network=wanted.network,
-            cluster=machines,
-            placement=wanted.placement,
-            statistics=wanted.statistics,
-            rates=wanted.rates,
-        )
+        about = attrs.evolve(wanted.setting, cluster=machines)
         deployment = engine.prepare(
             wanted.network,
             wanted.placement,

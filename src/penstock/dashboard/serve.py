@@ -14,6 +14,7 @@ from penstock.dashboard.server import LOOPBACK, make_app
 from penstock.dashboard.watcher import Watcher
 from penstock.errors import InputError
 from penstock.monitor import View, latest_run, open_view
+from penstock.telemetry.runs import ABOUT
 
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
 """Environment variable with the token; without it a new one is made and printed."""
@@ -80,4 +81,6 @@ def _begun_anew(seen: View, folder: Path) -> bool:
     from penstock.monitor.run import RunView
     from penstock.telemetry.runs import RunReader
 
-    return isinstance(seen, RunView) and seen.identity != (RunReader(folder).run or {}).get("run")
+    if isinstance(seen, RunView):
+        return seen.identity != (RunReader(folder).run or {}).get("run")
+    return (folder / "control" / ABOUT).stat().st_mtime > seen.made

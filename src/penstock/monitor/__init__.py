@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.errors import InputError
 from penstock.monitor.expected import Question, what_if
 from penstock.monitor.view import View
-from penstock.telemetry.runs import runs_in
+from penstock.telemetry.runs import ABOUT, runs_in
 
 __all__ = ["Question", "View", "latest_run", "open_view", "what_if"]
 
@@ -22,7 +22,8 @@ def open_view(paths: Sequence[str]) -> View:
     Parameters
     ----------
     paths
-        The folder of a run, or one with runs below it (the newest is taken); a folder of planning files; or event logs
+        The folder of a run or of a controller, or one with runs below it (the newest is taken); a folder of planning
+        files; or event logs
         and folders of them.
 
     Raises
@@ -30,6 +31,7 @@ def open_view(paths: Sequence[str]) -> View:
     InputError
         If there is nothing to see.
     """
+    from penstock.monitor.controlled import ControlledView
     from penstock.monitor.log import LogView, PlanView
     from penstock.monitor.run import RunView
 
@@ -39,6 +41,8 @@ def open_view(paths: Sequence[str]) -> View:
     if len(paths) == 1 and folder.is_dir():
         if (folder / "run.json").exists():
             return RunView(folder)
+        if (folder / "control" / ABOUT).exists():
+            return ControlledView(folder)
         if (folder / "network.toml").exists() and (folder / "placement.json").exists():
             return PlanView(folder)
         runs = runs_in(folder)
@@ -49,6 +53,7 @@ def open_view(paths: Sequence[str]) -> View:
 
 def latest_run(home: Path = Path(HOME)) -> Path | None:
     """Return the folder of the run that was begun last; None before there was one that tells what is deployed."""
-    from penstock.telemetry.runs import ABOUT
-
-    return next((path for path in runs_in(home) if (path / ABOUT).exists()), None)
+    found = {path / ABOUT: path for path in runs_in(home)}
+    found |= {path: path.parent.parent for path in home.glob(f"*/control/{ABOUT}")}
+    there = sorted((path.stat().st_mtime, str(path)) for path in found if path.exists())
+    return found[Path(there[-1][1])] if there else None

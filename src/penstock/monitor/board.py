@@ -172,6 +172,19 @@ class Board:
         if host in self._host:
             self._spread(self.busy[self._host[host]], (end - begin) / self.step, begin, end)
 
+    def add_share(self, host: str, share: float, begin: float, end: float) -> None:
+        """Note the share of a time (s since the epoch) in which a host worked."""
+        if host in self._host:
+            self._spread(self.busy[self._host[host]], share * (end - begin) / self.step, begin, end)
+
+    def add_worst(self, latency: float, when: float) -> None:
+        """Note the worst latency (s) that was seen at a time (s since the epoch)."""
+        self.slide(when)
+        place = math.floor(when / self.step) - self.first
+        if 0 <= place < self.bins:
+            self.worst[place] = np.fmax(self.worst[place], latency)
+            self._touched(place)
+
     def add_latency(self, sink: str, stimulus: Array, visible: float) -> None:
         """Note rows that became visible at a sink, each in the bin of its stimulus time (s since the epoch)."""
         latency = visible - stimulus

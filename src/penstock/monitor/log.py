@@ -102,7 +102,7 @@ class PlanView(View):
             step=step,
             bins=bins,
         )
-        super().__init__("plan", str(folder), setting, board)
+        super().__init__("plan", str(folder), setting, board, virtual=True)
         self.begin = 0.0
         if rates is not None:
             board.slide(rates.duration - step / 2)

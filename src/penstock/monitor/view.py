@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,9 +63,21 @@ class View:
         What is deployed, and what is measured of it.
     measured
         What the measured latency series is, for people.
+    virtual
+        Whether times are seconds since the beginning rather than since the epoch.
     """
 
-    def __init__(self, kind: str, folder: str, setting: Setting, board: Board, *, measured: str = "measured") -> None:
+    def __init__(
+        self,
+        kind: str,
+        folder: str,
+        setting: Setting,
+        board: Board,
+        *,
+        measured: str = "measured",
+        virtual: bool = False,
+    ) -> None:
+        self.virtual, self.made = virtual, time.time()
         self.kind, self.folder, self.setting, self.board, self.measured = kind, folder, setting, board, measured
         self.status = Status(word="planned")
         self.revision = 0
@@ -164,6 +177,7 @@ class View:
                 "name": network.name,
                 "folder": self.folder,
                 "measured": self.measured,
+                "virtual": self.virtual,
                 "sources": list(network.sources),
                 "operators": {
                     name: _operator(operator, setting.statistics) for name, operator in known.operators.items()

@@ -80,7 +80,7 @@ function schedule() {
 function render() {
   const { live } = state;
   if (performance.now() - state.beat < 5000) say(live.status.word, live.status.word === "recorded" ? "recorded" : live.status.word);
-  const time = { start: live.start, step: live.step, count: live.length, planned: state.about.kind === "plan" };
+  const time = { start: live.start, step: live.step, count: live.length, planned: state.about.virtual };
   for (const chart of charts) chart.update(time, state.cursor);
   const now = moment();
   network.show(now);
@@ -307,9 +307,9 @@ function decisions() {
     const row = document.createElement("button");
     row.type = "button";
     row.className = "decision";
-    row.innerHTML = `<time>${escape(clock(each.at ?? each.time, each.at === undefined))}</time><b>${escape(told(each.decided) || "nothing")}</b><p>${escape(told(each.why))}</p>` +
+    row.innerHTML = `<time>${escape(clock(each.at ?? each.time, about.virtual || each.at === undefined))}</time><b>${escape(told(each.decided) || "nothing")}</b><p>${escape(told(each.why))}</p>` +
       (each.expected || each.came ? `<p>${each.expected ? "expected " + escape(told(each.expected)) : ""}${each.came ? "; came " + escape(told(each.came)) : ""}</p>` : "");
-    row.addEventListener("click", () => { if (state.live && each.at) seek(Math.round((each.at - state.live.start) / state.live.step)); });
+    row.addEventListener("click", () => { if (state.live && each.at !== undefined) seek(Math.round((each.at - state.live.start) / state.live.step)); });
     return row;
   }));
 }
