@@ -47,7 +47,7 @@ class ControlledView(View):
         names = [stream.name for stream in network.streams]
         board = Board(names, setting.cluster.hosts, network.sinks, begin=0.0, bins=bins_for(len(names), BINS))
         super().__init__("run", str(folder), setting, board, virtual=True)
-        self.begin = 0.0
+        self.begin, self.batches = 0.0, False
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
         self._at = 0.0
         self._seen: dict[str, Any] = {}
@@ -64,7 +64,10 @@ class ControlledView(View):
                 self.actions = actions
                 self.revision += 1
             self.status = Status(word="running" if actions else "ended", since=0.0)
-            known = (self.controller.read() or {}).get("status")
+            document = self.controller.read() or {}
+            # The simulator serves row by row unless it was given a trigger.
+            self.batches = document.get("identity", {}).get("options", [None])[0] is not None
+            known = document.get("status")
             if known is None or known["time"] <= self._at:
                 return False
             self._take(known)

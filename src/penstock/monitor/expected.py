@@ -70,12 +70,7 @@ class Expected:
     spread: Spread | None
 
 
-def priced(setting: Setting) -> bool:
-    """Whether the cost of every operator is known."""
-    return all(o.cost is not None for o in setting.statistics.complete(setting.network).operators.values())
-
-
-def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS) -> Expected:
+def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, batches: bool = True) -> Expected:
     """Return what the model expects of a setting with rates.
 
     Parameters
@@ -84,6 +79,8 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS) -> Ex
         Where the chance of the interval comes from.
     draws
         How often it is drawn, at most.
+    batches
+        Whether hosts work in micro-batches, rather than row by row.
 
     Raises
     ------
@@ -96,8 +93,8 @@ def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS) -> Ex
     model = load_model(network, setting.rates)
     hosts = BatchHosts.of(setting.statistics, setting.cluster)
     work = model.host_load(setting.placement, setting.cluster) * _factors(setting, hosts)[:, None]
-    load = _busy(work, _fixed(setting, hosts)[:, None])
-    if len(network.operators) > FOLLOWED:
+    load = _busy(work, _fixed(setting, hosts)[:, None]) if batches else work
+    if len(network.operators) > FOLLOWED or not batches:
         told = mace(model, setting.placement, hosts.paced(setting.cluster), setting.statistics)
         return Expected(
             model="mace", period=model.period, total=told.total, sinks=told.sinks, series=told.series,
@@ -219,7 +216,9 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
     return changed
 
 
-def what_if(setting: Setting, question: Question, usual: Mapping[str, float], seed: int = 0) -> dict[str, Any]:
+def what_if(
+    setting: Setting, question: Question, usual: Mapping[str, float], seed: int = 0, *, batches: bool = True
+) -> dict[str, Any]:
     """Answer a question: latency with its interval, load of every host, drops, moves.
 
     Parameters
@@ -228,6 +227,8 @@ def what_if(setting: Setting, question: Question, usual: Mapping[str, float], se
         Mean rate of each source (tuples/s), for those that the question does not name.
     seed
         Of the interval.
+    batches
+        Whether hosts work in micro-batches, rather than row by row.
 
     Raises
     ------
@@ -242,13 +243,13 @@ def what_if(setting: Setting, question: Question, usual: Mapping[str, float], se
     rates = np.array([changed.rates.of_source(name)[0] for name in program.sources])  # type: ignore[union-attr]
     flow = program.flow(rates, changed.keep)
     if question.shed:
-        room = build_program(network, _room(changed, hosts), changed.placement)
+        room = build_program(network, _room(changed, hosts), changed.placement) if batches else program
         flow = Solver(room).solve(rates)
         changed = attrs.evolve(changed, keep=room.keep(rates, flow))
-    expected = expect(changed, np.random.default_rng(seed), QUICK)
+    expected = expect(changed, np.random.default_rng(seed), QUICK, batches=batches)
     interval = None if expected.spread is None else {k: list(v) for k, v in expected.spread.total.items()}
     work = program.load(flow)
-    busy = _busy(work, _fixed(changed, hosts))
+    busy = _busy(work, _fixed(changed, hosts)) if batches else work
     full = _score_of_everything(changed, network, rates)
     return {
         "rates": {name: float(changed.rates.of_source(name)[0]) for name in network.sources},  # type: ignore[union-attr]

@@ -80,6 +80,7 @@ class View:
         self.virtual, self.made = virtual, time.time()
         self.kind, self.folder, self.setting, self.board, self.measured = kind, folder, setting, board, measured
         self.status = Status(word="planned")
+        self.batches = True
         self.revision = 0
         self.begin: float | None = None
         self.decisions: list[dict[str, Any]] = []
@@ -122,7 +123,7 @@ class View:
 
         def work() -> None:
             try:
-                found = expect(setting, np.random.default_rng(0))
+                found = expect(setting, np.random.default_rng(0), batches=self.batches)
             except PenstockError as error:
                 self._wrong = str(error)
                 return
@@ -167,7 +168,7 @@ class View:
             notes = [*self.notes]
             if missing:
                 notes.append(f"Nothing is predicted: the cost of {', '.join(missing[:3])} is not known.")
-            elif len(network.operators) > FOLLOWED:
+            elif len(network.operators) > FOLLOWED and self.batches:
                 notes.append("Latency is predicted by Mace, which leaves out batches: the network is large.")
             elif self._wrong:
                 notes.append(f"Nothing is predicted: {self._wrong}")
@@ -247,7 +248,7 @@ class View:
         """Answer what would happen if …"""
         with self.lock:
             setting, usual = self.setting, self.usual_rates()
-        return what_if(setting, question, usual)
+        return what_if(setting, question, usual, batches=self.batches)
 
     def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Do something to what runs.

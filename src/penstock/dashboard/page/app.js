@@ -307,11 +307,33 @@ function decisions() {
     const row = document.createElement("button");
     row.type = "button";
     row.className = "decision";
-    row.innerHTML = `<time>${escape(clock(each.at ?? each.time, about.virtual || each.at === undefined))}</time><b>${escape(told(each.decided) || "nothing")}</b><p>${escape(told(each.why))}</p>` +
-      (each.expected || each.came ? `<p>${each.expected ? "expected " + escape(told(each.expected)) : ""}${each.came ? "; came " + escape(told(each.came)) : ""}</p>` : "");
+    row.innerHTML = `<time>${escape(clock(each.at ?? each.time, about.virtual || each.at === undefined))}</time><b>${escape(decided(each.decided) || "nothing")}</b><p>${escape(told(each.why))}</p>` +
+      outcome(each);
     row.addEventListener("click", () => { if (state.live && each.at !== undefined) seek(Math.round((each.at - state.live.start) / state.live.step)); });
     return row;
   }));
+}
+
+// Words for what a controller writes; what it may write besides is shown as it is.
+function decided(found) {
+  if (found === null || typeof found !== "object" || Array.isArray(found)) return told(found);
+  const { moves, keep, add, retire, ...rest } = found, words = [];
+  for (const each of moves ?? []) words.push(`move ${each.operator} from ${each.from} to ${each.to}`);
+  if (keep) words.push(Object.keys(keep).length ? "keep " + Object.entries(keep).map(([name, part]) => `${share(part)} of ${name}`).join(", ") : "keep everything");
+  if (add) words.push(`add ${told(add)}`);
+  if (retire) words.push(`retire ${told(retire)}`);
+  if (Object.keys(rest).length) words.push(told(rest));
+  const text = words.join("; ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function outcome({ expected, came }) {
+  const words = [];
+  if (typeof expected?.worst === "number") words.push(`worst latency expected ${seconds(expected.worst)}` + (typeof expected.otherwise === "number" ? `, otherwise ${seconds(expected.otherwise)}` : ""));
+  else if (told(expected)) words.push("expected " + told(expected));
+  if (typeof came?.worst === "number") words.push(`came ${seconds(came.worst)}`);
+  else if (told(came)) words.push("came " + told(came));
+  return words.length ? `<p>${escape(words.join("; "))}</p>` : "";
 }
 
 function told(value) {
