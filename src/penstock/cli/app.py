@@ -40,6 +40,10 @@ OF_DASHBOARD = ("fastapi", "pydantic", "starlette", "uvicorn")
 """Packages that ``pip install 'penstock[dashboard]'`` brings."""
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "inspect": inspect.command,
+    "advise": advise.command,
+    "dashboard": dashboard.command,
+    "demo": demo.command,
     "load": load.command,
     "place": place.command,
     "estimate": estimate.command,
@@ -50,18 +54,40 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": simulate.command,
     "calibrate": calibrate.command,
     "run": run.command,
-    "demo": demo.command,
-    "reproduce": reproduce.command,
-    "inspect": inspect.command,
-    "advise": advise.command,
     "control": control.command,
     "status": controlled.status,
     "move": controlled.move,
     "drain": controlled.drain,
     "stop": controlled.stop,
     "history": controlled.history,
-    "dashboard": dashboard.command,
+    "reproduce": reproduce.command,
 }
+"""In the order of a newcomer's questions: what have I got, what would happen, run it, keep it running."""
+
+SHORT: dict[str, str] = {
+    "inspect": "What your Spark jobs cost, from their event logs.",
+    "advise": "What to change about them, and what it gains.",
+    "dashboard": "Watch a run, a controller or logs on one page.",
+    "demo": "Everything once, on this machine.",
+    "load": "Rate and load of every operator.",
+    "place": "Which operator runs on which host.",
+    "estimate": "How long rows will take.",
+    "compare": "Rank placements by latency.",
+    "admit": "Whether one more query fits.",
+    "provision": "How many hosts are enough.",
+    "shed": "What to drop when there is too much.",
+    "simulate": "Run in virtual time.",
+    "calibrate": "Measure what operators cost on your Spark.",
+    "run": "Run on Spark, and compare with the prediction.",
+    "control": "Keep a running network healthy.",
+    "status": "How a controlled network stands.",
+    "move": "Move an operator while it runs.",
+    "drain": "Empty a host while it runs.",
+    "stop": "Stop a controller and what it runs.",
+    "history": "What a controller decided, and why.",
+    "reproduce": "Repeat the papers' experiments.",
+}
+"""What the list of commands says of each, on one line of a narrow terminal."""
 
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
@@ -70,14 +96,14 @@ QUIET = "--quiet"
 app = typer.Typer(
     name="penstock",
     help="A load manager for Apache Spark Structured Streaming: measure, predict, place, shed, run.",
-    epilog="Begin with: penstock demo",
+    epilog="You have Spark jobs: penstock inspect LOGS. You have none: penstock demo.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)
+    app.command(_name, short_help=SHORT[_name])(_command)
 
 
 @app.callback(invoke_without_command=True)
