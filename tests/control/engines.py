@@ -11,12 +11,15 @@ from penstock.workload import Rates
 def two_queries(cost: float = 0.004) -> Network:
     """Return two chains of two operators: what costs little, then what costs much."""
     operators = [
-        Operator(name=f"{kind}{q}", kind="map", inputs=(given,), cost=(price,), selectivity=(1.0,))
+        Operator(name=f"{kind}{q}", kind="filter", where="true", inputs=(given,), cost=(price,), selectivity=(1.0,))
         for q in (1, 2)
         for kind, given, price in (("cheap", f"s{q}", cost / 10), ("dear", f"cheap{q}", cost))
     ]
     return Network.of(
-        "two", [Source(name="s1"), Source(name="s2")], operators, [Sink(name=f"t{q}", input=f"dear{q}") for q in (1, 2)]
+        "two",
+        [Source(name="s1", format="nexmark"), Source(name="s2", format="nexmark")],
+        operators,
+        [Sink(name=f"t{q}", input=f"dear{q}") for q in (1, 2)],
     )
 
 

@@ -185,6 +185,26 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
     assert penstock("status", "--json").document["alive"] is False
 
 
+def test_killed_command_is_started_again(penstock, network, here):
+    """The same command after a kill -9 goes on to the end, and the history has each decision once."""
+    arguments = [
+        "control", str(network), "--hosts", "2", "--rates", "clicks=300,buys=20", "--duration", "60", "--placement",
+        PLACED, "--act", "--policy", "shed,rebalance",
+    ]  # fmt: skip
+    whole = penstock(*arguments, "--directory", "whole", "--pace", 1000, "--json").document
+    run = [sys.executable, "-m", "penstock.cli.app", *arguments, "--directory", "killed", "--pace"]
+    running = subprocess.Popen([*run, "10"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder, end = Folder("killed"), time.monotonic() + 60
+    while not (folder.path.exists() and (folder.read() or {}).get("status", {}).get("time", 0) > 5):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    running.kill()
+    running.wait()
+    again = penstock(*arguments, "--directory", "killed", "--pace", 1000, "--json").document
+    assert {**again, "seconds": 0, "directory": ""} == {**whole, "seconds": 0, "directory": ""}
+    assert folder.history() == Folder("whole").history()
+
+
 def test_folder_holds_one_controller(tmp_path):
     """A folder held by one controller is refused to another, and free again when the first has ended."""
     folder = Folder(tmp_path)

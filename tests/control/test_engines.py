@@ -1,25 +1,42 @@
-"""One suite for every engine: what the loop may rely on. Engines are made by the fixture's table."""
+"""One suite for every engine: what the loop may rely on."""
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from engines import APART, TOGETHER, simulated, stepped, two_queries
 
+from penstock.cluster import Cluster, SparkSettings
 from penstock.network import Network, Operator, Sink, Source
 from penstock.sizing.admit import merged
 from penstock.steering import Plan
 
-ENGINES = {"simulation": simulated}
-"""How each engine is made: (network, placement, rates) -> engine."""
+
+@pytest.fixture(scope="session")
+def spark():
+    """Two embedded hosts with a session each."""
+    from penstock.spark.hosts import start_hosts
+    from penstock.spark.run import Engine
+
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=0.3))
+    with start_hosts(cluster) as hosts:
+        yield Engine(cluster, hosts)
 
 
-@pytest.fixture(params=sorted(ENGINES))
-def engine(request):
-    """Return a maker of engines that are closed at the end."""
+@pytest.fixture(params=["simulation", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(900)])])
+def engine(request, tmp_path):
+    """Return a maker of engines, (network, placement, rates) -> engine, that are closed at the end."""
     made = []
 
-    def make(network, placement, rates, **more):
-        made.append(ENGINES[request.param](network, placement, rates, **more))
+    def on_spark(network, placement, rates):
+        from penstock.spark.run import SparkEngine
+
+        hosts = request.getfixturevalue("spark")
+        deployment = hosts.prepare(network, placement, tmp_path, rates=rates, live=True, apart=network.operators)
+        return SparkEngine(hosts, deployment)
+
+    def make(*parts):
+        made.append((on_spark if request.param == "spark" else simulated)(*parts))
         return made[-1]
 
     yield make
@@ -104,7 +121,7 @@ def test_attached_query_runs_beside_the_others(engine):
     running.observe()
     new = Network.of(
         "third", [Source(name="s1")],
-        [Operator(name="third", kind="map", inputs=("s1",), cost=(0.001,), selectivity=(1.0,))],
+        [Operator(name="third", kind="filter", where="true", inputs=("s1",), cost=(0.001,), selectivity=(1.0,))],
         [Sink(name="t3", input="third")],
     )  # fmt: skip
     applied = running.apply(Plan(network=merged(running.observe().network, new), placement={"third": "h2"}))

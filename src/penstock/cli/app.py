@@ -20,6 +20,7 @@ from penstock.cli import (
     dashboard,
     demo,
     estimate,
+    hosts,
     inspect,
     load,
     place,
@@ -89,6 +90,9 @@ SHORT: dict[str, str] = {
 }
 """What the list of commands says of each, on one line of a narrow terminal."""
 
+GROUPS: dict[str, typer.Typer] = {"hosts": hosts.app}
+"""Commands with commands of their own."""
+
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
 QUIET = "--quiet"
@@ -104,6 +108,8 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name, short_help=SHORT[_name])(_command)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name, short_help="Start, list and stop Spark hosts.")
 
 
 @app.callback(invoke_without_command=True)

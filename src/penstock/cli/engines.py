@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from penstock.cli import common
+from penstock.cli.hosts import FILE
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
-from penstock.files import write_json
 from penstock.load import Statistics
-from penstock.load.setting import Setting
 from penstock.network import Network
-from penstock.telemetry.runs import ABOUT
 from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.control.engine import Engine
+    from penstock.load.setting import Setting
 
 Report = Callable[[str, float], None]
 
@@ -66,6 +65,8 @@ class Wanted:
     @property
     def setting(self) -> Setting:
         """What is deployed, for those who look on."""
+        from penstock.load.setting import Setting
+
         return Setting(
             network=self.network,
             cluster=self.cluster,
@@ -78,7 +79,9 @@ class Wanted:
 @contextmanager
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """Give the simulator."""
+    from penstock.files import write_json
     from penstock.simulation import MicroBatch, Options, SimulationEngine
+    from penstock.telemetry.runs import ABOUT
 
     if wanted.rates is None:
         raise InputError("the simulator needs rates", at="--rates")
@@ -97,8 +100,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
-    from penstock.spark.run.engine import Engine
-    from penstock.spark.run.live import SparkEngine
+    from penstock.spark.run import Engine, SparkEngine
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -107,7 +109,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     check_placement(wanted.placement)
     machines = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     tell("starting hosts", 0.0)
-    with start_hosts(machines, names=sorted(machines.hosts)) as hosts:
+    with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
         engine = Engine(machines, hosts)
         about = attrs.evolve(wanted.setting, cluster=machines)
         deployment = engine.prepare(
@@ -131,7 +133,7 @@ ENGINES: dict[str, Callable[[Wanted, Report], Any]] = {"simulation": simulation,
 
 def first_placement(wanted: str | None, algorithm: str | None, engine: str, directory: str, **parts: Any) -> Placement:
     """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says."""
-    if engine == "spark" and wanted is None and algorithm is None:
+    if engine == "spark":
         from penstock.spark.run import claimed, placement_of
 
         there = claimed(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -86,8 +87,9 @@ class Controller:
         if known is None or known.get("over"):
             self.folder.forget()
             return
-        if known["identity"] != dict(self.identity):
-            differs = sorted(key for key in self.identity if known["identity"].get(key) != self.identity[key])
+        mine = json.loads(json.dumps(dict(self.identity)))  # as a file would have it
+        if known["identity"] != mine:
+            differs = sorted(key for key in mine if known["identity"].get(key) != mine[key])
             raise InputError(
                 f"a controller with other {', '.join(differs) or 'options'} was stopped here and is not over",
                 file=str(self.folder.directory),

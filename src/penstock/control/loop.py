@@ -69,7 +69,7 @@ class Control:
             applied = None
             if (self.act or found.asked) and not faults and not plan.empty:
                 applied = engine.apply(plan)
-                state = state.after(found.policy, plan, applied, seen, journaled=self.journaled)
+                state = state.after(found, plan, applied, seen, journaled=self.journaled)
             told = advised(state, found.policy, plan, applied is None and not found.asked, now)
             if told is not None:
                 state = attrs.evolve(told, decisions=state.decisions + 1)

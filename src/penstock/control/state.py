@@ -9,6 +9,7 @@ import attrs
 
 from penstock.cluster import Host
 from penstock.control.knowledge import Knowledge
+from penstock.control.policies.base import Proposal
 from penstock.network import Network, Operator, Sink, Source
 from penstock.steering import Applied, Observation, Plan
 
@@ -50,8 +51,8 @@ class State:
     open: tuple[tuple[Mapping[str, Any], float | None], ...] = ()
     journal: tuple[tuple[float, Mapping[str, Any]], ...] = ()
 
-    def after(self, policy: str, plan: Plan, applied: Applied, seen: Observation, *, journaled: bool) -> State:
-        """Return the state after a plan was applied."""
+    def after(self, found: Proposal, plan: Plan, applied: Applied, seen: Observation, *, journaled: bool) -> State:
+        """Return the state after a proposal was applied, as far as its ``plan`` went."""
         begun = [change for change in applied.begun if change.kind == "move"]
         gone = {change.name for change in applied.begun if change.kind == "retire"}
         moves = tuple(
@@ -64,8 +65,10 @@ class State:
         return attrs.evolve(
             self,
             moved={**self.moved, **{change.name: applied.at for change in begun}},
-            acted={**self.acted, policy: applied.at} if large else self.acted,
-            draining=self.draining - gone,
+            acted={**self.acted, **dict.fromkeys(filter(None, (found.policy, found.course)), applied.at)}
+            if large
+            else self.acted,
+            draining=(self.draining | (set(found.drain) if large else set())) - gone,
             moves=(*self.moves, *moves),
             journal=(*self.journal, *entry),
         )

@@ -14,6 +14,7 @@ from penstock.errors import InputError
 from penstock.network import Network
 from penstock.simulation.options import Options
 from penstock.simulation.run import Simulation
+from penstock.simulation.state import Records
 from penstock.simulation.watch import moving
 from penstock.steering import (
     Admit,
@@ -54,6 +55,8 @@ class SimulationEngine:
         Virtual seconds per second of the clock; None: as fast as it can.
     clock, sleep
         Tell the time, and wait (s); needed for a pace.
+    trace
+        Given the rows of sink tuples, in parts.
     """
 
     def __init__(
@@ -68,13 +71,16 @@ class SimulationEngine:
         pace: float | None = None,
         clock: Callable[[], float] | None = None,
         sleep: Callable[[float], None] | None = None,
+        trace: Callable[[Records], None] | None = None,
     ) -> None:
         options = options or Options()
         length = rates.duration if options.duration is None else options.duration
         options = attrs.evolve(options, duration=length)
         self._rates = rates
         first = chosen(rates, network)
-        self._sim = Simulation(network, cluster, placement, first, options, seed=seed, changing=True)
+        self._sim = Simulation(
+            network, cluster, placement, first, options, seed=seed, changing=True, trace=trace or False
+        )
         self._looked, self._pace, self._clock, self._sleep = 0.0, pace, clock, sleep
         self._begun = clock() if clock is not None else 0.0
         self._retired: frozenset[str] = frozenset()

@@ -31,6 +31,10 @@ class Proposal:
         What should come of it: ``worst`` wait (s) with it and ``otherwise`` without it, ``score``, ``price``, ….
     hard
         Whether it is needed (a bound or quota is at stake) rather than nice.
+    drain
+        Hosts that are to become empty and then leave, if the plan is applied.
+    course
+        Of a policy that takes another one's plan: that one's name.
     asked
         Whether somebody has asked for it, so that it is done also where the controller only advises.
     """
@@ -40,6 +44,8 @@ class Proposal:
     why: str
     expected: Mapping[str, float] = attrs.field(factory=dict)
     hard: bool = True
+    drain: tuple[str, ...] = ()
+    course: str = ""
     asked: bool = False
 
 

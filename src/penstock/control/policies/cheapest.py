@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 import numpy as np
@@ -13,6 +13,9 @@ from penstock.control.policies.rebalance import Rebalance
 from penstock.control.policies.shed import Shed
 from penstock.control.situation import Situation
 from penstock.steering import Plan
+
+HOLDS = 600.0
+"""How long a placement is expected to be good for (s): moves are divided over so many seconds."""
 
 
 @attrs.frozen(kw_only=True)
@@ -32,7 +35,7 @@ class Cheapest:
 
     shed: Shed = attrs.field(factory=Shed)
     rebalance: Rebalance = attrs.field(factory=Rebalance)
-    provision: Provision = attrs.field(factory=Provision)
+    provision: Provision = attrs.field(factory=lambda: Provision(retire=0.85))
     least: float = 0.02
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
@@ -44,7 +47,7 @@ class Cheapest:
         for name, policy in (("shed", self.shed), ("move", self.rebalance), ("add", self.provision)):
             found = policy(now, rng)
             if found is not None:
-                courses[name] = (price(now, found.plan), found)
+                courses[name] = (price(now, found.plan, found.drain), found)
         if not courses:
             return None
         least = min(courses, key=lambda name: (courses[name][0], name))
@@ -58,13 +61,30 @@ class Cheapest:
             why=f"{least} costs {cost:.4g} over {now.goals.horizon:g} s (defer {defer:.4g}, {said}): {found.why}",
             expected={**found.expected, "price": cost, "otherwise_price": defer},
             hard=found.hard,
+            drain=found.drain,
+            course=found.policy,
         )
 
 
-def price(now: Situation, plan: Plan) -> float:
-    """Return what a plan costs over the horizon, in the currency of ``goals.prices``."""
-    goals, prices = now.goals, now.goals.prices
+def price(now: Situation, plan: Plan, leaving: Collection[str] = ()) -> float:
+    """Return what a plan costs over the horizon, in the currency of ``goals.prices``.
+
+    A plan that makes room is priced with everything kept as well as with what is dropped now: what is not needed any
+    more is not dropped any longer.
+
+    Parameters
+    ----------
+    leaving
+        Hosts that leave once they are empty, besides those that the plan retires.
+    """
     keep = now.seen.keep if plan.keep is None else plan.keep
+    makes_room = plan.keep is None and bool(plan.placement or plan.add)
+    gone = {*leaving, *plan.retire}
+    return min(_price(now, plan, shares, gone) for shares in ([keep, {}] if makes_room and keep else [keep]))
+
+
+def _price(now: Situation, plan: Plan, keep: Mapping[str, float], gone: Collection[str]) -> float:
+    goals, prices = now.goals, now.goals.prices
     full, score = now.score(), now.score(keep)
     where = now.where(plan.placement)
     late, hosts = _late(now, where, keep), sum(host.price for host in now.seen.cluster.hosts.values())
@@ -75,14 +95,14 @@ def price(now: Situation, plan: Plan) -> float:
         behind = float(now.host_backlog(where).sum())
         late = min(late, _spread(need, room, behind, now) * score)
         hosts += sum(host.price for host in plan.add)
-    hosts -= sum(now.seen.cluster.hosts[name].price for name in plan.retire if name in now.seen.cluster.hosts)
-    moved = len(plan.placement)
+    hosts -= sum(now.seen.cluster.hosts[name].price for name in gone if name in now.seen.cluster.hosts)
     return (
         prices.value * (full - score) * goals.horizon
         + prices.late * late
         + prices.hour * hosts * goals.horizon / 3600
-        + prices.move * moved
-        + prices.late * _paused(now, plan.placement)
+        # A move is paid once, and what it is good for holds longer than the horizon.
+        + (prices.move * len(plan.placement) + prices.late * _paused(now, plan.placement))
+        * min(1.0, goals.horizon / HOLDS)
     )
 
 

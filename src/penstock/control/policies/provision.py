@@ -31,22 +31,10 @@ class Provision:
         """Return a host that joins, operators that leave one, or an empty host that goes."""
         if not now.ready:
             return None
-        used = set(now.seen.placement.values())
-        spares = {host.name for host in now.goals.spare}
-        empty = [name for name in now.hosts if name not in used and (name in now.draining or name in spares)]
         need, have = float(now.load[now.base].sum(axis=0).mean()), float(now.usable.sum())
         if need > self.add * have:
             return self._more(now, need, have)
-        draining = [name for name in empty if name in now.draining]
-        if draining:
-            return Proposal(
-                policy="provision",
-                plan=Plan(retire=(draining[0],)),
-                why=f"{draining[0]} is empty",
-                expected={"hosts": float(len(now.hosts) - 1)},
-                hard=False,
-            )
-        return self._less(now, need, spares)
+        return self._less(now, need)
 
     def _more(self, now: Situation, need: float, have: float) -> Proposal | None:
         fresh = [host for host in now.goals.spare if host.name not in now.seen.cluster.hosts]
@@ -60,8 +48,9 @@ class Provision:
             expected={"load": need / (have + host.usable), "hosts": float(len(now.hosts) + 1)},
         )
 
-    def _less(self, now: Situation, need: float, spares: set[str]) -> Proposal | None:
+    def _less(self, now: Situation, need: float) -> Proposal | None:
         """Let a spare host that is not needed any more become empty; the others keep their peaks below the limit."""
+        spares = {host.name for host in now.goals.spare}
         mine = [k for k, name in enumerate(now.hosts) if name in spares and name not in now.draining]
         quiet = now.now - now.acted.get("provision", -np.inf) >= self.patience and now.now >= self.patience
         peak = float(now.load[now.base].sum(axis=0).max())
@@ -75,6 +64,7 @@ class Provision:
         return Proposal(
             policy="provision",
             plan=Plan(placement=moves, retire=() if moves else (now.hosts[last],)),
+            drain=(now.hosts[last],),
             why=f"without {now.hosts[last]} the load is {percent(need / left)} of what the others can work off",
             expected={"worst": now.worst(now.where(moves)), "hosts": float(len(now.hosts) - 1)},
             hard=False,

@@ -17,11 +17,10 @@ from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.sql import computes
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run.folder import epoch_of
-from penstock.spark.run.history import read_history
 from penstock.spark.run.reshape import Border, go_on
+from penstock.spark.run.rows import rows_of_logs
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
-from penstock.spark.shipped.writer import manifest_of
 from penstock.workload.nexmark import Schedule
 
 
@@ -178,11 +177,5 @@ def _since(system: System, change: Grown, fresh: Sequence[Unit]) -> dict[str, in
     ]
     if not streams:
         return {}
-    rows = dict(read_history(place).rows)
-    upto = read_history(place).upto
-    for unit in (place / "batches").names():
-        for number in (place / "batches" / unit).numbers():
-            if number >= upto.get(unit, 0):
-                for writer, (_, count) in json.loads(manifest_of(place, unit, number).read())["rows"].items():
-                    rows[writer] = rows.get(writer, 0) + count
+    rows = rows_of_logs(place)
     return {stream.name: rows.get(stream.writer, 0) for stream in streams}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -15,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.cluster import Cluster
-from penstock.errors import EngineError, InputError
+from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
@@ -63,10 +64,13 @@ class Engine:
         Hosts and Spark settings.
     hosts
         Running hosts by name, as `penstock.spark.hosts.start_hosts` yields them.
+    again
+        Sessions of an earlier penstock by host, with the queries that it left running.
     """
 
-    def __init__(self, cluster: Cluster, hosts: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, hosts: Mapping[str, Any], again: Mapping[str, str] | None = None) -> None:
         self.cluster, self.hosts = cluster, dict(hosts)
+        self._again = dict(again or {})
         with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
             self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
         self._speeds: dict[str, float] = {}
@@ -78,7 +82,7 @@ class Engine:
         self.sessions[host.name] = self._session(host.name)
 
     def _session(self, name: str) -> SparkSession:
-        session: SparkSession = self.hosts[name].session()
+        session: SparkSession = self._found(name)
         session.conf.set("spark.sql.session.timeZone", "UTC")
         session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
@@ -87,6 +91,16 @@ class Engine:
             session.conf.set(key, ",".join(excluded))
         register(session)
         return session
+
+    def _found(self, name: str) -> SparkSession:
+        """Return the session of an earlier penstock, if it is still there, else a new one."""
+        known = self._again.pop(name, None)
+        if known is not None:
+            with contextlib.suppress(PenstockError, PySparkException):
+                session: SparkSession = self.hosts[name].session(known)
+                session.conf.get("spark.sql.session.timeZone")
+                return session
+        return self.hosts[name].session()  # type: ignore[no-any-return]
 
     def speed(self, name: str) -> float:
         """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
@@ -236,17 +250,35 @@ class Engine:
             outcome = collect(system.deployment, system.queries, time.time() - begin)
             return attrs.evolve(outcome, refused=refused)
 
-    def system(self, deployment: Deployment, prompt: bool, tell: Report) -> System:
-        """Take the folder over, compile all queries, and bring what an earlier run left in order."""
+    def system(self, deployment: Deployment, prompt: bool, tell: Report, *, adopt: bool = False) -> System:
+        """Take the folder over, compile all queries, and bring what an earlier run left in order.
+
+        ``adopt`` queries that an earlier penstock left running.
+        """
         claim = claimed_by(deployment)
         for name in sorted({unit.host for unit in claim.units}):
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
         tell("compiling", 0.0)
+        if claim.grown is not None:
+            deployment = self._grown(deployment, claim.grown)
         system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt)
-        system.prepare()
+        system.prepare(adopt=adopt)
         fold(system.deployment, system.queries, keep=LEFT)
         return system
+
+    def _grown(self, deployment: Deployment, network: Network) -> Deployment:
+        """Return a deployment with what was attached to it in an earlier run."""
+        more = [operator for name, operator in network.operators.items() if name not in deployment.network.operators]
+        return attrs.evolve(
+            deployment,
+            network=network,
+            schemas=derive_schemas(next(iter(self.sessions.values())), network),
+            schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
+            speeds={**{name: self.speed(name) for name in self.hosts if any(map(computes, more))}, **deployment.speeds},
+            live=sheddable(network) if deployment.live else deployment.live,
+            apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
+        )
 
     def _go(
         self, system: System, interval: float, seconds: float | None, follower: Follower | None, tell: Report

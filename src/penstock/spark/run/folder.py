@@ -6,6 +6,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     about.json          network, hosts and costs for those who look on, without passwords and addresses
     owners/UNIT         which generation of a unit delivers
     fences/UNIT         held while one commits or takes over
+    sessions.json       the hosts' sessions, in which queries may run on without penstock
     epoch               when scheduled sources begin (µs since 1970)
     checkpoints/UNIT    Spark's offsets, commits and state
     recalled/UNIT       what queries knew of event time when they were stopped
@@ -36,7 +37,7 @@ import attrs
 from penstock.cluster import Placement
 from penstock.errors import InputError
 from penstock.files import compact
-from penstock.network import Network
+from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
@@ -59,11 +60,12 @@ CLAIMED = (
 
 @attrs.frozen
 class Claim:
-    """What a run's folder says of it: its identity, and its units."""
+    """What a run's folder says of it: its identity, its units, and the network if queries were attached to it."""
 
     run: str
     units: tuple[Unit, ...]
     since: Mapping[str, int]
+    grown: Network | None = None
 
 
 @contextlib.contextmanager
@@ -100,6 +102,21 @@ def open_schedules(deployment: Deployment, trigger: float) -> None:
     step = max(1, round(trigger * 1e6))
     begin = (time.time_ns() // 1000 // step + 1) * step
     (deployment.place / "epoch").publish(str(begin).encode())
+
+
+def note_sessions(folder: Place, sessions: Mapping[str, Any]) -> None:
+    """Write down the sessions by host, for a penstock that finds their queries running."""
+    found = {name: str(session.session_id) for name, session in sorted(sessions.items())}
+    (folder / "sessions.json").replace(json.dumps(found).encode())
+
+
+def noted_sessions(folder: str) -> dict[str, str]:
+    """Return the sessions that an earlier penstock had, by host."""
+    try:
+        found: dict[str, str] = json.loads((place_of(folder) / "sessions.json").read())
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def digest(network: Network) -> str:
@@ -144,24 +161,37 @@ def claim(deployment: Deployment) -> Claim:
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
     _tell(deployment)
-    return claim_of(there)
-
-
-def claim_of(document: Mapping[str, Any]) -> Claim:
-    """Return what a run's folder says of it."""
-    return Claim(str(document["run"]), tuple(map(Unit.of, document["units"])), document["since"])
+    grown = None if there["grown"] is None else _network(there["grown"], deployment.network.file)
+    return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
 
 
 def note(deployment: Deployment, claim: Claim) -> None:
-    """Write down what runs in a folder from now on, all at once."""
+    """Write down what runs in a folder from now on, all at once; it is still claimed as what it was begun with."""
+    begun = claimed(deployment.folder) or _described(deployment)
     document = {
-        **_described(deployment),
+        **begun,
+        "placement": {name: deployment.placement[name] for name in begun["placement"]},
+        "grown": None if claim.grown is None else _parts(claim.grown),
         "run": claim.run,
         "units": [unit.document() for unit in claim.units],
         "since": dict(claim.since),
     }
     _tell(deployment)
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
+
+
+def _parts(network: Network) -> dict[str, Any]:
+    kinds = ("sources", "operators", "sinks")
+    rows = {kind: [attrs.asdict(part) for part in getattr(network, kind).values()] for kind in kinds}
+    return {"name": network.name, **rows}
+
+
+def _network(parts: Mapping[str, Any], file: str | None) -> Network:
+    def made(kind: Any, rows: list[dict[str, Any]]) -> list[Any]:
+        return [kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
+
+    sources, operators = made(Source, parts["sources"]), made(Operator, parts["operators"])
+    return Network.of(parts["name"], sources, operators, made(Sink, parts["sinks"]), file)
 
 
 def _described(deployment: Deployment) -> dict[str, Any]:

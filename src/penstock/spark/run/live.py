@@ -23,14 +23,17 @@ from penstock.spark.hosts.start import make_host
 from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import CHECK, Engine
-from penstock.spark.run.folder import epoch_of, open_schedules, owned
+from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
 from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.outcome import collect
 from penstock.spark.run.reports import short
+from penstock.spark.run.split import parts_of, split
 from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK, System
+from penstock.spark.run.units import Unit
 from penstock.spark.run.wanted import Wanted, moves_by_unit
+from penstock.spark.run.warm import warm
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, UnitSeen, changes
@@ -66,6 +69,7 @@ class SparkEngine:
         self._interval = engine.cluster.spark.trigger if trigger is None else trigger
         self._triggers: dict[str, float] = {}
         self._jobs: dict[str, Future[None]] = {}
+        self._targets: dict[str, Mapping[str, str]] = {}
         self._joining: dict[str, Future[None]] = {}
         self._mine: dict[str, Any] = {}
         self._failures: dict[str, list[float]] = {}
@@ -82,13 +86,17 @@ class SparkEngine:
         except BaseException:
             self._held.close()
             raise
+        used = {unit.host for unit in self.system.units.values()}
+        for name in sorted(set(engine.sessions) - used):
+            self._warm(name)
         self._observer = Observer(self.system)
         self._looked = self.now
         self._ending = Ending(self.system.deployment, self._interval)
 
     def _started(self, deployment: Any) -> System:
-        system = self.engine.system(deployment, self._follow is not None, lambda _what, _share: None)
+        system = self.engine.system(deployment, self._follow is not None, lambda _what, _share: None, adopt=True)
         place = system.deployment.place
+        note_sessions(place, self.engine.sessions)
         with contextlib.suppress(FileNotFoundError):
             self.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
         try:
@@ -102,6 +110,11 @@ class SparkEngine:
             self._follower = Follower(system.deployment, checkpoints, self._follow)
             self._follower.begin(epoch_of(place))
         return system
+
+    def _warm(self, host: str) -> None:
+        """Let a host get ready for what may move there."""
+        place = self.system.deployment.place / f"warm-{host}"
+        self._pool.submit(warm, self.engine.sessions[host], place)
 
     @property
     def now(self) -> float:
@@ -221,24 +234,43 @@ class SparkEngine:
             self._do(name, lambda name=name: self._move_now(name, host))  # type: ignore[misc]
 
     def _move(self, operator: str, wanted: Wanted) -> None:
-        """Begin to move the unit of an operator; of several of its operators the first one does."""
-        unit, host = wanted.unit_of(operator)
-        known = self.system.units[unit]
+        """Begin to move the unit of an operator, or a part of it; of several of its operators the first one does."""
+        name, hosts = wanted.unit_of(operator)
+        unit, host = self.system.units[name], hosts[operator]
         pin = self.network.operators[operator].pin
         self._known(host)
         if pin is not None and pin != host:
             raise InputError(f"it is pinned to {pin!r}", at=f"operators.{operator}")
         if host in self.down:
             raise InputError(f"host {host!r} is down", at=f"placement.{operator}")
-        if unit in wanted.begun:
+        if name in wanted.begun:
             return
-        if wanted.grown is not None and unit in {each.name for each in wanted.grown.again}:
+        if wanted.grown is not None and name in {each.name for each in wanted.grown.again}:
             raise InputError("it is about to write for the query that is attached", at=f"placement.{operator}")
-        if known.host == host and unit in self.system.runners:
+        busy = name in self._jobs and not self._jobs[name].done()
+        there = self._targets.get(name, {}) if busy else dict.fromkeys(unit.fragment.operators, unit.host)
+        if there == hosts and (busy or name in self.system.runners):
             return
-        self._free([unit])
-        wanted.begun.add(unit)
-        self._do(unit, lambda: self._move_now(unit, host))
+        self._free([name])
+        whole = len({*hosts.values()}) == 1
+        parts = () if whole else self._parts(unit, hosts)
+        self._targets[name] = hosts
+        wanted.begun.add(name)
+        if whole:
+            self._do(name, lambda: self._move_now(name, host))
+        else:
+            self._do(name, lambda: split(self.system, unit, parts, self._intervals()))
+
+    def _parts(self, unit: Unit, hosts: Mapping[str, str]) -> tuple[Unit, ...]:
+        """Return the parts of a unit that runs."""
+        if unit.name not in self.system.runners:
+            raise InputError(f"{unit.name!r} does not run, and only one that runs is split", at="placement")
+        if self.system.growing:
+            raise InputError("another unit changes its shape", at="placement", hint="wait until it runs")
+        away = self.down & {*hosts.values()}
+        if away:
+            raise InputError(f"host {sorted(away)[0]!r} is down", at="placement")
+        return parts_of(self.network, unit, hosts)
 
     def _move_now(self, unit: str, host: str) -> None:
         if host in self._joining:
@@ -290,6 +322,8 @@ class SparkEngine:
             made = make_host(host, self.engine.cluster)
             self._mine[host.name] = made.start()
             self.engine.add(self.engine.cluster, made)
+            note_sessions(self.system.deployment.place, self.engine.sessions)
+            self._warm(host.name)
 
         self._joining[host.name] = self._pool.submit(join)
 
@@ -427,7 +461,10 @@ class SparkEngine:
         host.stop()
         host.start()
         self.engine.add(self.engine.cluster, host)
+        note_sessions(self.system.deployment.place, self.engine.sessions)
         self.down.discard(name)
+        if all(unit.host != name for unit in self.system.units.values()):
+            self._warm(name)
         for unit in [*self.system.units.values()]:
             if unit.host == name and unit.name not in self._jobs:
                 self._do(unit.name, lambda unit=unit: self._move_now(unit.name, name))  # type: ignore[misc]
@@ -449,6 +486,9 @@ class SparkEngine:
                     job.result()
             if stop:
                 self.system.stop()
+            else:
+                for host in self.engine.hosts.values():
+                    host.leave()
         finally:
             self._pool.shutdown(wait=True)
             self._held.close()

@@ -112,7 +112,7 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     head = (mine or before[0]).head
     saved = f"{unit.name}@{batch}-{time.time_ns() // 1_000_000}"
     checkpoint = folder / "checkpoints" / saved
-    border(checkpoint, batch, head, [lines.get(name, "-") for name in query.inputs])
+    border(checkpoint, batch, head, [lines.get(name) or _newest(query, name) for name in query.inputs])
     for number, name in enumerate(dict.fromkeys(query.inputs)):
         if name in seen:
             seen[name].copy(checkpoint / "sources" / str(number))
@@ -124,6 +124,14 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
         if mine is None or way.writer not in {other.writer for other in mine.query.spec.logs} or mine.batch != batch:
             bases[way.writer] = DirectoryLog(folder / "logs" / way.writer).length() - (batch + 1)
     return attrs.evolve(unit, saved=saved, bases=bases)
+
+
+def _newest(query: Query, name: str) -> str:
+    """Return the position behind all that a log has: what came before went another way; ``-`` for other inputs."""
+    if name not in query.reads:
+        return "-"
+    position = {"log": name, "batch": DirectoryLog(query.spec.folder / "logs" / name).length(), "piece": 0, "starts": 0}
+    return json.dumps(position)
 
 
 def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border]) -> None:

@@ -19,7 +19,7 @@ from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.run.upkeep import clean_logs, fold
-from penstock.spark.shipped.gate import take_over
+from penstock.spark.shipped.gate import owner_of, take_over
 
 Report = Callable[[str, float], None]
 """Told what is being done and how much of it is done, 0..1."""
@@ -67,11 +67,25 @@ class System:
         """The queries of all units, as they were last compiled."""
         return [self.compiled[name] for name in sorted(self.compiled)]
 
-    def prepare(self, names: Iterable[str] | None = None) -> None:
-        """Compile units, and let them deliver."""
+    def prepare(self, names: Iterable[str] | None = None, *, adopt: bool = False) -> None:
+        """Compile units, and let them deliver; ``adopt`` those that an earlier penstock left running."""
         for name in sorted(self.units if names is None else names):
             unit = self.units[name]
-            self.deliver(self.compile(unit), unit)
+            if not (adopt and self._adopt(unit)):
+                self.deliver(self.compile(unit), unit)
+
+    def _adopt(self, unit: Unit) -> bool:
+        """Look for a unit's query on its host; it goes on if it may deliver."""
+        owner = owner_of(self.deployment.place, unit.name)
+        active = [query for query in self.sessions[unit.host].streams.active if query.name == unit.name]
+        if not active or not owner["generation"] or owner["closing"]:
+            for query in active:
+                query.stop()
+            return False
+        self.compiled[unit.name] = stamped(self.compile(unit), unit, owner["generation"])
+        runner = self.runners[unit.name] = Runner(unit, self.compiled[unit.name])
+        runner.handle = active[0]
+        return True
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
@@ -92,7 +106,7 @@ class System:
 
     def start(self, trigger: Mapping[str, float] | float, names: Sequence[str] | None = None) -> None:
         """Start units that are prepared (default: all), and wait until each has looked for data."""
-        wanted = sorted(self.units if names is None else names)
+        wanted = sorted(name for name in (self.units if names is None else names) if name not in self.runners)
         pool = ThreadPoolExecutor(max(1, len(wanted)))
 
         def interval(name: str) -> float:
@@ -144,6 +158,7 @@ class System:
                 self.claim,
                 units=tuple(self.units[name] for name in sorted(self.units)),
                 since=changes.get("since", self.claim.since),
+                grown=changes.get("network", self.claim.grown),
             )
             self.deployment = attrs.evolve(self.deployment, **{**changes, **_as_claimed(self.claim)})
             note(self.deployment, self.claim)

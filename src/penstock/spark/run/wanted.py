@@ -34,26 +34,17 @@ class Wanted:
     begun: set[str] = attrs.field(factory=set)
     grown: Grown | None = None
 
-    def unit_of(self, operator: str) -> tuple[str, str]:
-        """Return the unit to move for an operator, and where to.
+    def unit_of(self, operator: str) -> tuple[str, Mapping[str, str]]:
+        """Return the unit of an operator, and where each operator of the unit is wanted.
 
         Raises
         ------
         InputError
-            If there is no such operator, or its unit cannot move as a whole.
+            If there is no such operator.
         """
         if operator not in self.moves:
             raise InputError(f"no operator {operator!r}", at="placement")
-        unit, hosts = self.moves[operator]
-        host = hosts[operator]
-        others = sorted(name for name, other in hosts.items() if other != host)
-        if others:
-            raise InputError(
-                f"it shares a query with {', '.join(others)}",
-                at=f"placement.{operator}",
-                hint="move them together, or let it run apart",
-            )
-        return unit, host
+        return self.moves[operator]
 
 
 def moves_by_unit(plan: Plan, system: System) -> dict[str, tuple[str, dict[str, str]]]:
