@@ -3,7 +3,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check lint docs setup help
+.PHONY: demo test nightly check lint docs site package setup help
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -27,6 +27,14 @@ check: lint test ## what CI runs: lint and tests
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py
+
+site: setup ## build the documentation's pages into site/
+	$(UV) sync --locked --quiet --inexact --group docs
+	$(UV) run --no-sync python scripts/site.py
+
+package: setup ## build wheel and sdist into dist/, check them, and try the wheel in an environment of its own
+	$(UV) sync --locked --quiet --inexact --group release
+	sh scripts/package.sh $(UV)
 
 setup: $(READY)
 

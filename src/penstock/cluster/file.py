@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
 from penstock.errors import InputError
-from penstock.files import Text, convert
+from penstock.files import Text, convert, schema_of
 from penstock.units import seconds
 
 Option = str | int | float | bool
@@ -163,7 +163,7 @@ def _spark(document: Any) -> SparkSettings:
 
 def cluster_schema() -> dict[str, Any]:
     """Return the JSON schema of cluster files."""
-    schema = msgspec.json.schema(ClusterFile)
+    schema = schema_of(ClusterFile, "cluster")
     (links, spark), parts = msgspec.json.schema_components((LinkTable, SparkTable), ref_template="#/$defs/{name}")
     properties = schema["$defs"]["ClusterFile"]["properties"]
     properties["links"]["additionalProperties"] = links

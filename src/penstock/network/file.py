@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Text, convert, suggest
+from penstock.files import Text, convert, schema_of, suggest
 from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.units import seconds
 
@@ -330,4 +330,4 @@ def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
 
 def network_schema() -> dict[str, Any]:
     """Return the JSON schema of network files."""
-    return msgspec.json.schema(NetworkFile)
+    return schema_of(NetworkFile, "network")

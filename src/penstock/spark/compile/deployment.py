@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import attrs
 from pyspark.sql.types import StructType
@@ -44,6 +45,8 @@ class Deployment:
         By query, the first batch of a log or event of a schedule that it takes, where that is not 0.
     since
         By stream, rows of its log that its reader was never to take, less those that reached it another way.
+    about
+        What the folder tells those who look on, of `penstock.load.setting.Setting`.
     """
 
     network: Network
@@ -59,6 +62,7 @@ class Deployment:
     units: tuple[Fragment, ...] | None = None
     begins: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     since: Mapping[str, int] = attrs.field(factory=dict)
+    about: Mapping[str, Any] | None = None
 
     @cached_property
     def place(self) -> Place:

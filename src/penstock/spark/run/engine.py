@@ -133,11 +133,18 @@ class Engine:
         everything: bool = False,
         live: bool = False,
         apart: Iterable[str] = (),
+        about: Mapping[str, Any] | None = None,
     ) -> Deployment:
         """Check a network and gather what its queries need.
 
-        ``live``: keep fractions will change; ``apart``: operators that are queries of their own, so that they can move
-        alone.
+        Parameters
+        ----------
+        live
+            Whether keep fractions will change.
+        apart
+            Operators that are queries of their own, so that they can move alone.
+        about
+            What the folder tells those who look on.
         """
         check_network(network, self.cluster.spark)
         check_placement(placement)
@@ -161,6 +168,7 @@ class Engine:
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
+            about=about,
             apart=frozenset(apart),
         )
 

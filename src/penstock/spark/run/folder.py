@@ -3,6 +3,7 @@
 Everything that a run leaves is in its folder, written so that a killed run finds it again:
 
     run.json            what runs here: network, units and their hosts, keep fractions, and the run's identity
+    about.json          network, hosts and costs for those who look on, without passwords and addresses
     owners/UNIT         which generation of a unit delivers
     fences/UNIT         held while one commits or takes over
     sessions.json       the hosts' sessions, in which queries may run on without penstock
@@ -35,10 +36,12 @@ import attrs
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
+from penstock.files import compact
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
+from penstock.telemetry.runs import ABOUT
 
 FORM = 2
 """Of what a run leaves; another version of penstock may have left it otherwise."""
@@ -157,6 +160,7 @@ def claim(deployment: Deployment) -> Claim:
             raise InputError(
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
+    _tell(deployment)
     grown = None if there["grown"] is None else _network(there["grown"], deployment.network.file)
     return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
 
@@ -172,6 +176,7 @@ def note(deployment: Deployment, claim: Claim) -> None:
         "units": [unit.document() for unit in claim.units],
         "since": dict(claim.since),
     }
+    _tell(deployment)
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
 
 
@@ -201,6 +206,11 @@ def _described(deployment: Deployment) -> dict[str, Any]:
         "plan": bool(deployment.live),
         "rates": _hashed(json.dumps(schedules)) if schedules else None,
     }
+
+
+def _tell(deployment: Deployment) -> None:
+    if deployment.about is not None:
+        (deployment.place / ABOUT).replace(compact(deployment.about).encode())
 
 
 def placement_of(document: Mapping[str, Any]) -> Placement:
