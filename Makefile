@@ -3,10 +3,10 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check lint docs setup help
+.PHONY: demo test nightly check lint docs setup help kafka kafka-stop
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 demo: setup ## calibrate, predict, place, run and compare on two embedded Spark hosts
 	@$(UV) run --no-sync penstock demo
@@ -27,6 +27,12 @@ check: lint test ## what CI runs: lint and tests
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py
+
+kafka: setup ## fetch Kafka through Maven and start a broker on loopback; `make kafka-stop` ends it
+	@$(UV) run --no-sync python scripts/kafka.py start
+
+kafka-stop:
+	@$(UV) run --no-sync python scripts/kafka.py stop
 
 setup: $(READY)
 

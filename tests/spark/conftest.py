@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -12,6 +15,8 @@ import pytest
 from penstock.cluster import Cluster, SparkSettings
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Tests of this room share hosts_kit.py.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,3 +29,24 @@ def engine() -> Iterator[Engine]:
     """Three embedded hosts with a session each."""
     with start_hosts(CLUSTER) as hosts:
         yield Engine(CLUSTER, hosts)
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Any:
+    """The module that fetches and runs Kafka."""
+    spec = importlib.util.spec_from_file_location("penstock_kafka", ROOT / "scripts/kafka.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def broker(scripts: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Kafka broker on loopback."""
+    if shutil.which("mvn") is None:
+        pytest.skip("no mvn to fetch Kafka with")
+    scripts.fetch()
+    with scripts.Broker(tmp_path_factory.mktemp("kafka") / "run") as running:
+        yield running
