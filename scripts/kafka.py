@@ -1,7 +1,7 @@
 """Fetch and run a Kafka broker of your own on the loopback interface: `make kafka`, `make kafka-stop`.
 
-Broker and connector jars come through Maven, into `.tools/kafka`. The broker speaks KRaft, listens on 127.0.0.1 only and
-asks for a password (SASL/PLAIN) that is made when it is first started. Who connects finds all that it needs in
+Broker and connector jars come through Maven, into `.tools/kafka`. The broker speaks KRaft, listens on 127.0.0.1 only,
+and asks for a password (SASL/PLAIN) that is made when it is first started. Who connects finds all that it needs in
 `.tools/kafka/run/client.env`.
 """
 

@@ -18,8 +18,10 @@ from penstock.spark.run import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Tests of this room share hosts_kit.py.
+# Tests of this room share hosts_kit.py and kafka_kit.py.
 sys.path.insert(0, str(Path(__file__).parent))
+
+from kafka_kit import settings  # noqa: E402
 
 CLUSTER = attrs.evolve(Cluster.uniform(3), spark=SparkSettings(trigger=0.3))
 
@@ -50,3 +52,21 @@ def broker(scripts: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     scripts.fetch()
     with scripts.Broker(tmp_path_factory.mktemp("kafka") / "run") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def kafka_hosts(broker: Any, scripts: Any) -> Iterator[tuple[Cluster, Any]]:
+    """Three embedded hosts that know a Kafka broker, and their cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
+            patch.setenv(name, broker.known[name])
+        jars = (str(scripts.HOME / "connector/*.jar"),)
+        cluster = attrs.evolve(CLUSTER, spark=SparkSettings(trigger=0.3, kafka=settings(broker), jars=jars))
+        with start_hosts(cluster) as hosts:
+            yield cluster, hosts
+
+
+@pytest.fixture(scope="session")
+def kafka_engine(kafka_hosts: tuple[Cluster, Any]) -> Engine:
+    """Sessions on hosts that know Kafka; rows between them go by folders."""
+    return Engine(*kafka_hosts)

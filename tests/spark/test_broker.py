@@ -8,24 +8,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from kafka_kit import client
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 def admin(broker: Any, **more: str) -> AdminClient:
     """Return a client with the broker's password, or with another one."""
-    known = broker.known
-    return AdminClient(
-        {
-            "bootstrap.servers": known["KAFKA_BOOTSTRAP"],
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": known["KAFKA_USER"],
-            "sasl.password": known["KAFKA_PASSWORD"],
-            "log_level": 0,
-            **more,
-        }
-    )
+    return AdminClient(client(broker, **more))
 
 
 def test_the_broker_asks_for_its_password(broker: Any) -> None:

@@ -166,8 +166,12 @@ class _Compiler:
         shown += [f"CASE WHEN {live} THEN {column} END AS {name}" for column, name in columns.items()]
         clock: list[str] = []
         if graph.timed:
-            # Identities are for logs; a sink's rows only have to be told from marks.
-            clock = ["_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id", "_time", shown_number]
+            clock = ["_time", shown_number]
+        if logs or any(self.network.sinks[stream.reader].format == "kafka" for stream in graph.sinks(origin)):
+            clock.append("_id")
+        elif graph.timed:
+            # Identities are for logs and messages; other sinks' rows only have to be told from marks.
+            clock.append("CASE WHEN _id IS NOT NULL THEN 0L END AS _id")
         # Every row counts where somebody here reads it. (A filter would be pushed down, and all that it tests be
         # computed twice.)
         wide = done.frame.selectExpr("_stimulus", *clock, *seen, *shown)
@@ -209,6 +213,8 @@ class _Compiler:
         if sink.format in FILES:
             # The host has another current folder.
             options["path"] = absolute(options["path"])
+        elif sink.format == "kafka":
+            options = {**self.deployment.messages, **options}
         return SinkExit(sink.name, seen, columns, sink.format, options, label)
 
     def _log(self, origin: str, member: str, columns: tuple[tuple[str, str], ...]) -> LogExit:
@@ -266,7 +272,7 @@ class _Compiler:
         if source.format == "nexmark":
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
             return self.session.readStream.format("penstock-nexmark").options(**options).load()
-        return read_source(self.session, source)
+        return read_source(self.session, source, self.deployment.messages)
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
         """Return what an operator with a plan of its own makes of its branches."""

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from penstock.latency.fragments import Fragment, fragments, lineage
 from penstock.network import Network
 from penstock.spark.compile.drops import Drops
+from penstock.spark.connection import Connection
 from penstock.spark.shipped.place import Place, place_of
 
 
@@ -36,6 +37,8 @@ class Deployment:
         Whether scheduled sources give all their events at once.
     live
         Streams whose keep fractions follow a plan.
+    kafka
+        The cluster's Kafka, if it names one.
     """
 
     network: Network
@@ -47,11 +50,17 @@ class Deployment:
     schemas: Mapping[str, StructType] = attrs.field(factory=dict)
     everything: bool = False
     live: frozenset[str] = frozenset()
+    kafka: Connection | None = None
 
     @cached_property
     def place(self) -> Place:
         """The run's folder."""
         return place_of(self.folder)
+
+    @property
+    def messages(self) -> Mapping[str, str]:
+        """Options of Spark's Kafka readers and writers."""
+        return {} if self.kafka is None else self.kafka.spark
 
     @property
     def drops(self) -> Drops:

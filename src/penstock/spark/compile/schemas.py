@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from penstock.errors import InputError
-from penstock.network import Network
+from penstock.network import Network, Sink
 from penstock.spark.compile import kinds
 from penstock.spark.compile.functions import import_function, tells_rows
 from penstock.spark.compile.graph import stateful_behind
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.messages import message
 from penstock.spark.shipped.nexmark import ROWS
 
 ENVELOPE_FIELDS = tuple(
@@ -36,8 +48,10 @@ def nullable(kind: DataType) -> DataType:
     return kind
 
 
-def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructType]:
-    """Return the columns of every source's and operator's rows, without envelope.
+def derive_schemas(
+    session: SparkSession, network: Network, kafka: Mapping[str, str] | None = None
+) -> dict[str, StructType]:
+    """Return the columns of every source's and operator's rows, without envelope; ``kafka``: see `read_source`.
 
     Spark analyses the operators on empty frames.
 
@@ -56,7 +70,7 @@ def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructT
 
     for name, source in network.sources.items():
         with blame(f"sources.{name}"):
-            note(name, ROWS if source.format == "nexmark" else read_source(session, source).schema)
+            note(name, ROWS if source.format == "nexmark" else read_source(session, source, kafka).schema)
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             if operator.kind == "python":
@@ -66,10 +80,27 @@ def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructT
             result.isStreaming  # noqa: B018
             note(name, result.schema)
     for sink in network.sinks.values():
+        if sink.format == "kafka":
+            with blame(f"sinks.{sink.name}"):
+                _check_messages(sink, frames[sink.input].drop(*ENVELOPE))
         with blame(f"sinks.{sink.name}.format", only="DATA_SOURCE_NOT_FOUND"):
             if sink.format is not None:
                 session.read.format(sink.format).load().isStreaming  # noqa: B018
     return found
+
+
+def _check_messages(sink: Sink, frame: DataFrame) -> None:
+    """Refuse a Kafka sink whose rows make no messages."""
+    if "topic" not in sink.options and "topic" not in frame.columns:
+        raise InputError("a kafka sink needs a topic", at=f"sinks.{sink.name}.options", hint='{ topic = "out" }')
+    fields = frame.selectExpr(*message(sink.options, tuple(frame.columns))).schema.fields
+    for field in fields:
+        if field.name in ("key", "value", "topic") and not isinstance(field.dataType, StringType | BinaryType):
+            raise InputError(
+                f"expected text or bytes as {field.name}, got {field.dataType.simpleString()}",
+                at=f"sinks.{sink.name}.options",
+                hint=f'{field.name} = "CAST(… AS STRING)"',
+            )
 
 
 def _check_rows(network: Network, name: str, taken: StructType) -> None:

@@ -32,6 +32,7 @@ from penstock.spark.compile import (
     sheddable,
 )
 from penstock.spark.compile.sql import computes
+from penstock.spark.connection import Connection
 from penstock.spark.run.folder import claim, epoch_of, owned, probe
 from penstock.spark.run.follow import Follower, prompted
 from penstock.spark.run.outcome import Outcome, collect
@@ -114,6 +115,7 @@ class Engine:
         """Check a network and gather what its queries need; ``live``: keep fractions will follow a plan."""
         check_network(network, self.cluster.spark)
         check_placement(placement)
+        kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
         for name in used if live else ():
@@ -128,7 +130,7 @@ class Engine:
         with telling_deaths({name: self.hosts[name] for name in used}):
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
-            schemas = derive_schemas(self.sessions[used[0]], network)
+            schemas = derive_schemas(self.sessions[used[0]], network, None if kafka is None else kafka.spark)
         return Deployment(
             network=network,
             placement=dict(placement),
@@ -139,6 +141,7 @@ class Engine:
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
+            kafka=kafka,
         )
 
     def _check_live(self, name: str) -> None:

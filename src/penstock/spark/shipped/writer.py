@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.shipped import BITS, ENVELOPE
-from penstock.spark.shipped.checkpoint import watermark
-from penstock.spark.shipped.deliver import Delivery, deliver
+from penstock.spark.shipped.checkpoint import offsets, watermark
+from penstock.spark.shipped.deliver import Brought, Delivery, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.identity import unique
 from penstock.spark.shipped.place import Place
@@ -66,7 +66,10 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         done = manifest.exists()
         if done and not spec.observed:
             return
+        begun = None
         if state["next"] != batch:
+            # An earlier run may have been cut off in the middle of this batch.
+            begun = int(offsets(spec.folder / "checkpoints" / spec.query, batch)[0]["batchTimestampMs"])
             state["reached"] = Reached()
             if batch > 0:
                 before = json.loads(manifest_of(spec.folder, spec.query, batch - 1).read())
@@ -78,14 +81,17 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         if spec.timed:
             reached = risen(reached, table, spec)
         if not done:
-            _commit(spec, batch, table, reached, frame)
+            _commit(spec, batch, table, reached, frame, begun)
         state.update(next=batch + 1, reached=reached)
 
     return write
 
 
-def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: Any) -> None:
-    """Make a batch's rows visible, all of them or, if another run delivers, none."""
+def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: Any, begun: int | None) -> None:
+    """Make a batch's rows visible, all of them or, if another run delivers, none.
+
+    ``begun`` is when the batch was begun (ms since 1970), if it may have been cut off since.
+    """
     import pyarrow as pa
 
     logged = [(way, *_logged(spec, way, batch, table, reached)) for way in spec.logs]
@@ -96,8 +102,9 @@ def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: A
             [table.column(column).filter(there) for column, _ in way.columns], names=[name for _, name in way.columns]
         )
         if rows.num_rows:
-            stimulus = table.column("_stimulus").filter(there)
-            delivered.append(deliver(spec, way, rows, stimulus, batch, frame.sparkSession))
+            ids = table.column("_id").filter(there) if "_id" in table.column_names else None
+            brought = Brought(rows, table.column("_stimulus").filter(there), ids)
+            delivered.append(deliver(spec, way, batch, brought, frame.sparkSession, begun))
     counts = count(table, spec.passes)
     with committing(spec.folder, spec.generation):
         for log, rows, frontier in logged:
