@@ -21,11 +21,11 @@ def check_network(network: Network, settings: SparkSettings) -> None:
     InputError
         Naming operator, reason and remedy.
     """
-    if settings.mode != "micro-batch" or settings.hop != "directory":
+    if settings.mode != "micro-batch":
+        raise InputError(f"the mode {settings.mode!r} does not run yet", at="spark.mode", hint='mode = "micro-batch"')
+    if settings.hop == "kafka" and not settings.kafka:
         raise InputError(
-            f"mode {settings.mode!r} with hop {settings.hop!r} does not run yet",
-            at="spark",
-            hint='use mode = "micro-batch" and hop = "directory"',
+            "topics between hosts need a broker", at="spark.kafka", hint='kafka = { bootstrap = "host:9092" }'
         )
     for source in network.sources.values():
         _check_source(source)

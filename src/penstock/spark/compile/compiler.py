@@ -134,6 +134,7 @@ class _Compiler:
             knobs=self.knobs,
             generation=self.generation,
             session=cast("Any", self.session).session_id,
+            topics=deployment.topics(self.run),
         )
         return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled)
 
@@ -267,7 +268,11 @@ class _Compiler:
         if name in self.network.operators:
             shape = StructType([*self.deployment.schemas[name].fields, *ENVELOPE_FIELDS])
             reader = self.session.readStream.format("penstock-log").option("schema", shape.json())
-            return reader.option("folder", (self.deployment.place / "logs" / name).uri).load()
+            reader = reader.option("folder", self.deployment.place.uri).option("writer", name)
+            if topics := self.deployment.topics(self.run):
+                reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
+                reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
+            return reader.load()
         source: Source = self.network.sources[name]
         if source.format == "nexmark":
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}

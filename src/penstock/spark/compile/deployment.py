@@ -12,6 +12,7 @@ from penstock.latency.fragments import Fragment, fragments, lineage
 from penstock.network import Network
 from penstock.spark.compile.drops import Drops
 from penstock.spark.connection import Connection
+from penstock.spark.hop.kafka import Topics
 from penstock.spark.shipped.place import Place, place_of
 
 
@@ -39,6 +40,8 @@ class Deployment:
         Streams whose keep fractions follow a plan.
     kafka
         The cluster's Kafka, if it names one.
+    hop
+        How rows pass between queries: ``directory`` or ``kafka``.
     """
 
     network: Network
@@ -51,6 +54,7 @@ class Deployment:
     everything: bool = False
     live: frozenset[str] = frozenset()
     kafka: Connection | None = None
+    hop: str = "directory"
 
     @cached_property
     def place(self) -> Place:
@@ -61,6 +65,17 @@ class Deployment:
     def messages(self) -> Mapping[str, str]:
         """Options of Spark's Kafka readers and writers."""
         return {} if self.kafka is None else self.kafka.spark
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the topics that rows pass through."""
+        return 1 if self.kafka is None else self.kafka.partitions
+
+    def topics(self, run: str) -> Topics | None:
+        """Return where the logs of a run are, if in topics."""
+        if self.hop != "kafka" or self.kafka is None:
+            return None
+        return Topics(self.kafka.native, f"penstock-{run}", self.kafka.partitions)
 
     @property
     def drops(self) -> Drops:

@@ -38,6 +38,7 @@ from penstock.spark.run.follow import Follower, prompted
 from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.reports import recount, short
 from penstock.spark.run.running import LOOK, Report, Running, telling_deaths
+from penstock.spark.run.topics import make_topics
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.place import place_of
@@ -142,6 +143,7 @@ class Engine:
             everything=everything,
             live=sheddable(network) if live else frozenset(),
             kafka=kafka,
+            hop=self.cluster.spark.hop,
         )
 
     def _check_live(self, name: str) -> None:
@@ -223,6 +225,7 @@ class Engine:
             # Spark asks for the folders that it reads when it hears of them.
             (deployment.place / RECALLED / fragment.name).make()
             queries.append(compile_fragment(self.sessions[fragment.host], deployment, fragment, run, generation))
+        make_topics(deployment, queries, {name: self.sessions[name] for name in {q.fragment.host for q in queries}})
         if follows:
             queries = prompted(deployment, queries)
         for query in queries:

@@ -41,6 +41,7 @@ CLAIMED = (
     ("placement", "another placement"),
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
+    ("hop", "a run whose rows pass by other ways"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
 """What a run must be resumed with, since answers depend on it, and how a difference is told."""
@@ -111,6 +112,7 @@ def claim(deployment: Deployment) -> str:
         "placement": dict(sorted(deployment.placement.items())),
         "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
         "plan": bool(deployment.live),
+        "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
         "rates": _hashed(json.dumps(schedules)) if schedules else None,
     }
     there = claimed(deployment.folder)

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import EngineError, PenstockError
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.hop.logs import log_of
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
 from penstock.spark.run.upkeep import clean_logs, fold
@@ -146,7 +146,7 @@ class Running:
         """Run every query over what there is, then again those whose logs bring more, until none does."""
         order = {name: number for number, name in enumerate(self.deployment.network.operators)}
         waiting = sorted(self.queries, key=lambda query: order[query.fragment.operators[0]])
-        logs = {name: DirectoryLog(self.deployment.place / "logs" / name) for q in waiting for name in q.reads}
+        logs = {name: log_of(self.deployment.place, q.spec.topics, name) for q in waiting for name in q.reads}
         read: dict[str, tuple[int, ...]] = {}
         again = 3
         while True:

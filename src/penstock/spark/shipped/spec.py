@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.spark.hop.kafka import Topics
 from penstock.spark.shipped.place import Place
 
 
@@ -150,6 +151,8 @@ class WriterSpec:
         Id of the session that started the query.
     generation
         Of the run that delivers.
+    topics
+        Where its logs are, if not in the folder.
     """
 
     folder: Place
@@ -164,6 +167,7 @@ class WriterSpec:
     knobs: Knobs | None
     session: str = ""
     generation: int = 0
+    topics: Topics | None = None
 
     @property
     def observed(self) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.hop import Hop
+from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped import BITS, ENVELOPE
 from penstock.spark.shipped.checkpoint import offsets, watermark
 from penstock.spark.shipped.deliver import Brought, Delivery, deliver
@@ -38,6 +39,26 @@ class Reached:
     latest: int | None = None
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A computed batch.
+
+    Attributes
+    ----------
+    rows
+        Arrow table of all that it brought.
+    reached
+        How far event time has come with it.
+    begun
+        When it was begun (ms since 1970), if it may have been cut off since.
+    """
+
+    number: int
+    rows: Any
+    reached: Reached
+    begun: int | None
+
+
 def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
@@ -46,6 +67,8 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     had left and writes the rest.
     """
     turn = None if spec.knobs is None else make_turn(spec)
+    # What is open stays so from batch to batch.
+    logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
     state: dict[str, Any] = {"next": None, "reached": Reached()}
     reports: dict[str, Any] = {}
 
@@ -81,20 +104,18 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         if spec.timed:
             reached = risen(reached, table, spec)
         if not done:
-            _commit(spec, batch, table, reached, frame, begun)
+            _commit(spec, logs, Batch(batch, table, reached, begun), frame.sparkSession)
         state.update(next=batch + 1, reached=reached)
 
     return write
 
 
-def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: Any, begun: int | None) -> None:
-    """Make a batch's rows visible, all of them or, if another run delivers, none.
-
-    ``begun`` is when the batch was begun (ms since 1970), if it may have been cut off since.
-    """
+def _commit(spec: WriterSpec, logs: Sequence[Hop], batch: Batch, session: Any) -> None:
+    """Make a batch's rows visible, all of them or, if another run delivers, none."""
     import pyarrow as pa
 
-    logged = [(way, *_logged(spec, way, batch, table, reached)) for way in spec.logs]
+    table, reached = batch.rows, batch.reached
+    logged = [(way, *_logged(spec, way, batch.number, table, reached)) for way in spec.logs]
     delivered: list[Delivery] = []
     for way in spec.sinks:
         there = arrived(table, way)
@@ -104,22 +125,22 @@ def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: A
         if rows.num_rows:
             ids = table.column("_id").filter(there) if "_id" in table.column_names else None
             brought = Brought(rows, table.column("_stimulus").filter(there), ids)
-            delivered.append(deliver(spec, way, batch, brought, frame.sparkSession, begun))
+            delivered.append(deliver(spec, way, batch.number, brought, session, batch.begun))
     counts = count(table, spec.passes)
     with committing(spec.folder, spec.generation):
-        for log, rows, frontier in logged:
-            DirectoryLog(spec.folder / "logs" / log.writer).write(batch, rows, (frontier, reached.latest))
+        for log, (_, rows, frontier) in zip(logs, logged, strict=True):
+            log.write(batch.number, rows, (frontier, reached.latest))
         for delivery in delivered:
             delivery.commit()
         content = {
-            "batch": batch,
+            "batch": batch.number,
             "frontiers": reached.frontiers,
             "latest": reached.latest,
             "rows": {way.writer: rows.num_rows for way, rows, _ in logged},
             "counts": counts,
             "visible": time.time(),
         }
-        manifest_of(spec.folder, spec.query, batch).publish(json.dumps(content).encode())
+        manifest_of(spec.folder, spec.query, batch.number).publish(json.dumps(content).encode())
 
 
 def _logged(spec: WriterSpec, way: LogExit, batch: int, table: Any, reached: Reached) -> tuple[Any, int | None]:

@@ -1,0 +1,440 @@
+"""A log in a Kafka topic. It is shipped to the hosts by value; they need the package confluent-kafka.
+
+A batch is one transaction: its pieces, Arrow record batches dealt out to the partitions in turn, and behind them in
+every partition a mark. So a batch is there whole or not at all, and a writer that was cut off, or goes on although a
+newer one has begun, can show nothing: the newer one has taken its name over. Headers say of each message which piece of
+which batch it is, how many rows it has, and between which stimulus times these lie.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, Mark, Position, mark_row, shaped
+
+PIECE_BYTES = 800_000
+"""Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
+
+PATIENCE = 60.0
+"""How long (s) a broker may be away."""
+
+MEMORY = 8
+"""Marks that a reader remembers."""
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Where the logs of a run are.
+
+    Attributes
+    ----------
+    client
+        Settings of librdkafka.
+    prefix
+        Of the topics' names: the run's own.
+    partitions
+        Of each topic.
+    """
+
+    client: Mapping[str, str]
+    prefix: str
+    partitions: int
+
+    def name(self, writer: str) -> str:
+        """Return the topic of an operator's log: another one for every operator, in letters that Kafka takes."""
+        plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: f"_{ord(found[0]):x}_", writer)
+        return f"{self.prefix}-{plain}"
+
+
+class KafkaLog:
+    """A log in a topic.
+
+    Positions hold, beside batch and piece, the next offset of each partition, the rows of the batch that were read, and
+    the offset of the last mark in the first partition.
+
+    Parameters
+    ----------
+    topics, writer
+        Where, and whose log.
+    shape
+        Arrow schema in which readers want the rows, with envelope; writers need none.
+    """
+
+    def __init__(self, topics: Topics, writer: str, shape: Any = None) -> None:
+        self.topics, self.writer, self.shape = topics, writer, shape
+        self.topic = topics.name(writer)
+        self._producer: Any = None
+        self._written: dict[str, Any] = {}
+        self._readers: dict[int, _Partition] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_producer": None, "_written": {}, "_readers": {}}
+
+    # Writing
+
+    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+        """Append a batch; return False if it is there already (a replay)."""
+        if self._producer is None:
+            self._producer = self._begun()
+            # Of what an earlier producer left, this one shows nothing more: the last mark is the last.
+            self._written = self._last()
+        if batch < self._written["batch"]:
+            return False
+        news = rows.num_rows > 0 or mark[0] != self._written["mark"][0]
+        said = {
+            "batch": batch + 1,
+            "mark": mark,
+            "settled": batch + 1 if news else self._written["settled"],
+        }
+        try:
+            self._send(batch, rows, said)
+        except BaseException:
+            # What is left of the transaction is given up when the next producer takes the name over.
+            self._producer = None
+            raise
+        self._written = said
+        return True
+
+    def _begun(self) -> Any:
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {
+                "compression.type": "lz4",
+                "linger.ms": 0,
+                "message.max.bytes": 64 << 20,
+                **self.topics.client,
+                "transactional.id": self.topic,
+                "transaction.timeout.ms": round(1000 * PATIENCE),
+            }
+        )
+        producer.init_transactions(PATIENCE)
+        return producer
+
+    def _send(self, batch: int, rows: Any, said: dict[str, Any]) -> None:
+        producer = self._producer
+        failed: list[Any] = []
+        behind: dict[int, int] = {}
+
+        def check(error: Any, message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+            else:
+                behind[message.partition()] = message.offset() + 1
+
+        producer.begin_transaction()
+        count = 0
+        for piece in _pieces(rows):
+            headers = {"batch": batch, "piece": count, "rows": piece.num_rows, **_stimuli(piece)}
+            self._put(count % self.topics.partitions, _packed(piece), headers, check)
+            count += 1
+        for partition in range(self.topics.partitions):
+            self._put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": count}, check)
+        producer.commit_transaction(PATIENCE)
+        if failed:
+            raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
+        # Brokers show a transaction a moment after it has ended, and whoever looks next must see it.
+        for partition, offset in behind.items():
+            self._reader(partition).await_end(offset)
+
+    def _put(self, partition: int, value: bytes, headers: Mapping[str, int], check: Any) -> None:
+        named = [(key, str(number).encode()) for key, number in headers.items()]
+        while True:
+            try:
+                self._producer.produce(self.topic, value, partition=partition, headers=named, on_delivery=check)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    # Reading
+
+    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+        """Return what follows a position, `READ_ROWS` rows at a time; trailing batches that say nothing are left."""
+        return self._walk(start, until, self.mark(start))
+
+    def _walk(self, start: Position, until: int | None, known: list[Any]) -> tuple[list[Any], Position]:
+        found: list[Any] = []
+        here, end, left = dict(start), start, READ_ROWS
+        frontier = _frontier(known)
+        while here["batch"] != until:
+            message = self._at(here["piece"] % self.topics.partitions, here)
+            if message is None or (left <= 0 and "piece" in message.headers):
+                break
+            if "piece" in message.headers:
+                if message.headers["batch"] != here["batch"] or message.headers["piece"] != here["piece"]:
+                    raise RuntimeError(f"{self.topic} has {message.headers} where {here} comes next")
+                found.append(shaped(message.rows, self.shape))
+                left -= found[-1].num_rows
+                _passed(here, message)
+                here |= {"piece": here["piece"] + 1, "rows": here.get("rows", 0) + found[-1].num_rows}
+                end = dict(here)
+                continue
+            said = message.said["mark"]
+            news = here["piece"] > 0 or said[0] != frontier
+            if not self._pass_marks(here):
+                break
+            if news:
+                end, frontier = dict(here), said[0]
+            if left <= 0:
+                break
+        return found + (self.mark(end) if end["batch"] > start["batch"] else []), end
+
+    def _pass_marks(self, here: Position) -> bool:
+        """Step over the marks of a batch, in all partitions; they came in one transaction."""
+        for partition in range(self.topics.partitions):
+            message = self._at(partition, here)
+            if message is None:
+                return False
+            if partition == 0:
+                here["mark"] = message.offset
+            _passed(here, message)
+        here |= {"batch": here["batch"] + 1, "piece": 0, "rows": 0}
+        return True
+
+    def between(self, start: Position, end: Position) -> list[Any]:
+        """Return what lies between two positions: rows, and the mark of the last whole batch."""
+        found: list[Any] = []
+        here = dict(start)
+        while (here["batch"], here["piece"]) < (end["batch"], end["piece"]):
+            message = self._at(here["piece"] % self.topics.partitions, here, sure=True)
+            if "piece" in message.headers:
+                found.append(shaped(message.rows, self.shape))
+                _passed(here, message)
+                here["piece"] += 1
+            elif not self._pass_marks(here):
+                raise RuntimeError(f"{self.topic} ends before {end}")
+        return found + (self.mark(end) if end["batch"] > start["batch"] else [])
+
+    def mark(self, position: Position) -> list[Any]:
+        """Return the mark of the last whole batch before a position, or nothing."""
+        if position["batch"] == 0 or "mark" not in position:
+            return []
+        found = self._reader(0).message(position["mark"])
+        mark = SILENT if found is None else tuple(found.said["mark"])
+        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+
+    def _at(self, partition: int, here: Position, *, sure: bool = False) -> Any:
+        """Return the message of a partition that comes next at a position, None if it is not there yet."""
+        reader = self._reader(partition)
+        return reader.message(here.get(f"from{partition}", reader.low), sure=sure)
+
+    def _reader(self, partition: int) -> _Partition:
+        if partition not in self._readers:
+            self._readers[partition] = _Partition(self.topics.client, self.topic, partition)
+        return self._readers[partition]
+
+    def length(self) -> int:
+        """Return the number of the batch that comes next."""
+        return int(self._last()["batch"])
+
+    def settled(self) -> int:
+        """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
+        return int(self._last()["settled"])
+
+    def _last(self) -> dict[str, Any]:
+        """Return what the last mark says."""
+        message = self._reader(0).last_mark()
+        return {"batch": 0, "mark": SILENT, "settled": 0} if message is None else message.said
+
+    def clean(self, passed: list[Position]) -> None:
+        """Remove what all readers have passed; the last mark before stays, since it carries the frontier."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import AdminClient
+
+        if not passed or any("mark" not in position for position in passed):
+            return
+        ends = [min(position["mark"] for position in passed)]
+        ends += [min(position[f"from{number}"] for position in passed) for number in range(1, self.topics.partitions)]
+        places = [TopicPartition(self.topic, number, end) for number, end in enumerate(ends)]
+        admin = AdminClient(dict(self.topics.client))
+        for future in admin.delete_records(places, request_timeout=PATIENCE).values():
+            future.result(PATIENCE)
+
+    def close(self) -> None:
+        """Let the topic go."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers, self._producer = {}, None
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A message: where it is, its headers, its value."""
+
+    partition: int
+    offset: int
+    headers: Mapping[str, int]
+    value: bytes
+
+    @property
+    def behind(self) -> int:
+        """The offset behind it; a mark ends its transaction, for which Kafka takes one more."""
+        return self.offset + (1 if "piece" in self.headers else 2)
+
+    @property
+    def rows(self) -> Any:
+        """The record batch of a piece."""
+        import pyarrow as pa
+
+        with pa.ipc.open_stream(self.value) as reader:
+            return reader.read_next_batch()
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What a mark says."""
+        return dict(json.loads(self.value))
+
+
+class _Partition:
+    """Reads one partition, message by message, from any offset; knows again what it has read last."""
+
+    def __init__(self, client: Mapping[str, str], topic: str, number: int) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        self._place = TopicPartition(topic, number)
+        self._consumer = Consumer(
+            {
+                **client,
+                "group.id": f"{topic}-readers",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                # A reader that goes elsewhere waits for what it has asked for before.
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        self._next: int | None = None
+        self._ended = -1
+        self._known: dict[int, _Message] = {}
+        self.low = self._ends()[0]
+
+    def message(self, offset: int, *, sure: bool = True) -> _Message | None:
+        """Return the first message from an offset on; None if there is none yet, unless it is ``sure`` to be there."""
+        if offset in self._known:
+            return self._known[offset]
+        if self._next != offset:
+            self._seek(offset)
+        high = None if sure else self._ends()[1]
+        if high is not None and max(offset, self._ended) >= high:
+            return None
+        found = self._poll(high)
+        if found is not None:
+            self._next = found.behind
+            self._keep(offset, found)
+        return found
+
+    def _keep(self, offset: int, found: _Message) -> None:
+        """Remember what was found: marks are asked for again, pieces at most once."""
+        recent = [*self._known.items()][-2 * MEMORY :]
+        self._known = {place: known for place, known in recent if "piece" not in known.headers}
+        self._known |= {offset: found, found.offset: found}
+
+    def last_mark(self) -> _Message | None:
+        """Return the last mark, None if there is none."""
+        low, high = self._ends()
+        span = 2
+        while high > low:
+            begin = max(low, high - span)
+            self._seek(begin)
+            last, behind = None, begin
+            while behind < high and (found := self._poll(high)) is not None:
+                last, behind = found if "piece" not in found.headers else last, found.behind
+            self._next = None
+            if last is not None or begin == low:
+                return last
+            span *= 4
+        return None
+
+    def await_end(self, offset: int) -> None:
+        """Wait until the messages in front of an offset can be read."""
+        deadline = time.monotonic() + PATIENCE
+        while self._ends()[1] < offset:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self._place.topic} does not show what it has taken")
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        """Let the broker go."""
+        self._consumer.close()
+
+    def _seek(self, offset: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(self._place.topic, self._place.partition, offset)])
+        self._next, self._ended = offset, -1
+
+    def _poll(self, high: int | None) -> _Message | None:
+        """Return the next message; None where there is none in front of ``high``."""
+        from confluent_kafka import KafkaError
+
+        away = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            message: Any = self._consumer.poll(0.5)
+            error = None if message is None else message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._ended = message.offset()
+                if high is not None and self._ended >= high:
+                    return None
+            elif error is not None and not error.retriable() and error.code() not in away:
+                raise RuntimeError(f"{self._place.topic}: {error}")
+            elif message is not None and error is None:
+                headers = {key: int(value) for key, value in message.headers() or ()}
+                return _Message(self._place.partition, message.offset(), headers, message.value())
+        raise RuntimeError(f"{self._place.topic}: the broker has said nothing for {PATIENCE:g} s")
+
+    def _ends(self) -> tuple[int, int]:
+        """Return the first offset, and the one behind the last transaction that has ended."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                low, high = self._consumer.get_watermark_offsets(self._place, timeout=5.0)
+                return int(low), int(high)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+def _passed(here: Position, message: _Message) -> None:
+    here[f"from{message.partition}"] = message.behind
+
+
+def _frontier(marks: list[Any]) -> int | None:
+    """Return the frontier of a mark as a record batch."""
+    import pyarrow as pa
+
+    return marks[0].column("_time").cast(pa.int64())[0].as_py() if marks else None
+
+
+def _pieces(rows: Any) -> list[Any]:
+    """Return a table's rows as record batches, none too large for a message."""
+    if rows.num_rows == 0:
+        return []
+    most = max(1, min(PIECE_ROWS, PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    return [batch for batch in rows.combine_chunks().to_batches(max_chunksize=most) if batch.num_rows]
+
+
+def _packed(piece: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, piece.schema) as writer:
+        writer.write_batch(piece)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _stimuli(piece: Any) -> dict[str, int]:
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(piece.column("_stimulus")).as_py()
+    return {} if ends["min"] is None else {"stimulus": ends["min"], "latest": ends["max"]}
