@@ -3,7 +3,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check lint docs setup help kafka kafka-stop
+.PHONY: demo test nightly check lint docs setup help kafka kafka-stop clicks-on-kafka
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -30,6 +30,13 @@ docs: setup ## rewrite what is generated in the documentation
 
 kafka: setup ## fetch Kafka through Maven and start a broker on loopback; `make kafka-stop` ends it
 	@$(UV) run --no-sync python scripts/kafka.py start
+
+clicks-on-kafka: kafka ## put clicks into a topic, count them on two Spark hosts, show the counts in another topic
+	@. .tools/kafka/run/client.env && cd $(CURDIR) && \
+	$(UV) run --no-sync python examples/clicks-on-kafka/clicks.py feed && \
+	$(UV) run --no-sync penstock run examples/clicks-on-kafka/network.toml --cluster examples/clicks-on-kafka/cluster.toml \
+	  --placement views=h1,counted=h2 --once && \
+	$(UV) run --no-sync python examples/clicks-on-kafka/clicks.py show
 
 kafka-stop:
 	@$(UV) run --no-sync python scripts/kafka.py stop

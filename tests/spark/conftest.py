@@ -70,3 +70,11 @@ def kafka_hosts(broker: Any, scripts: Any) -> Iterator[tuple[Cluster, Any]]:
 def kafka_engine(kafka_hosts: tuple[Cluster, Any]) -> Engine:
     """Sessions on hosts that know Kafka; rows between them go by folders."""
     return Engine(*kafka_hosts)
+
+
+@pytest.fixture(scope="session")
+def topic_engine(kafka_hosts: tuple[Cluster, Any]) -> Engine:
+    """Sessions on hosts that know Kafka; rows between them go by topics of two partitions."""
+    cluster, hosts = kafka_hosts
+    spark = attrs.evolve(cluster.spark, hop="kafka", kafka={**cluster.spark.kafka, "partitions": "2"})
+    return Engine(attrs.evolve(cluster, spark=spark), hosts)

@@ -10,7 +10,7 @@ import pytest
 from kafka_kit import forget, make_topic, put, take, values
 
 from penstock.cluster import SparkSettings
-from penstock.errors import InputError
+from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
 from penstock.spark.connection import Connection
 from penstock.spark.run import Engine, Outcome
@@ -189,3 +189,21 @@ def test_a_connection_speaks_to_both_clients() -> None:
     assert found.native["client.id"] == "me"
     assert 'p"' not in repr(found)
     assert Connection.of(SparkSettings()) is None
+
+
+def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """Options for the parser reach it: text with separators is taken apart, and what must be right stops the run."""
+    lines, out = make_topic(broker, "lines"), make_topic(broker, "out")
+    put(broker, lines, ["1;a", "2;b"])
+    options = {"subscribe": lines, "payload": "csv", "csv.sep": ";"}
+    document = {
+        "name": "lines",
+        "sources": {"lines": {"format": "kafka", "schema": "n int, s string", "options": options}},
+        "operators": {"all": {"kind": "map", "input": "lines"}},
+        "sinks": {"out": {"input": "all", "format": "kafka", "options": {"topic": out}}},
+    }
+    run(kafka_engine, document, tmp_path / "csv")
+    assert values(broker, out) == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+    document["sources"]["lines"]["options"] = {"subscribe": lines, "json.mode": "FAILFAST"}
+    with pytest.raises(EngineError, match="FAILFAST"):
+        run(kafka_engine, document, tmp_path / "json")

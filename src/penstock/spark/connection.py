@@ -11,7 +11,7 @@ from penstock.cluster import SparkSettings
 from penstock.errors import InputError
 from penstock.files import suggest
 
-OWN = ("bootstrap", "username_env", "password_env", "ca", "partitions", "replication")
+OWN = ("bootstrap", "bootstrap_env", "username_env", "password_env", "ca", "partitions", "replication")
 """Keys without a dot; those with one are Kafka's own client settings."""
 
 PREFIX = "kafka."
@@ -62,9 +62,10 @@ class Connection:
         for key in sorted(table):
             if "." not in key and key not in OWN:
                 raise InputError(f"unknown key {key!r}", at="spark.kafka", hint=suggest(key, OWN))
-        if "bootstrap" not in table:
+        address = table.get("bootstrap") or _secret(table.get("bootstrap_env"), "bootstrap_env", environ)
+        if address is None:
             raise InputError("expected the address of a broker", at="spark.kafka", hint='bootstrap = "host:9092"')
-        client = {"bootstrap.servers": table["bootstrap"]}
+        client = {"bootstrap.servers": address}
         client |= {key.removeprefix(PREFIX): value for key, value in table.items() if "." in key}
         username, password = (_secret(table.get(key), key, environ) for key in ("username_env", "password_env"))
         if (username is None) != (password is None):

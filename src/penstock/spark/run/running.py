@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.errors import EngineError, PenstockError
 from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop import Hop
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
@@ -147,6 +148,14 @@ class Running:
         order = {name: number for number, name in enumerate(self.deployment.network.operators)}
         waiting = sorted(self.queries, key=lambda query: order[query.fragment.operators[0]])
         logs = {name: log_of(self.deployment.place, q.spec.topics, name) for q in waiting for name in q.reads}
+        try:
+            self._drain(waiting, logs, tell)
+        finally:
+            for log in logs.values():
+                log.close()
+
+    def _drain(self, waiting: Sequence[Query], logs: Mapping[str, Hop], tell: Report) -> None:
+        """Run the queries in this order, again while their logs bring more."""
         read: dict[str, tuple[int, ...]] = {}
         again = 3
         while True:

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import EngineError, InputError
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.hop.kafka import PATIENCE
+from penstock.spark.hop.partition import PATIENCE
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": str(64 << 20)}
 """Rows go when all readers have passed them, and not before."""
