@@ -12,10 +12,10 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 	@$(UV) run --no-sync penstock demo
 
 test: setup ## the tests that CI runs
-	$(UV) run --no-sync pytest -q -m "not slow"
+	$(UV) run --no-sync pytest -q -m "not slow" -n 2 --dist loadgroup
 
 nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 20 kills
-	PENSTOCK_NETWORKS=500 PENSTOCK_KILLS=20 PENSTOCK_DIFFERENTIAL_KILLS=20 $(UV) run --no-sync pytest -q
+	PENSTOCK_EXAMPLES=10 PENSTOCK_NETWORKS=500 PENSTOCK_SMALL_NETWORKS=100 PENSTOCK_KILLS=20 PENSTOCK_DIFFERENTIAL_KILLS=20 $(UV) run --no-sync pytest -q
 
 lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync ruff format --check .

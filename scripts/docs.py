@@ -114,8 +114,16 @@ def _keys(schema: str, definition: str) -> str:
         told = "" if default in (None, {}, []) else f" Default: `{json.dumps(default)}`."
         if key in table.get("required", ()):
             told = " Required."
+        part = _resolved(part, document)
         rows.append(f"| `{key}` | {_type(part)} | {_description(part)}{told} |")
     return "\n".join(["| key | type | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _resolved(part: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a schema with the tables that it refers to in place."""
+    if "$ref" in part:
+        return dict(document["$defs"][part["$ref"].rpartition("/")[2]])
+    return {**part, "anyOf": [_resolved(choice, document) for choice in part["anyOf"]]} if "anyOf" in part else part
 
 
 def _description(part: dict[str, Any]) -> str:
@@ -129,6 +137,8 @@ def _type(part: dict[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in part["enum"])
     if "anyOf" in part:
         return " or ".join(dict.fromkeys(_type(choice) for choice in part["anyOf"] if choice.get("type") != "null"))
+    if "properties" in part:
+        return f"table {{{', '.join(part['properties'])}}}"
     words = {"number": "number", "integer": "whole number", "string": "text", "object": "table", "boolean": "boolean"}
     if part.get("type") == "array":
         inner = _type(part["items"]) if part.get("items") else "value"

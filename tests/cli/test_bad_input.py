@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
+
+MORE = int(os.environ.get("PENSTOCK_EXAMPLES", "1"))
+"""So many times as many spoilt files; each run has others."""
 
 NETWORK = """\
 name = "n"
@@ -193,7 +197,7 @@ def test_the_files_are_good(penstock: Any, tmp_path: Path, command: str) -> None
 
 @pytest.mark.parametrize("name", ["network", "cluster"])
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=50 * MORE)
 def test_spoilt_toml(penstock: Any, tmp_path: Path, name: str, data: Any) -> None:
     """A network or cluster file with wrong, missing, renamed or copied parts is answered or refused, never a trace."""
     document = tomllib.loads(FILES[f"{name}.toml"])
@@ -203,7 +207,7 @@ def test_spoilt_toml(penstock: Any, tmp_path: Path, name: str, data: Any) -> Non
 
 @pytest.mark.parametrize("name", ["placement", "statistics", "keep"])
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=25 * MORE)
 def test_spoilt_json(penstock: Any, tmp_path: Path, name: str, data: Any) -> None:
     """A placement, statistics or keep file with wrong parts is answered or refused, never a trace."""
     document = json.loads(FILES[f"{name}.json"])
@@ -212,7 +216,7 @@ def test_spoilt_json(penstock: Any, tmp_path: Path, name: str, data: Any) -> Non
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(FILES)))
-@settings(max_examples=200)
+@settings(max_examples=70 * MORE)
 def test_spoilt_bytes(penstock: Any, tmp_path: Path, name: str, data: Any) -> None:
     """A file of any kind that is cut off, has bytes changed, or lines twice is answered or refused, never a trace."""
     raw = bytearray(FILES[name].encode())
@@ -323,7 +327,7 @@ def hosts_refuse(monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize("command", sorted(ENGINES))
 @pytest.mark.usefixtures("hosts_refuse")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50 * MORE)
 @given(data=st.data())
 def test_spoilt_files_start_nothing(penstock: Any, tmp_path: Path, command: str, data: Any) -> None:
     """What runs on Spark refuses a spoilt file before any host is started, and leaves nothing behind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import attrs
 import numpy as np
@@ -19,6 +20,8 @@ from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network.shapes import chain
 from penstock.workload import Rates
+
+MORE = int(os.environ.get("PENSTOCK_EXAMPLES", "1"))
 
 
 def case(seed: int, *, operators: int = 8):
@@ -40,7 +43,7 @@ def case(seed: int, *, operators: int = 8):
     return model, placement, Cluster.of(hosts, Link(), spark=settings_), statistics
 
 
-@settings(max_examples=6)
+@settings(max_examples=2 * MORE)
 @given(st.integers(0, 2**32 - 1))
 def test_estimate_is_what_run_predicts(seed: int) -> None:
     """The same costs, capacities and factors give the same latencies and intervals before a run and in its report."""

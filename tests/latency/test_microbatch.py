@@ -34,3 +34,28 @@ def test_a_batch_without_input_has_a_length_of_its_own() -> None:
         # The batch at 3 s sees that the window which ended at 2 s is over; the next one puts it out.
         assert stimulus == pytest.approx([1, 2])
         assert latency == pytest.approx([3.314 - COMMIT - 1, 4.5 + last - COMMIT - 2])
+
+
+def test_outputs_grow_as_they_were_measured() -> None:
+    """Windows put out by their own rows: one row each, and groups as their number grows, also in a burst."""
+    tables = {
+        "w": {
+            "kind": "aggregate", "input": "s", "window": 2.0, "cost": 0.0, "selectivity": 0.5,
+            "growth": {"exponent": 0.5, "at": 4.0},
+        },
+        "one": {
+            "kind": "python", "input": "w", "cost": 0.0, "selectivity": 0.25, "growth": {"exponent": 0, "at": 2.0},
+        },
+    }  # fmt: skip
+    network = parse_network(
+        {
+            "name": "windows",
+            "sources": {"s": {}},
+            "operators": tables,
+            "sinks": {"groups": {"input": "w"}, "best": {"input": "one"}},
+        }
+    )
+    model = load_model(network, Rates.of(1.0, {"s": [4, 4, 16, 16, 16]}))
+    found = microbatch(model, fragments(network, {"w": "h1", "one": "h1"}), trigger=1.0)
+    assert found.sinks["groups"][2] == pytest.approx([4, 8])
+    assert found.sinks["best"][2] == pytest.approx([1, 1])

@@ -70,7 +70,7 @@ def test_errors_of_a_fit_cover_what_it_predicts() -> None:
         assert found is not None
         return found
 
-    covered, repeats = [], 150
+    covered, repeats = [], 60
     for _ in range(repeats):
         true = HostStatistics(
             overhead=float(draw.uniform(0.1, 0.3)), factor=float(draw.uniform(0.8, 1.2)), residual=0.05

@@ -71,6 +71,50 @@ def test_time_window_join_by_hand() -> None:
     assert model.coefficients[model.operator_index["m"]].tolist() == pytest.approx([0.06 * 20, 0.06 * 3])
 
 
+def test_growth_by_hand() -> None:
+    """A join whose output follows rows instead of pairs, and a step that puts out as much whatever comes."""
+    graph = network(
+        {
+            "j": {
+                "kind": "join", "inputs": ["s", "r"], "within": 3, "cost": 0.1, "selectivity": 0.01,
+                "growth": {"exponent": 1, "at": 10},
+            },
+            "p": {
+                "kind": "python", "input": "j", "cost": 1.0, "selectivity": 0.5, "growth": {"exponent": 0, "at": 6},
+            },
+        },
+        t="p",
+    )  # fmt: skip
+    model = load_model(graph, Rates.of(1.0, {"s": [10, 40, 0], "r": [10, 10, 10]}))
+    # At the rate of 10 both give 0.01 · 2 · 3 · 10 · 10; at the geometric mean of 20 half of the pairs' four times.
+    assert model.load_of("p").tolist() == pytest.approx([6, 12, 0])
+    assert model.arrivals[model.stream_index["p->t"]].tolist() == pytest.approx([3, 3, 0])
+
+
+@given(st.floats(0, 3), st.floats(1, 100), st.sampled_from(["join", "aggregate"]), st.floats(1, 50), st.floats(1, 50))
+def test_slopes_of_growth_are_derivatives(exponent: float, at: float, kind: str, one: float, two: float) -> None:
+    """Coefficients about the mean rates are the derivatives of the load there."""
+    table = {
+        "join": {"kind": "join", "inputs": ["s", "r"], "within": 2},
+        "aggregate": {"kind": "aggregate", "input": "s", "window": 5},
+    }[kind]
+    graph = network(
+        {
+            "g": {**table, "cost": 0.1, "selectivity": 0.02, "growth": {"exponent": exponent, "at": at}},
+            "m": {"kind": "map", "input": "g", "cost": 1.0},
+        }
+    )
+
+    def load(first: float, second: float) -> float:
+        return float(load_model(graph, Rates.of(1.0, {"s": [first], "r": [second]})).load_of("m")[0])
+
+    model = load_model(graph, Rates.of(1.0, {"s": [one], "r": [two]}))
+    found = dict(zip(model.rates.sources, model.coefficients[model.operator_index["m"]], strict=True))
+    step = 1e-5
+    assert found["s"] == pytest.approx((load(one + step, two) - load(one - step, two)) / (2 * step), rel=1e-4, abs=1e-7)
+    assert found["r"] == pytest.approx((load(one, two + step) - load(one, two - step)) / (2 * step), rel=1e-4, abs=1e-7)
+
+
 def test_route_shares_by_hand() -> None:
     """A routed stream is divided by its shares."""
     graph = network(

@@ -16,10 +16,23 @@ from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.load import correlation, load_model
 from penstock.network.shapes import chain, chains, tree
-from penstock.placement import ALGORITHMS, OBJECTIVES, Problem, Weights, algorithm, as_arrays, faults, objective, place
+from penstock.placement import (
+    ALGORITHMS,
+    OBJECTIVES,
+    Divided,
+    Problem,
+    Weights,
+    algorithm,
+    as_arrays,
+    faults,
+    objective,
+    place,
+)
 from penstock.placement.base import Arrays
 from penstock.placement.correlation import average_correlation, greedy_plainly, improve_plainly
+from penstock.placement.domains import Domains
 from penstock.placement.economical import Replicated
+from penstock.placement.grouping import groups, together
 from penstock.placement.jit import kernel
 from penstock.placement.potential import Potential
 
@@ -447,6 +460,72 @@ def test_domains_keep_balance():
     problem = problems.drawn(3, hosts=4, operators=30)
     for name in ("correlation", "largest-first", "mace-climb"):
         whole = place(problem, name, rng(), measure="balance")
-        parts = place(problem, name, rng(), measure="balance", domains=2)
+        parts = place(problem, name, rng(), measure="balance", divided=Divided(domains=2))
         assert faults(problem, parts.placement) == ()
         assert parts.value <= whole.value + 0.25
+
+
+@pytest.mark.parametrize("overlap", [0.25, 1.0])
+def test_overlapping_domains_hand_load_on(overlap):
+    """Domains that reach into the next one balance nearly as well as an exchange that sees all hosts."""
+    arrays = problems.fluctuating_chains(24, 5)
+    inner = algorithm("correlation")
+    central = Domains(inner=inner, count=6)(arrays, rng())
+    handed = Domains(inner=inner, count=6, overlap=overlap)(arrays, rng())
+    worst = [arrays.host_mean(where).max() for where in (central, handed)]
+    assert worst[1] <= worst[0] + 0.05
+    assert average_correlation(arrays.host_load(handed)) >= average_correlation(arrays.host_load(central)) - 0.1
+
+
+def test_load_goes_around_the_ring():
+    """Where all load is pinned near one domain's end, the others take of it through the borders that they share."""
+    arrays = Arrays.of(np.full((40, 4), 0.1), np.ones(8))
+    crowded = Domains(inner=lambda part, _: np.zeros(len(part.names), np.int64), count=4, overlap=0.5)
+    assert arrays.host_mean(crowded(arrays, rng())).max() <= 0.7
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.5))
+def test_groups_are_heavy_enough(seed, least):
+    """A group has the least load, or all light operators of its host; heavier operators are alone; none is lost."""
+    draw = np.random.default_rng(seed)
+    count, hosts = int(draw.integers(1, 30)), 3
+    previous = draw.integers(-1, hosts, count)
+    arrays = Arrays.of(
+        draw.exponential(0.1, (count, 4)), np.ones(hosts), previous=previous, part=draw.integers(0, 4, count)
+    )
+    group = groups(arrays, least)
+    small, number = together(arrays, group)
+    assert small.load.sum(axis=0) == pytest.approx(arrays.load.sum(axis=0))
+    assert (np.diff(small.mean) <= 1e-9).all()
+    for row in range(len(small.names)):
+        members = np.flatnonzero(number == row)
+        assert small.mean[row] == pytest.approx(arrays.mean[members].sum())
+        assert len(set(arrays.previous[members])) == 1
+        if len(members) > 1:
+            assert (arrays.mean[members] < least).all()
+        if small.mean[row] < least - 1e-9:
+            light = np.flatnonzero((arrays.mean < least - 1e-9) & (arrays.previous == arrays.previous[members[0]]))
+            assert set(light) == set(members)
+
+
+@pytest.mark.parametrize(
+    "name", ["correlation", "correlation-two-way", "largest-first", "potential-greedy", "mace-climb"]
+)
+def test_groups_are_placed_whole(name):
+    """Grouped operators are placed within the quotas, each group on one host, nearly as balanced as single ones."""
+    problem = problems.drawn(3, hosts=3, operators=30)
+    whole = place(problem, name, rng(), measure="balance")
+    least = 0.05
+    answer = place(problem, name, rng(), measure="balance", divided=Divided(least=least))
+    assert faults(problem, answer.placement) == ()
+    arrays = as_arrays(problem)
+    where, group = arrays.where(answer.placement), groups(arrays, least)
+    assert len(np.unique(group)) < len(group)
+    assert (where == where[group]).all()
+    assert answer.value <= whole.value + 0.15
+
+
+def test_copies_are_not_grouped():
+    """Copies of an operator must be apart, so that grouping them is refused."""
+    with pytest.raises(InputError, match="one group"):
+        place(problems.filters(0.3), "economical", rng(), divided=Divided(least=0.1))

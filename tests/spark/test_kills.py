@@ -22,7 +22,7 @@ from penstock.workload import nexmark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
-KILLS = int(os.environ.get("PENSTOCK_KILLS", "3"))
+KILLS = int(os.environ.get("PENSTOCK_KILLS", "2"))
 CHAIN = 3
 """So many kills are survived by one run."""
 

@@ -59,9 +59,16 @@ def command(
         return
     common.table(
         f"{graph.name}: measured alone on {name}",
-        ["operator", "cost (µs)", "selectivity", "error", "tuples"],
+        ["operator", "cost (µs)", "selectivity", "grows as", "error", "tuples"],
         [
-            [o, common.microseconds(attrs.asdict(row)), max(row.selectivity or (0.0,)), f"{row.error:.1%}", row.tuples]
+            [
+                o,
+                common.microseconds(attrs.asdict(row)),
+                max(row.selectivity or (0.0,)),
+                "" if row.growth is None else f"rate^{row.growth.exponent:.2g}",
+                f"{row.error:.1%}",
+                row.tuples,
+            ]
             for o, row in statistics.operators.items()
         ],
     )

@@ -55,6 +55,12 @@ def command(
         typer.Option("--objective", metavar="NAME", help="latency, balance, potential or hosts."),
     ] = None,
     domains: Annotated[int, typer.Option("--domains", metavar="D", help="Parts that are placed alone first.")] = 1,
+    overlap: Annotated[
+        float, typer.Option("--overlap", metavar="S", help="Share of the next domain's hosts that each reaches into.")
+    ] = 0.0,
+    group_below: Annotated[
+        float, typer.Option("--group-below", metavar="L", help="Operators of less load (cores) are placed in groups.")
+    ] = 0.0,
     weights: Annotated[
         str, typer.Option("--weights", metavar="W", help="Of potential, as load=1,correlation=1,network=1.")
     ] = "load=1,correlation=1,network=1",
@@ -76,15 +82,13 @@ def command(
     from penstock.cluster import Placement, base_name
     from penstock.errors import InputError
     from penstock.load import expand_replicas
-    from penstock.placement import ALGORITHMS, Problem, Weights, place, prepare
+    from penstock.placement import ALGORITHMS, Divided, Problem, Weights, place, prepare
 
     graph, _ = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
     model = common.get_model(graph, rates, duration, period)
     if seed < 0:
         raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
-    if domains < 1:
-        raise InputError(f"expected at least 1 domain, got {domains}", at="--domains")
     row = ALGORITHMS.get(algorithm)
     copies = replicas or (2 if row is not None and row.replicas == "apart" else 1)
     if replicas < 0:
@@ -115,7 +119,7 @@ def command(
         measure=objective,
         weights=Weights.parse(weights),
         theta=theta,
-        domains=domains,
+        divided=Divided(domains=domains, overlap=overlap, least=group_below),
         move_cost=move_cost,
         overload=overload is not None,
         **parameters,

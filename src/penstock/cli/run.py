@@ -77,7 +77,7 @@ def command(
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
     check_network(graph, machines.spark)
-    if expected is None and all(source.format == "nexmark" for source in graph.sources.values()):
+    if expected is None and graph.scheduled:
         expected = common.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = chain.where(directory or machines.spark.directory, graph)
     there = claimed(folder)

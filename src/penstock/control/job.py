@@ -17,7 +17,6 @@ from penstock.control import chain
 from penstock.control.chain import Prediction, Report
 from penstock.control.outlook import Course, reported
 from penstock.control.report import compare
-from penstock.latency.models import scheduled
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.workload import Rates
@@ -114,7 +113,7 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
         job.statistics,
         _kept(job, rates),
         rng=np.random.default_rng(job.seed),
-        scheduled=job.rates is not None and scheduled(job.network),
+        scheduled=job.rates is not None and job.network.scheduled,
     )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from penstock.latency.event_time import event_time, first_of, groups_of, homes, ints, lateness_of, outside
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Shape
-from penstock.load import LoadModel
+from penstock.load import LoadModel, growth_factor
 from penstock.network import Operator, Stream
 
 Array = NDArray[np.float64]
@@ -35,12 +35,15 @@ class Root:
         Array (segments + 1,): the first point of each segment, in which all points weigh the same.
     period
         Array (segments,): the period of the rates in which it lies.
+    step
+        Of windows the seconds from one to the next; else 0.
     """
 
     times: Array
     ends: Array
     edge: Ints
     period: Ints
+    step: float = 0.0
 
     def sums(self, weight: Array) -> Array:
         """Return the sums by segment, from 0, of the weights of points, given by segment."""
@@ -202,6 +205,8 @@ class _Builder:
                 more = weight * share
                 if operator.kind == "join":
                     more = more * self._partners(operator, port, self.roots[self.inlets[inlet].root])
+                if operator.growth is not None and operator.kind != "aggregate":
+                    more = more * self._growth(operator, self.roots[self.inlets[inlet].root], weight)
                 made[inlet] = made[inlet] + more if inlet in made else more
         if operator.kind == "aggregate" and operator.window is not None:
             made = self._windows(operator, query, made)
@@ -213,6 +218,14 @@ class _Builder:
             return np.full(len(root.period), float(operator.counts[1 - port]))
         other = self.model.arrivals[self.model.stream_index[self.network.inputs(operator.name)[1 - port].name]]
         return np.asarray(other[np.clip(root.period, 0, other.size - 1)] * (operator.within or 0.0))
+
+    def _growth(self, operator: Operator, root: Root, weight: Array) -> Array:
+        """Return what an operator puts out of what its kind says, by segment; each window counts by its own rows."""
+        if root.step > 0 and operator.kind != "join":
+            return growth_factor(operator, weight[None, :] / root.step)
+        rows = [self.model.stream_index[stream.name] for stream in self.network.inputs(operator.name)]
+        factor = growth_factor(operator, self.model.arrivals[rows])
+        return factor[np.clip(root.period, 0, factor.size - 1)]
 
     def _windows(self, operator: Operator, query: int, made: Mapping[int, Array]) -> dict[int, Array]:
         """Make a root of the windows of an operator."""
@@ -236,8 +249,12 @@ class _Builder:
         times = ends + late
         period = np.clip((times / self.model.period).astype(np.int64), 0, None)
         self.named[operator.name] = len(self.roots)
-        self.roots.append(Root(times, ends, np.arange(len(numbers) + 1), period))
-        weight = np.array([total[number] for number in numbers]) * slide / length
+        self.roots.append(Root(times, ends, np.arange(len(numbers) + 1), period, slide))
+        rows = np.array([total[number] for number in numbers])
+        share = (operator.selectivity or (1.0,))[0]
+        if operator.growth is not None and share > 0:
+            rows = rows * growth_factor(operator, rows[None, :] / (share * length))
+        weight = rows * slide / length
         self.inlets.append(Inlet(query, self.named[operator.name], -1, -1, weight, late))
         return {len(self.inlets) - 1: weight}
 

@@ -125,7 +125,7 @@ def with_interval(
     spread: Spread | None
     if found.model == "microbatch":
         placed = BatchHosts.of(statistics, cluster).placed(model, placement)
-        spread = placed.spread(rng, scheduled=scheduled(model.network))
+        spread = placed.spread(rng, scheduled=model.network.scheduled)
     else:
         spread = _recomputed(found, model, placement, cluster, statistics, rng)
     if spread is None:
@@ -133,11 +133,6 @@ def with_interval(
         why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
         return attrs.evolve(found, spread=nothing, notes=(*found.notes, f"the interval was not drawn: {why}"))
     return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
-
-
-def scheduled(network: Network) -> bool:
-    """Whether a network's sources begin when they are told to, at a multiple of the trigger."""
-    return all(source.format == "nexmark" for source in network.sources.values())
 
 
 def _recomputed(

@@ -22,7 +22,7 @@ from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.flow import flow
 from penstock.latency.mace import cumulative_excess, described, error_bar
-from penstock.load import LoadModel, Statistics
+from penstock.load import LoadModel, Statistics, growth_factor
 
 Array = NDArray[np.float64]
 
@@ -214,13 +214,14 @@ def _gain(model: LoadModel, name: str, port: int) -> Array:
     """Return the output tuples per tuple of an input, by period; of a join with a time window half of its pairs."""
     operator, network = model.network.operators[name], model.network
     selectivity = (operator.selectivity or (1.0,) * len(operator.inputs))[port]
+    factor = growth_factor(operator, model.arrivals[[model.stream_index[s.name] for s in network.inputs(name)]])
     if operator.kind != "join":
-        return np.full(model.rates.periods, selectivity)
+        return selectivity * factor
     if operator.counts is not None:
         return np.full(model.rates.periods, selectivity * operator.counts[1 - port])
     other = model.arrivals[model.stream_index[network.inputs(name)[1 - port].name]]
     both = sum(operator.selectivity or (1.0, 1.0)) / 2
-    found: Array = both * (operator.within or 0.0) * other
+    found: Array = both * (operator.within or 0.0) * other * factor
     return found
 
 

@@ -20,7 +20,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.mace import cumulative_excess, described, error_bar
-from penstock.load import LoadModel, Statistics
+from penstock.load import LoadModel, Statistics, growth_factor
 from penstock.network import Network
 
 Array = NDArray[np.float64]
@@ -226,10 +226,12 @@ class _Fluid:
         """Return the output tuples per tuple of an input; of a join with a time window half of its pairs."""
         operator = self.network.operators[name]
         selectivity = operator.selectivity or (1.0,) * len(operator.inputs)
-        if operator.kind != "join":
+        if operator.kind != "join" and operator.growth is None:
             return selectivity[port]
         if operator.counts is not None:
             return selectivity[port] * operator.counts[1 - port]
-        other = self.network.inputs(name)[1 - port]
-        rate = float(self.model.arrivals[self.model.stream_index[other.name], period])
-        return sum(selectivity) / 2 * (operator.within or 0.0) * rate
+        arrivals = self.model.arrivals[[self.model.stream_index[s.name] for s in self.network.inputs(name)], period]
+        factor = float(growth_factor(operator, arrivals[:, None])[0])
+        if operator.kind != "join":
+            return selectivity[port] * factor
+        return sum(selectivity) / 2 * (operator.within or 0.0) * float(arrivals[1 - port]) * factor

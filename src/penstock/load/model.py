@@ -189,14 +189,45 @@ def _output(operator: Operator, rates: Matrix, slopes: Matrix) -> tuple[Matrix, 
     """Return the output rate of an operator and its slope per source (design section 6)."""
     selectivity = np.asarray(operator.selectivity or (1.0,) * len(operator.inputs))
     if operator.kind != "join":
-        return selectivity @ rates, selectivity @ slopes
+        return _grown(operator, rates, slopes, selectivity @ rates, selectivity @ slopes)
     if operator.counts is not None:
         first, second = operator.counts
         weights = selectivity * np.array([second, first], float)
         return weights @ rates, weights @ slopes
     window = selectivity.sum() * (operator.within or 0.0)
     mean = rates.mean(axis=1)
-    return window * rates[0] * rates[1], window * (mean[1] * slopes[0] + mean[0] * slopes[1])
+    pairs, slope = window * rates[0] * rates[1], window * (mean[1] * slopes[0] + mean[0] * slopes[1])
+    return _grown(operator, rates, slopes, pairs, slope)
+
+
+def _grown(operator: Operator, rates: Matrix, slopes: Matrix, out: Matrix, slope: Matrix) -> tuple[Matrix, Matrix]:
+    """Return output and slope of an operator whose output grows otherwise than its kind says."""
+    if operator.growth is None:
+        return out, slope
+    mean = rates.mean(axis=1, keepdims=True)
+    factor = float(growth_factor(operator, mean)[0])
+    with np.errstate(divide="ignore"):
+        part = np.where(mean > 0, slopes / mean, 0.0).mean(axis=0)
+    level = float((_output(attrs.evolve(operator, growth=None), mean, slopes)[0])[0])
+    more = operator.growth.exponent - operator.power
+    return out * growth_factor(operator, rates), factor * (slope + more * level * part)
+
+
+def growth_factor(operator: Operator, rates: Matrix) -> Matrix:
+    """Return what the output is of what it would be if it grew as the operator's kind says, array (periods,).
+
+    Parameters
+    ----------
+    rates
+        Array (inputs, periods), tuples/s.
+    """
+    if operator.growth is None:
+        return np.ones(rates.shape[1])
+    with np.errstate(divide="ignore"):
+        middle = np.exp(np.log(rates).mean(axis=0))
+        power = operator.growth.exponent - operator.power
+        found: Matrix = np.where(middle > 0, (middle / operator.growth.at) ** power, 0.0)
+    return found
 
 
 def expand_replicas(network: Network, replicas: int) -> tuple[str, ...]:

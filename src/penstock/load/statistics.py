@@ -13,6 +13,8 @@ import msgspec
 from penstock.errors import InputError
 from penstock.files import Text, convert, suggest, write_json
 from penstock.network import Network
+from penstock.network.file import GrowthTable, growth_of
+from penstock.network.model import Growth
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -31,6 +33,8 @@ class OperatorStatistics:
         How many tuples were measured.
     resolution
         Cost (s) below which it cannot be told from nothing.
+    growth
+        How the output grows with the input's rate, where that was measured; it belongs to the selectivity.
     """
 
     cost: tuple[float, ...] | None = None
@@ -38,6 +42,7 @@ class OperatorStatistics:
     error: float = 0.0
     tuples: int = 0
     resolution: float = 0.0
+    growth: Growth | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +98,7 @@ class Statistics:
         for operator in network.operators.values():
             known = self.operators.get(operator.name)
             if known is not None:
-                changes = {}
+                changes: dict[str, Any] = {}
                 for key in ("cost", "selectivity"):
                     measured = getattr(known, key)
                     if measured is not None and (override or getattr(operator, key) is None):
@@ -104,6 +109,8 @@ class Statistics:
                             )
                         values = measured * len(operator.inputs) if len(measured) == 1 else measured
                         changes[key] = values
+                if "selectivity" in changes and known.growth is not None:
+                    changes["growth"] = known.growth
                 operator = attrs.evolve(operator, **changes)
             operators.append(operator)
         return Network.of(network.name, network.sources.values(), operators, network.sinks.values(), network.file)
@@ -117,7 +124,9 @@ class Statistics:
                 for key, values in (("cost", known.cost), ("selectivity", known.selectivity))
                 if values is not None
             }
-            told = {"resolution": known.resolution} if known.resolution else {}
+            told: dict[str, Any] = {"resolution": known.resolution} if known.resolution else {}
+            if known.growth is not None:
+                told["growth"] = attrs.asdict(known.growth)
             return {**numbers, "error": known.error, "tuples": known.tuples, **told}
 
         return {
@@ -142,6 +151,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     error: Positive = 0.0
     tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
     resolution: Annotated[Positive, msgspec.Meta(description="cost below which it cannot be told from 0")] = 0.0
+    growth: GrowthTable | None = None
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -206,6 +216,7 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
                 error=row.error,
                 tuples=row.tuples,
                 resolution=row.resolution,
+                growth=growth_of(row.growth, f"{at}.growth"),
             )
             _finite(row.error, f"{at}.error")
             _finite(row.resolution, f"{at}.resolution")

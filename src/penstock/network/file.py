@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.errors import InputError
 from penstock.files import Text, convert, suggest
-from penstock.network.model import Network, Operator, Sink, Source
+from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.units import seconds
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
@@ -35,6 +35,13 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     host: (
         Annotated[str, msgspec.Meta(description="where the source enters; default: the host of each reader")] | None
     ) = None
+
+
+class GrowthTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the output of an aggregate, join or python step grows with its input."""
+
+    exponent: Annotated[float, msgspec.Meta(ge=0, le=4, description="output ~ (rate of the input) ** exponent")]
+    at: Annotated[float, msgspec.Meta(gt=0, description="rate of the input at which the selectivity holds (tuples/s)")]
 
 
 class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -74,6 +81,7 @@ class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     burn: Annotated[Literal["cpu", "sleep"], msgspec.Meta(description="delay: how the cost is spent")] = "cpu"
     pin: Annotated[str, msgspec.Meta(description="host that it must stay on")] | None = None
     route: Annotated[dict[str, Share], msgspec.Meta(description="share of the output for each reader")] | None = None
+    growth: GrowthTable | None = None
 
 
 class SinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -109,6 +117,7 @@ _KEYS_OF_KINDS = {
     "within": ("join",),
     "function": ("python",),
     "burn": ("delay",),
+    "growth": ("aggregate", "join", "python"),
 }
 
 
@@ -222,7 +231,17 @@ def _operator(name: str, document: dict[str, Any], defaults: dict[str, Any]) -> 
         burn=table.burn,
         pin=table.pin,
         route=table.route,
+        growth=growth_of(table.growth, f"{at}.growth"),
     )
+
+
+def growth_of(table: GrowthTable | None, at: str) -> Growth | None:
+    """Return how an operator grows, as a file says."""
+    if table is None:
+        return None
+    _finite(table.exponent, f"{at}.exponent")
+    _finite(table.at, f"{at}.at")
+    return Growth(table.exponent, table.at)
 
 
 def _inputs(table: OperatorTable, at: str) -> tuple[str, ...]:

@@ -34,6 +34,22 @@ class Source:
     arrivals: str = "even"
     host: str | None = None
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether the source makes its own events by given rates, with times, and so ends."""
+        return self.format == "nexmark"
+
+
+@attrs.frozen
+class Growth:
+    """How an operator's output grows with its input: as the rate of its input to the power of ``exponent``.
+
+    ``at`` is the rate of its input (tuples/s; of a join the geometric mean of both) at which its selectivity holds.
+    """
+
+    exponent: float
+    at: float
+
 
 @attrs.frozen(kw_only=True)
 class Operator:
@@ -51,6 +67,9 @@ class Operator:
         A join's count windows: tuples kept of the first and of the second input.
     route
         Share of the output that each reader gets; None: every reader gets everything.
+    growth
+        How the output grows with the input, where that is known; else it follows the input, and of a join with a time
+        window the pairs in it.
     """
 
     name: str
@@ -72,6 +91,12 @@ class Operator:
     burn: str = "cpu"
     pin: str | None = None
     route: Mapping[str, float] | None = attrs.field(default=None, hash=False)
+    growth: Growth | None = None
+
+    @property
+    def power(self) -> float:
+        """The exponent with which the output grows with the input where nothing else is known."""
+        return 2.0 if self.kind == "join" and self.counts is None else 1.0
 
     @property
     def stateful(self) -> bool:
@@ -208,6 +233,11 @@ class Network:
     def inputs(self, reader: str) -> tuple[Stream, ...]:
         """Return the streams that an operator or sink reads, ordered by port."""
         return self._inputs[reader]
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether all sources begin when they are told to, at a multiple of the trigger, and end."""
+        return all(source.scheduled for source in self.sources.values())
 
     @cached_property
     def pins(self) -> dict[str, str]:

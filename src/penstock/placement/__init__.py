@@ -20,6 +20,7 @@ from penstock.placement.correlation import Connected, Correlation, LargestFirst,
 from penstock.placement.domains import Domains
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
+from penstock.placement.grouping import Grouped
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
@@ -32,6 +33,7 @@ __all__ = [
     "Algorithm",
     "Answer",
     "Arrays",
+    "Divided",
     "Problem",
     "Row",
     "Weights",
@@ -67,6 +69,31 @@ class Row:
     fixed: Mapping[str, Any] = attrs.field(factory=dict)
     objective: str = "latency"
     replicas: str = "none"
+
+
+@attrs.frozen(kw_only=True)
+class Divided:
+    """How a large problem is made smaller, with any algorithm (Xing et al., section 4.3).
+
+    Attributes
+    ----------
+    domains
+        Parts into which hosts and operators are divided.
+    overlap
+        Share of the next domain's hosts that each reaches into; 0: an exchange sees all hosts.
+    least
+        Mean load (benchmark cores) below which operators are placed in groups; 0: each alone.
+    """
+
+    domains: int = 1
+    overlap: float = 0.0
+    least: float = 0.0
+
+    def of(self, solve: Algorithm) -> Algorithm:
+        """Return an algorithm that divides first."""
+        if self.domains != 1 or self.overlap:
+            solve = Domains(inner=solve, count=self.domains, overlap=self.overlap)
+        return Grouped(inner=solve, least=self.least) if self.least else solve
 
 
 ALGORITHMS: Mapping[str, Row] = {
@@ -169,7 +196,7 @@ def place(
     measure: str | None = None,
     weights: Weights | None = None,
     theta: float = 0.0,
-    domains: int = 1,
+    divided: Divided | None = None,
     move_cost: float = 0.0,
     overload: bool = False,
     **parameters: Any,
@@ -186,8 +213,8 @@ def place(
         Of potential energies.
     theta
         Share of the operators, the lightest, that stay where ``problem.previous`` has them.
-    domains
-        Parts into which hosts and operators are divided first.
+    divided
+        How the problem is made smaller first.
     move_cost
         Units of the objective per benchmark core moved; only moves that pay are made.
     overload
@@ -218,9 +245,9 @@ def place(
     arrays = as_arrays(held)
     shared = {"objective": measure, "weights": weights}
     parameters |= {key: shared[key] for key in sorted(_parameters(row) & set(shared))}
-    solve = algorithm(name, **parameters)
-    if domains > 1:
-        solve = Domains(inner=solve, count=domains)
+    if divided is not None and divided.least and problem.replicas > 1:
+        raise InputError("copies of an operator cannot be in one group", at="--group-below")
+    solve = (divided or Divided()).of(algorithm(name, **parameters))
 
     again = copy.deepcopy(rng)
 

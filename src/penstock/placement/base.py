@@ -150,7 +150,7 @@ class Arrays:
         load = np.asarray(load, np.float64)
         count = len(load)
         mean = load.mean(axis=1) if load.shape[1] else np.zeros(count)
-        rank = _rank(mean, np.arange(count))
+        rank = ranked(mean, np.arange(count))
         none = np.full(count, -1, np.int64)
         empty = np.zeros(0, np.int64)
         return cls(
@@ -231,7 +231,7 @@ class Arrays:
         )
 
 
-def _rank(mean: Floats, names: NDArray[np.generic]) -> Ints:
+def ranked(mean: Floats, names: NDArray[np.generic]) -> Ints:
     """Return the order by falling mean load, then name; loads that differ by rounding only are equal."""
     scale = float(mean.max(initial=0.0)) or 1.0
     return np.lexsort((names, -np.round(mean / scale, 11)))
@@ -250,7 +250,7 @@ def as_arrays(problem: Problem) -> Arrays:
     named = problem.names
     bases = [model.operator_index[base_name(name)] for name in named]
     mean = model.mean_load[bases]
-    rank = _rank(mean, np.array(named))
+    rank = ranked(mean, np.array(named))
     names = tuple(named[index] for index in rank)
     base = np.array([bases[index] for index in rank], np.int64)
     previous = np.full(len(names), -1, np.int64)

@@ -1,9 +1,13 @@
 """Domains: hosts and connected parts of the network are divided, each domain is placed alone, then exchanged pairwise.
 
-The way to 10,000 hosts: a domain costs what its own size costs, and there are more of them, not larger ones.
+The way to 10,000 hosts: a domain costs what its own size costs, and there are more of them, not larger ones (Xing et
+al., section 4.3). Domains that do not overlap are evened out by one exchange that sees all hosts; where each reaches
+into the next one, nobody sees more than a domain and its border, and load is handed on along the ring.
 """
 
 from __future__ import annotations
+
+import math
 
 import attrs
 import numpy as np
@@ -22,14 +26,19 @@ class Domains:
         The algorithm that places each domain.
     count
         How many domains.
+    overlap
+        Share of the next domain's hosts that a domain evens out its own with, 0..1; 0: one exchange sees all hosts.
     """
 
     inner: Algorithm
     count: int
+    overlap: float = 0.0
 
     def __attrs_post_init__(self) -> None:
         if self.count < 1:
             raise InputError(f"expected at least 1 domain, got {self.count}", at="--domains")
+        if not 0 <= self.overlap <= 1:
+            raise InputError(f"expected a share from 0 to 1, got {self.overlap:g}", at="--overlap")
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
@@ -46,7 +55,11 @@ class Domains:
             chosen = np.sort(order[edges[number] : edges[number + 1]])
             if len(chosen):
                 where[chosen] = inside[self.inner(arrays.subset(chosen, inside), rng)]
-        _exchange(arrays, where)
+        if self.overlap > 0:
+            _hand_on(arrays, where, by_host, self.overlap)
+        else:
+            _exchange(arrays, where)
+        _within_quotas(arrays, where)
         return where
 
 
@@ -92,15 +105,51 @@ def _of_operators(arrays: Arrays, domain: Ints, count: int) -> Ints:
 
 def _exchange(arrays: Arrays, where: Ints) -> None:
     """Even out hosts of different domains: the most loaded host with the least loaded one, and so on, one way."""
+    if len(arrays.hosts) * len(where) <= 50_000_000:
+        _evened(arrays, where, np.arange(len(arrays.hosts)))
+
+
+def _hand_on(arrays: Arrays, where: Ints, domains: list[Ints], overlap: float) -> None:
+    """Even out each domain and the first hosts of the next, one after the other, until no operator moves.
+
+    Load that one domain has too much of goes once around the ring at most.
+    """
+    reaches = [
+        np.concatenate([own, after[: math.ceil(overlap * len(after))]])
+        for own, after in zip(domains, [*domains[1:], domains[0]], strict=True)
+    ]
+    for _ in domains:
+        before = where.copy()
+        for hosts in reaches:
+            _evened(arrays, where, np.unique(hosts))
+        if (where == before).all():
+            return
+
+
+def _evened(arrays: Arrays, where: Ints, hosts: Ints) -> None:
+    """Even out some hosts pairwise; ``where`` changes in place."""
     from penstock.placement.jit import kernel
 
-    code = kernel("correlation_kernel", 4 * arrays.load.size)
-    n = len(arrays.hosts)
-    if n * len(where) <= 50_000_000:
-        movable, none = arrays.fixed < 0, np.zeros(len(where))
-        code.pairwise(
-            arrays.load, arrays.mean, arrays.usable, movable, none, where, code.BY_CORRELATION, 0, 0.1, 0.0, -2.0
-        )
+    column = np.full(len(arrays.hosts), -1, np.int64)
+    column[hosts] = np.arange(len(hosts))
+    inside = np.flatnonzero(column[where] >= 0)
+    local, load = column[where[inside]], np.ascontiguousarray(arrays.load[inside])
+    code = kernel("correlation_kernel", 4 * load.size)
+    code.pairwise(
+        load, arrays.mean[inside], arrays.usable[hosts], arrays.fixed[inside] < 0, np.zeros(len(inside)), local,
+        code.BY_CORRELATION, 0, 0.1, 0.0, -2.0,
+    )  # fmt: skip
+    where[inside] = hosts[local]
+
+
+def _within_quotas(arrays: Arrays, where: Ints) -> None:
+    """Put right what is over a quota; ``where`` changes in place.
+
+    Raises
+    ------
+    Infeasible
+        If that was not found.
+    """
     over = arrays.host_mean(where) - arrays.limit * (1 + TIE)
     if (over > 0).any():
         from penstock.placement.repair import repaired

@@ -1,8 +1,9 @@
 """Random networks over files give exactly the rows of plain Spark batch queries, wherever and however they run.
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
-``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and as many with
-topics between their hosts;
+``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones,
+``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between
+their hosts;
 ``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2; ``PENSTOCK_SHRINK`` is for how many seconds a
 network that differs is made smaller.
 """
@@ -26,6 +27,7 @@ from shrink import shrink, summary
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
+SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "8"))
 NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "5"))
 SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
 KILLS = int(os.environ.get("PENSTOCK_DIFFERENTIAL_KILLS", "2"))
@@ -70,7 +72,7 @@ def test_kept_cases_agree(kept: Case, compare: Compare) -> None:
         pytest.fail("\n".join([f"{kept.name} differs:", *said]), pytrace=False)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + 25))
+@pytest.mark.parametrize("seed", range(SEED, SEED + SMALLER))
 def test_small_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> None:
     """Every sink of a small random network has exactly the rows of plain Spark."""
     must_agree(case(seed, SMALL), compare, tmp_path)
@@ -92,7 +94,7 @@ def compare_topics(topic_engine: Engine, tmp_path: Path) -> Compare:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("seed", range(SEED, SEED + 10))
+@pytest.mark.parametrize("seed", range(SEED, SEED + SMALLER))
 def test_small_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp_path: Path) -> None:
     """Every sink of a small random network has exactly the rows of plain Spark, also with topics between its hosts."""
     must_agree(case(seed, SMALL), compare_topics, tmp_path)
@@ -100,7 +102,7 @@ def test_small_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp
 
 @pytest.mark.slow
 @pytest.mark.kafka
-@pytest.mark.parametrize("seed", range(SEED + 25, SEED + 25 + NETWORKS))
+@pytest.mark.parametrize("seed", range(SEED + 25, SEED + 25 + min(NETWORKS, 200)))
 def test_large_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp_path: Path) -> None:
     """Every sink of a larger random network has exactly the rows of plain Spark, also with topics between its hosts."""
     must_agree(case(seed, LARGE), compare_topics, tmp_path)

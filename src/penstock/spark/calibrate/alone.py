@@ -14,6 +14,8 @@ from penstock.errors import InputError
 from penstock.load import OperatorStatistics, Statistics
 from penstock.load.fitting import Slope, told_apart
 from penstock.network import Network, Operator
+from penstock.spark.calibrate.growth import length_needed, measured_growth
+from penstock.spark.calibrate.samples import lengthened
 from penstock.spark.compile import kinds
 from penstock.spark.compile.schemas import blame
 from penstock.spark.compile.sql import computes
@@ -48,7 +50,8 @@ def calibrate_alone(
     -------
     Statistics
         Cost, selectivity, error and tuples of every operator; a delay's cost is set, so that only its selectivity is
-        measured.
+        measured. Of windows, joins and python steps also how their output grows with the rate, where the sample is
+        long enough to tell.
     """
     tell = report or (lambda _what, _share: None)
     frames, counts = _cached(samples)
@@ -85,6 +88,13 @@ def calibrate_alone(
             )
     for frame in frames.values():
         frame.unpersist()
+    need = length_needed(network)
+    if need:
+        tell("calibrating how outputs grow", 0.95)
+        for name, (selectivity, growth) in measured_growth(
+            network, lengthened(engine.sessions[host], network, samples, need)
+        ).items():
+            found[name] = attrs.evolve(found[name], selectivity=selectivity, growth=growth)
     measured = {"pass": "alone", "host": host, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     return Statistics(operators=found, measured=measured)
 

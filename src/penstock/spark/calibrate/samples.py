@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -37,7 +38,7 @@ def read_samples(
     found = {}
     for name, source in network.sources.items():
         at = f"sources.{name}"
-        if source.format == "nexmark":
+        if source.scheduled:
             found[name] = _events(session, source, events)
             continue
         if path is None:
@@ -55,13 +56,24 @@ def read_samples(
     return found
 
 
-def _events(session: SparkSession, source: Source, events: int) -> DataFrame:
-    """Return events of a Nexmark source at its mean rate."""
+def lengthened(
+    session: SparkSession, network: Network, samples: Mapping[str, DataFrame], seconds: float
+) -> dict[str, DataFrame]:
+    """Return the samples, those of sources that make their own events so long that they cover some seconds."""
+    return {
+        name: _events(session, network.sources[name], 0, seconds) if network.sources[name].scheduled else frame
+        for name, frame in samples.items()
+    }
+
+
+def _events(session: SparkSession, source: Source, events: int, seconds: float = 0.0) -> DataFrame:
+    """Return events of a Nexmark source at its mean rate: so many, and for so long, at least."""
     try:
         schedule = nexmark.Schedule.of(scheduled_rates(source.options, source.name).of_source(source.name), 1.0)
     except InputError:
         schedule = nexmark.Schedule.of([1000.0], 1.0)
     rate = max(1.0, float(schedule.rates.mean()))
+    events = max(events, math.ceil(rate * seconds) + 1)
     stream = nexmark.Nexmark(nexmark.Schedule.of([rate] * math.ceil(events / rate + 1), 1.0))
     rows = [(*row, row[0], row[0], row[3]) for row in stream.rows(0, events)]
     return session.createDataFrame(rows, ROWS)

@@ -54,7 +54,7 @@ def _check_source(source: Source) -> None:
         raise InputError("a source needs a format to run on Spark", at=f"{at}.format", hint='e.g. format = "json"')
     if source.format in FILES and source.schema is None and source.format != "text":
         raise InputError(f"a stream of {source.format} files needs a schema", at=f"{at}.schema")
-    if source.format == "nexmark" and source.schema is not None:
+    if source.scheduled and source.schema is not None:
         raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
 
 
@@ -82,7 +82,7 @@ def _check_operator(operator: Operator) -> None:
 
 def _check_event_time(network: Network, operator: Operator) -> None:
     for name in sorted(lineage(network)[operator.name]):
-        if network.sources[name].time is None and network.sources[name].format != "nexmark":
+        if network.sources[name].time is None and not network.sources[name].scheduled:
             raise InputError(
                 f"a {operator.kind} needs event time, but source {name!r} names no time column",
                 at=f"sources.{name}.time",

@@ -274,7 +274,7 @@ class _Compiler:
                 reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
             return reader.load()
         source: Source = self.network.sources[name]
-        if source.format == "nexmark":
+        if source.scheduled:
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
             return self.session.readStream.format("penstock-nexmark").options(**options).load()
         return read_source(self.session, source, self.deployment.messages)

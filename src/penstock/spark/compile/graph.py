@@ -71,7 +71,7 @@ class Graph:
     def marked(self, origin: str) -> bool:
         """Whether an outside origin's rows come with marks."""
         name = origin[1:]
-        return name in self.network.operators or self.network.sources[name].format == "nexmark"
+        return name in self.network.operators or self.network.sources[name].scheduled
 
     def origin(self, stream: Stream) -> str:
         """Return the origin of the rows on a stream into an operator of this query."""

@@ -70,7 +70,7 @@ def derive_schemas(
 
     for name, source in network.sources.items():
         with blame(f"sources.{name}"):
-            note(name, ROWS if source.format == "nexmark" else read_source(session, source, kafka).schema)
+            note(name, ROWS if source.scheduled else read_source(session, source, kafka).schema)
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             if operator.kind == "python":

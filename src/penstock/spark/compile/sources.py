@@ -33,7 +33,7 @@ MESSAGE = ("payload", "include")
 
 def positioned(source: Source) -> bool:
     """Whether a source's rows have positions, or equal rows come in one batch, so that identities do not repeat."""
-    return source.format in (*FILES, "kafka", "rate", "rate-micro-batch", "nexmark")
+    return source.scheduled or source.format in (*FILES, "kafka", "rate", "rate-micro-batch")
 
 
 def options_of(source: Source, kafka: Mapping[str, str], *, batch: bool = False) -> dict[str, str]:

@@ -123,7 +123,7 @@ class Engine:
             self._check_live(name)
         schedules = {}
         for name, source in network.sources.items():
-            if source.format == "nexmark":
+            if source.scheduled:
                 mine = rates if rates is not None else scheduled_rates(source.options, name)
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 schedules[name] = nexmark_options(source, series, (place / "epoch").uri)
@@ -257,7 +257,6 @@ class Engine:
     def _watch(self, running: Running, seconds: float | None, tell: Report) -> None:
         """Wait for the end."""
         deployment = running.deployment
-        finite = all(source.format == "nexmark" for source in deployment.network.sources.values())
         length = max([_length(options) for options in deployment.schedules.values()] or [0.0])
         begin, epoch = time.time(), epoch_of(deployment.place)
         span = seconds if seconds is not None else (max(epoch, begin) - begin) + max(0.0, length - (begin - epoch))
@@ -274,7 +273,7 @@ class Engine:
             if state != seen:
                 seen, changed = state, now
             idle = all(start == end for start, end in zip(state[::2], state[1::2], strict=True))
-            if finite and now - epoch > length and idle and now - changed > rest:
+            if deployment.network.scheduled and now - epoch > length and idle and now - changed > rest:
                 return
 
 

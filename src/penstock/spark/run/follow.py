@@ -171,9 +171,8 @@ def _feeds(deployment: Deployment, queries: Sequence[Query]) -> list[_Feed]:
         for stream in deployment.network.outputs(name):
             query = next((q.fragment.name for q in queries if stream.reader in q.fragment.operators), None)
             if query is not None:
-                scheduled = source.format == "nexmark"
                 # Of a run that goes on, its last batch is the first to count from.
                 begun = max(0, begun_and_ended(deployment.place / "checkpoints" / query)[0])
-                found.append(_Feed(query, name, stream.name, stream.share, scheduled, begun - 1))
+                found.append(_Feed(query, name, stream.name, stream.share, source.scheduled, begun - 1))
                 break
     return found

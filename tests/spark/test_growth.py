@@ -1,0 +1,55 @@
+"""How outputs grow with the rate, measured on samples of which it is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.network.file import parse_network
+from penstock.spark.calibrate.growth import length_needed, measured_growth
+from penstock.spark.run import Engine
+
+pytestmark = pytest.mark.spark
+
+RATE, LENGTH = 60, 60
+TABLES = {
+    "few": {"kind": "join", "inputs": ["a", "b"], "on": "a.key = b.key", "within": "4 seconds"},
+    "one": {"kind": "join", "inputs": ["a", "b"], "on": "a.n = b.n", "within": "4 seconds"},
+    "groups": {"kind": "aggregate", "input": "a", "by": "key", "window": "10 seconds", "slide": "5 seconds"},
+    "bids": {
+        "kind": "aggregate", "input": "a", "by": "auction", "window": "10 seconds", "select": "count(*) AS bids",
+    },
+    "best": {"kind": "python", "input": "bids", "function": "penstock.spark.steps:hottest"},
+    "all": {"kind": "filter", "input": "a", "where": "n >= 0"},
+}  # fmt: skip
+
+
+def sample(engine: Engine, shift: int) -> Any:
+    """Return rows with a key of seven and a number of their own, evenly in time."""
+    micros = f"{shift} + CAST(id * 1000000 / {RATE} AS BIGINT)"
+    return engine.sessions["h1"].range(RATE * LENGTH).selectExpr(
+        "id AS n", "pmod(xxhash64(id), 7) AS key", "id AS auction", "id AS _id", f"{micros} AS _stimulus",
+        f"timestamp_micros({micros}) AS _time",
+    )  # fmt: skip
+
+
+def test_growth_is_that_of_the_rows(engine: Engine) -> None:
+    """Few keys give pairs, single partners rows, full groups nothing more; filters are not asked."""
+    network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
+    assert length_needed(network) == 40
+    found = measured_growth(network, {"a": sample(engine, 0), "b": sample(engine, 1000)})
+    exponents = {name: growth.exponent for name, (_, growth) in found.items()}
+    assert exponents == pytest.approx({"few": 2, "one": 1, "groups": 0, "bids": 1, "best": 0}, abs=0.06)
+    selectivity = {name: shares[0] for name, (shares, _) in found.items()}
+    assert selectivity["few"] == pytest.approx(1 / 7, rel=0.05)
+    assert selectivity["one"] == pytest.approx(1 / (2 * 4 * RATE), rel=0.05)
+    assert selectivity["groups"] == pytest.approx(7 / (5 * RATE), rel=0.01)
+    assert found["best"][1].at == pytest.approx(RATE, rel=0.02)
+
+
+def test_short_samples_tell_nothing(engine: Engine) -> None:
+    """A sample that does not cover the windows twice, also in half the time, gives no growth."""
+    network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
+    short = sample(engine, 0).where("n < 600")
+    assert measured_growth(network, {"a": short, "b": short}) == {}
