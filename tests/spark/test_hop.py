@@ -72,9 +72,10 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     return made
 
 
-def steps(log: Hop, until: int | None = None) -> list[tuple[list[Any], Any]]:
+def steps(log: Hop) -> list[tuple[list[Any], Any]]:
     """Return what each step of a reader brings, until nothing comes, and where it is then."""
     found, position = [], START
+    until = log.length()
     while True:
         batches, end = log.read(position, until)
         if end == position:
@@ -131,7 +132,7 @@ def test_a_replayed_batch_is_not_written_twice(make: Make) -> None:
     log = make()
     assert log.write(0, rows(0, 3), (None, None))
     assert not log.write(0, rows(5, 1), (None, None))
-    assert [n for n, _ in taken(log.read(START, None)[0])] == [0, 1, 2]
+    assert [n for n, _ in taken(log.read(START, log.length())[0])] == [0, 1, 2]
 
 
 def test_trailing_batches_that_say_nothing_are_left(make: Make) -> None:
@@ -139,10 +140,10 @@ def test_trailing_batches_that_say_nothing_are_left(make: Make) -> None:
     log = make()
     log.write(0, rows(0, 1), (7, 9))
     log.write(1, rows(0, 0), (7, 9))
-    assert place(log.read(START, None)[1]) == (1, 0)
+    assert place(log.read(START, log.length())[1]) == (1, 0)
     assert log.settled() == 1
     log.write(2, rows(0, 0), (8, 9))
-    assert place(log.read(START, None)[1]) == (3, 0)
+    assert place(log.read(START, log.length())[1]) == (3, 0)
     assert log.settled() == 3
 
 
@@ -153,7 +154,7 @@ def test_a_step_within_a_batch_has_the_mark_before_it(make: Make, monkeypatch: p
     log.write(0, rows(0, 1), (7, 7))
     log.write(1, rows(0, 0), (7, 9))
     log.write(2, rows(1, 3), (8, 9))
-    batches, end = log.read(START, None)
+    batches, end = log.read(START, log.length())
     assert place(end) == (2, 1)
     assert [batch.to_pylist() for batch in batches] == [batch.to_pylist() for batch in log.between(START, end)]
     assert batches[-1].column("_stimulus").to_pylist() == [9]
@@ -185,7 +186,7 @@ def test_what_readers_have_passed_is_removed(make: Make, monkeypatch: pytest.Mon
     log.clean([places[8], places[6], places[9]])
     limited(monkeypatch, 100, 1)
     assert taken(log.mark(places[6])) == [(None, 7)]
-    assert [n for n, _ in taken(log.read(places[6], None)[0])] == [7, 8, 9, None]
+    assert [n for n, _ in taken(log.read(places[6], log.length())[0])] == [7, 8, 9, None]
     assert log.settled() == 10
     assert first_kept(log) == 6
 
@@ -215,7 +216,7 @@ def test_of_two_writers_only_the_newer_shows_anything(make: Make, moment: str) -
     if moment != "never":
         old._put(0, b"cut off", {"batch": 1, "piece": 0, "rows": 1}, lambda *_: None)
         old._producer.flush(10)
-    assert place(log.read(START, None)[1]) == (1, 0)
+    assert place(log.read(START, log.length())[1]) == (1, 0)
     newer = KafkaLog(log.topics, log.writer, SHAPE)
     assert not newer.write(0, rows(0, 3), (1, 1))
     assert newer.write(1, rows(3, 2), (2, 2))
@@ -243,7 +244,7 @@ def test_large_rows_are_dealt_out(broker: Any) -> None:
     table = pa.Table.from_arrays([pa.array(texts), *rows(0, 10).columns], schema=shape)
     log = KafkaLog(topics, "w", shape)
     assert log.write(0, table, (1, 1))
-    found, end = log.read(START, None)
+    found, end = log.read(START, log.length())
     assert pa.Table.from_batches(found[:-1]) == table
     assert len(found) > 5
     assert end["from1"] > 3
@@ -260,4 +261,4 @@ def test_maps_and_nested_values_cross(make: Make) -> None:
     log: Any = make()
     log.shape = shape
     log.write(0, table, (1, 1))
-    assert log.read(START, None)[0][0].to_pylist() == table.to_pylist()
+    assert log.read(START, log.length())[0][0].to_pylist() == table.to_pylist()

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, Mark, Position, mark_row, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition
+
+LINGER = 2.0
+"""How long (s) at most to wait for a transaction to end when asked how far a log is."""
 
 PIECE_BYTES = 800_000
 """Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
@@ -65,9 +69,10 @@ class KafkaLog:
         self._producer: Any = None
         self._written: dict[str, Any] = {}
         self._readers: dict[int, Partition] = {}
+        self._admin: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_producer": None, "_written": {}, "_readers": {}}
+        return {**self.__dict__, "_producer": None, "_written": {}, "_readers": {}, "_admin": None}
 
     # Writing
 
@@ -113,13 +118,10 @@ class KafkaLog:
     def _send(self, batch: int, rows: Any, said: dict[str, Any]) -> None:
         producer = self._producer
         failed: list[Any] = []
-        behind: dict[int, int] = {}
 
-        def check(error: Any, message: Any) -> None:
+        def check(error: Any, _message: Any) -> None:
             if error is not None:
                 failed.append(error)
-            else:
-                behind[message.partition()] = message.offset() + 1
 
         producer.begin_transaction()
         count = 0
@@ -132,9 +134,6 @@ class KafkaLog:
         producer.commit_transaction(PATIENCE)
         if failed:
             raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
-        # Brokers show a transaction a moment after it has ended, and whoever looks next must see it.
-        for partition, offset in behind.items():
-            self._reader(partition).await_end(offset)
 
     def _put(self, partition: int, value: bytes, headers: Mapping[str, int], check: Any) -> None:
         named = [(key, str(number).encode()) for key, number in headers.items()]
@@ -149,7 +148,10 @@ class KafkaLog:
     # Reading
 
     def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
-        """Return what follows a position, `READ_ROWS` rows at a time; trailing batches that say nothing are left."""
+        """Return what follows a position, `READ_ROWS` rows at a time; trailing batches that say nothing are left.
+
+        What lies before batch ``until`` is there for sure, and is waited for.
+        """
         return self._walk(start, until, self.mark(start))
 
     def _walk(self, start: Position, until: int | None, known: list[Any]) -> tuple[list[Any], Position]:
@@ -157,7 +159,7 @@ class KafkaLog:
         here, end, left = dict(start), start, READ_ROWS
         frontier = _frontier(known)
         while here["batch"] != until:
-            message = self._at(here["piece"] % self.topics.partitions, here)
+            message = self._at(here["piece"] % self.topics.partitions, here, sure=until is not None)
             if message is None or (left <= 0 and "piece" in message.headers):
                 break
             if "piece" in message.headers:
@@ -171,7 +173,7 @@ class KafkaLog:
                 continue
             said = message.said["mark"]
             news = here["piece"] > 0 or said[0] != frontier
-            if not self._pass_marks(here):
+            if not self._pass_marks(here, sure=until is not None):
                 break
             if news:
                 end, frontier = dict(here), said[0]
@@ -179,10 +181,10 @@ class KafkaLog:
                 break
         return found + (self.mark(end) if end["batch"] > start["batch"] else []), end
 
-    def _pass_marks(self, here: Position) -> bool:
+    def _pass_marks(self, here: Position, *, sure: bool) -> bool:
         """Step over the marks of a batch, in all partitions; they came in one transaction."""
         for partition in range(self.topics.partitions):
-            message = self._at(partition, here)
+            message = self._at(partition, here, sure=sure)
             if message is None:
                 return False
             if partition == 0:
@@ -201,8 +203,8 @@ class KafkaLog:
                 found.append(shaped(message.rows, self.shape))
                 _passed(here, message)
                 here["piece"] += 1
-            elif not self._pass_marks(here):
-                raise RuntimeError(f"{self.topic} ends before {end}")
+            else:
+                self._pass_marks(here, sure=True)
         return found + (self.mark(end) if end["batch"] > start["batch"] else [])
 
     def mark(self, position: Position) -> list[Any]:
@@ -213,7 +215,7 @@ class KafkaLog:
         mark = SILENT if found is None else tuple(found.said["mark"])
         return [] if mark == SILENT else [mark_row(mark, self.shape)]
 
-    def _at(self, partition: int, here: Position, *, sure: bool = False) -> Any:
+    def _at(self, partition: int, here: Position, *, sure: bool) -> Any:
         """Return the message of a partition that comes next at a position, None if it is not there yet."""
         reader = self._reader(partition)
         return reader.message(here.get(f"from{partition}", reader.low), sure=sure)
@@ -233,8 +235,34 @@ class KafkaLog:
 
     def _last(self) -> dict[str, Any]:
         """Return what the last mark says."""
+        self._await_ends()
         message = self._reader(0).last_mark()
         return {"batch": 0, "mark": SILENT, "settled": 0} if message is None else message.said
+
+    def _await_ends(self) -> None:
+        """Wait for transactions that have ended to be shown, which brokers do a moment later."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+        from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+        if self._admin is None:
+            self._admin = AdminClient({"log_level": "0", **self.topics.client})
+        asked = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in range(self.topics.partitions)}
+
+        def ends(level: Any) -> list[int]:
+            found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=PATIENCE)
+            return [future.result(PATIENCE).offset for future in found.values()]
+
+        def shown() -> bool:
+            try:
+                return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
+            except KafkaException:
+                # The partitions of a topic that has just been made may have no leader yet.
+                return False
+
+        deadline = time.monotonic() + LINGER
+        # A writer that was cut off may have left one open.
+        while not shown() and time.monotonic() < deadline:
+            time.sleep(0.005)
 
     def clean(self, passed: list[Position]) -> None:
         """Remove what all readers have passed; the last mark before stays, since it carries the frontier."""
@@ -254,7 +282,7 @@ class KafkaLog:
         """Let the topic go."""
         for reader in self._readers.values():
             reader.close()
-        self._readers, self._producer = {}, None
+        self._readers, self._producer, self._admin = {}, None, None
 
 
 def _passed(here: Position, message: Message) -> None:

@@ -64,7 +64,7 @@ class Partition:
             }
         )
         self._next: int | None = None
-        self._ended = -1
+        self._ended = self._high = -1
         self._known: dict[int, Message] = {}
         self.low = self._ends()[0]
 
@@ -74,10 +74,11 @@ class Partition:
             return self._known[offset]
         if self._next != offset:
             self._seek(offset)
-        high = None if sure else self._ends()[1]
-        if high is not None and max(offset, self._ended) >= high:
-            return None
-        found = self._poll(high)
+        if not sure and max(offset, self._ended) >= self._high:
+            self._high = self._ends()[1]
+            if max(offset, self._ended) >= self._high:
+                return None
+        found = self._poll(None if sure else self._high)
         if found is not None:
             self._next = found.behind
             self._keep(offset, found)
@@ -110,14 +111,6 @@ class Partition:
                 return last
             span *= 4
         return None
-
-    def await_end(self, offset: int) -> None:
-        """Wait until the messages in front of an offset can be read."""
-        deadline = time.monotonic() + PATIENCE
-        while self._ends()[1] < offset:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self._place.topic} does not show what it has taken")
-            time.sleep(0.001)
 
     def close(self) -> None:
         """Let the broker go."""
