@@ -9,6 +9,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
+from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import place_of, scheme_of
 
@@ -27,6 +28,9 @@ def check_network(network: Network, settings: SparkSettings) -> None:
         raise InputError(
             "topics between hosts need a broker", at="spark.kafka", hint='kafka = { bootstrap = "host:9092" }'
         )
+    formats = [part.format for table in (network.sources, network.sinks) for part in table.values()]
+    if settings.hop == "kafka" or "kafka" in formats:
+        Connection.of(settings)
     for source in network.sources.values():
         _check_source(source)
     for operator in network.operators.values():

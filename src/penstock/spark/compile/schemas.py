@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -29,6 +29,9 @@ from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.messages import message
 from penstock.spark.shipped.nexmark import ROWS
+
+NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
+"""What Spark calls it when a host has not the jars for Kafka."""
 
 ENVELOPE_FIELDS = tuple(
     StructField(name, kind, True)
@@ -83,7 +86,7 @@ def derive_schemas(
         if sink.format == "kafka":
             with blame(f"sinks.{sink.name}"):
                 _check_messages(sink, frames[sink.input].drop(*ENVELOPE))
-        with blame(f"sinks.{sink.name}.format", only="DATA_SOURCE_NOT_FOUND"):
+        with blame(f"sinks.{sink.name}.format", only=("DATA_SOURCE_NOT_FOUND", NO_CONNECTOR)):
             if sink.format is not None:
                 session.read.format(sink.format).load().isStreaming  # noqa: B018
     return found
@@ -115,9 +118,9 @@ def _check_rows(network: Network, name: str, taken: StructType) -> None:
 
 
 class blame:  # noqa: N801
-    """Translate Spark's errors in a block into one that names the table at fault; ``only`` one class of them."""
+    """Translate Spark's errors in a block into one that names the table at fault; ``only`` some of them."""
 
-    def __init__(self, at: str, only: str | None = None) -> None:
+    def __init__(self, at: str, only: Collection[str] | None = None) -> None:
         self.at, self.only = at, only
 
     def __enter__(self) -> None:
@@ -126,10 +129,12 @@ class blame:  # noqa: N801
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Translate, or pass over what is none of ours."""
         if isinstance(error, PySparkException):
-            if self.only is not None and self.only != error.getCondition():
+            if self.only is not None and error.getCondition() not in self.only:
                 return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
             hint = "mend the SQL" if self.only is None else None
+            if error.getCondition() == NO_CONNECTOR:
+                hint = "name Spark's connector in packages or jars under [spark]; see docs/how-to/kafka.md"
             raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None
         return False

@@ -242,14 +242,13 @@ class KafkaLog:
     def _await_ends(self) -> None:
         """Wait for transactions that have ended to be shown, which brokers do a moment later."""
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-        from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        if self._admin is None:
-            self._admin = AdminClient({"log_level": "0", **self.topics.client})
+        admin = self._administrator()
         asked = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in range(self.topics.partitions)}
 
         def ends(level: Any) -> list[int]:
-            found = self._admin.list_offsets(asked, isolation_level=level, request_timeout=PATIENCE)
+            found = admin.list_offsets(asked, isolation_level=level, request_timeout=PATIENCE)
             return [future.result(PATIENCE).offset for future in found.values()]
 
         def shown() -> bool:
@@ -267,16 +266,21 @@ class KafkaLog:
     def clean(self, passed: list[Position]) -> None:
         """Remove what all readers have passed; the last mark before stays, since it carries the frontier."""
         from confluent_kafka import TopicPartition
-        from confluent_kafka.admin import AdminClient
 
         if not passed or any("mark" not in position for position in passed):
             return
         ends = [min(position["mark"] for position in passed)]
         ends += [min(position[f"from{number}"] for position in passed) for number in range(1, self.topics.partitions)]
         places = [TopicPartition(self.topic, number, end) for number, end in enumerate(ends)]
-        admin = AdminClient(dict(self.topics.client))
-        for future in admin.delete_records(places, request_timeout=PATIENCE).values():
+        for future in self._administrator().delete_records(places, request_timeout=PATIENCE).values():
             future.result(PATIENCE)
+
+    def _administrator(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient({"log_level": "0", **self.topics.client})
+        return self._admin
 
     def close(self) -> None:
         """Let the topic go."""

@@ -7,7 +7,7 @@ identity as a header, so that a batch that is done again writes only those that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 HEADER = "penstock"
@@ -54,7 +54,8 @@ def marked(parts: list[str], mark: str) -> list[str]:
     own = f"struct('{HEADER}' AS key, CAST(concat('{mark}', _id) AS BINARY) AS value)"
     if "headers" not in parts:
         return [*parts, f"array({own}) AS headers"]
-    return [*(part for part in parts if part != "headers"), f"array_append(headers, {own}) AS headers"]
+    both = f"CASE WHEN headers IS NULL THEN array({own}) ELSE array_append(headers, {own}) END AS headers"
+    return [*(part for part in parts if part != "headers"), both]
 
 
 def deliver_messages(
@@ -78,26 +79,26 @@ def deliver_messages(
         import pyarrow.compute as pc
 
         wanted = rows.append_column("_id", ids)
-        topics = {options["topic"]} if "topic" in options else set(pc.unique(rows.column("topic")).to_pylist())
+        named = [options["topic"]] if "topic" in options else pc.unique(rows.column("topic")).to_pylist()
         client = {key: value for key, value in options.items() if key not in OURS}
         if begun is not None:
-            there = sent(session, client, topics, mark, begun - SLACK)
+            there = sent(session, client, [name for name in named if name], mark, begun - SLACK)
             wanted = wanted.filter(pc.invert(pc.is_in(wanted.column("_id"), value_set=there)))
         if wanted.num_rows:
             parts = marked(message(options, tuple(rows.column_names)), mark)
             frame = session.createDataFrame(wanted).selectExpr(*parts)
-            frame.write.format("kafka").options(**{"includeHeaders": "true", **client}).save()
+            frame.write.format("kafka").options(**client).save()
         return time.time_ns() // 1000
 
     return show
 
 
-def sent(session: Any, client: Mapping[str, str], topics: set[str], mark: str, since: int) -> Any:
+def sent(session: Any, client: Mapping[str, str], topics: Sequence[str], mark: str, since: int) -> Any:
     """Return the identities (Arrow array) of a batch's messages that are in topics since a moment (ms)."""
     import pyarrow as pa
 
     found: list[int] = []
-    for topic in sorted(topics):
+    for topic in topics:
         reader = session.read.format("kafka").options(**{key: v for key, v in client.items() if key[:6] == "kafka."})
         reader = reader.option("subscribe", topic).option("includeHeaders", "true")
         reader = reader.option("startingTimestamp", str(since)).option("startingOffsetsByTimestampStrategy", "latest")
