@@ -3,7 +3,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check lint docs setup help kafka kafka-stop clicks-on-kafka
+.PHONY: demo test nightly check lint docs setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -37,6 +37,12 @@ clicks-on-kafka: kafka ## put clicks into a topic, count them on two Spark hosts
 	$(UV) run --no-sync penstock run examples/clicks-on-kafka/network.toml --cluster examples/clicks-on-kafka/cluster.toml \
 	  --placement views=h1,counted=h2 --once && \
 	$(UV) run --no-sync python examples/clicks-on-kafka/clicks.py show
+
+cluster: setup ## start a Spark cluster on loopback: master, two workers, Connect server; `make cluster-stop` ends it
+	@$(UV) run --no-sync python scripts/cluster.py start
+
+cluster-stop:
+	@$(UV) run --no-sync python scripts/cluster.py stop
 
 kafka-stop:
 	@$(UV) run --no-sync python scripts/kafka.py stop

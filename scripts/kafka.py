@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
+
+from processes import Server, exported, free_ports, private
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".tools" / "kafka"
@@ -124,7 +123,7 @@ class Broker:
 
     def __init__(self, folder: Path, home: Path = HOME) -> None:
         self.folder, self.home = folder, home
-        self.process: subprocess.Popen[bytes] | None = None
+        self._server = Server(folder, "broker")
 
     def __enter__(self) -> Broker:
         return self.start()
@@ -135,78 +134,46 @@ class Broker:
     @property
     def known(self) -> dict[str, str]:
         """What clients need, by the name of the environment variable: address, user, password."""
-        lines = (self.folder / "client.env").read_text().splitlines()
-        return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+        return exported(self.folder / "client.env")
 
     @property
     def pid(self) -> int | None:
-        """The process of a broker that runs, also one that another process has started."""
-        with contextlib.suppress(OSError, ValueError):
-            pid, begun = (int(part) for part in (self.folder / "pid").read_text().split())
-            # Another process may have got the number since.
-            return pid if _begun(pid) == begun else None
-        return None
+        """The process of a broker that runs, also one that another program has started."""
+        return self._server.pid
 
     def start(self, patience: float = 60.0) -> Broker:
         """Start the broker, unless it runs, and wait until it answers."""
-        if self.pid is not None:
-            return self
-        if not (self.folder / "client.env").exists():
-            self._prepare()
-        with (self.folder / "broker.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._java("kafka.Kafka"), self.folder / "server.properties"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        (self.folder / "pid").write_text(f"{self.process.pid} {_begun(self.process.pid)}")
-        port = int(self.known["KAFKA_BOOTSTRAP"].rpartition(":")[2])
-        deadline = time.monotonic() + patience
-        while not _answers(port):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise SystemExit(f"the broker did not start; see {self.folder / 'broker.log'}")
-            time.sleep(0.05)
+        if self.pid is None:
+            if not (self.folder / "client.env").exists():
+                self._prepare()
+            port = int(self.known["KAFKA_BOOTSTRAP"].rpartition(":")[2])
+            command = [*self._java("kafka.Kafka"), self.folder / "server.properties"]
+            self._server.start(command, port, os.environ, patience)
         return self
 
-    def stop(self, patience: float = 20.0) -> None:
+    def stop(self) -> None:
         """End the broker that runs, by its pid."""
-        self._end(signal.SIGTERM, patience)
+        self._server.end()
 
     def kill(self) -> None:
         """End it the hard way: what it had not written to its disk yet is still the operating system's."""
-        self._end(signal.SIGKILL, 5.0)
-
-    def _end(self, how: int, patience: float) -> None:
-        pid = self.pid
-        if pid is not None:
-            os.kill(pid, how)
-            deadline = time.monotonic() + patience
-            while _begun(pid) is not None and time.monotonic() < deadline:
-                if self.process is not None:
-                    self.process.poll()
-                time.sleep(0.05)
-            if _begun(pid) is not None and how != signal.SIGKILL:
-                os.kill(pid, signal.SIGKILL)
-        if self.process is not None:
-            self.process.wait(10.0)
-            self.process = None
-        (self.folder / "pid").unlink(missing_ok=True)
+        self._server.end(signal.SIGKILL)
 
     def _prepare(self) -> None:
         """Make settings, password and storage."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         password = secrets.token_urlsafe(24)
-        port, controller = _free_ports(2)
+        port, controller = free_ports(2)
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         login = f'{module} required username="{USER}" password="{password}" user_{USER}="{password}";'
         text = SERVER.format(port=port, controller=controller, login=login, folder=self.folder)
-        _private(self.folder / "server.properties", text)
+        private(self.folder / "server.properties", text)
         (self.folder / "log4j2.properties").write_text(LOGGING)
         tool = [*self._java("kafka.tools.StorageTool"), "format", "-t", _cluster_id(), "-c"]
         with (self.folder / "broker.log").open("ab") as log:
             subprocess.run([*tool, self.folder / "server.properties"], check=True, stdout=log, stderr=log)
         values = {"KAFKA_BOOTSTRAP": f"127.0.0.1:{port}", "KAFKA_USER": USER, "KAFKA_PASSWORD": password}
-        _private(self.folder / "client.env", "".join(f"export {key}={value}\n" for key, value in values.items()))
+        private(self.folder / "client.env", "".join(f"export {key}={value}\n" for key, value in values.items()))
 
     def _java(self, main: str) -> list[str]:
         home = os.environ.get("JAVA_HOME")
@@ -222,46 +189,9 @@ class Broker:
         ]
 
 
-def _private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-
-
 def _cluster_id() -> str:
     # A dash in front would be taken for an option.
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in found]
-
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _begun(pid: int) -> int | None:
-    """Return when a process began (ticks since the machine did), None if it has ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        if Path("/proc/self").exists():
-            return None
-        with contextlib.suppress(OSError):
-            os.kill(pid, 0)
-            return 0
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[19])
 
 
 def main() -> None:

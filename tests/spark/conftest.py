@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from penstock.spark.run import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Tests of this room share hosts_kit.py and kafka_kit.py.
-sys.path.insert(0, str(Path(__file__).parent))
+# Tests of this room share hosts_kit.py and kafka_kit.py, and start the servers that scripts do.
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "scripts")]
 
 from kafka_kit import settings  # noqa: E402
 
@@ -36,12 +36,7 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def scripts() -> Any:
     """The module that fetches and runs Kafka."""
-    spec = importlib.util.spec_from_file_location("penstock_kafka", ROOT / "scripts/kafka.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("kafka")
 
 
 @pytest.fixture(scope="session")

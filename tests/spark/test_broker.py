@@ -38,7 +38,7 @@ def test_a_stopped_broker_is_gone_and_starts_again(broker: Any, scripts: Any, tm
     finally:
         first.kill()
     assert other.pid is None
-    assert not (tmp_path / "run/pid").exists()
+    assert not (tmp_path / "run/broker.pid").exists()
     with other:
         assert other.known == known
         assert admin(other).list_topics(timeout=20).brokers

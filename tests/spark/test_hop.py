@@ -170,6 +170,7 @@ def test_a_new_reader_repeats_the_last_mark(make: Make) -> None:
     later = LogReader(log)
     batches, again = later.read(end)
     assert taken(list(batches)) == [(None, 7)]
+    assert {start["log"], end["log"], again["log"]} == {log.writer}
     assert taken(list(LogReader(log).readBetweenOffsets(end, again))) == [(None, 7)]
     batches, still = later.read(again)
     assert (list(batches), still) == ([], again)

@@ -72,7 +72,7 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = start["starts"] + (self.fresh and start["batch"] > 0)
         self.fresh = False
         batches, position = self.log.read(start, self.until)
-        end = {**position, "starts": starts}
+        end = {"log": start["log"], **position, "starts": starts}
         return iter(self._first(start, end) + batches), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
