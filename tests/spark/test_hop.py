@@ -142,9 +142,15 @@ def test_trailing_batches_that_say_nothing_are_left(make: Make) -> None:
     log.write(1, rows(0, 0), (7, 9))
     assert place(log.read(START, log.length())[1]) == (1, 0)
     assert log.settled() == 1
-    log.write(2, rows(0, 0), (8, 9))
-    assert place(log.read(START, log.length())[1]) == (3, 0)
-    assert log.settled() == 3
+    quiet = log.read(START, log.length())[1]
+    for batch in range(2, 6):
+        log.write(batch, rows(0, 0), (7, 9))
+        assert log.read(quiet, log.length()) == ([], quiet)
+    assert log.settled() == 1
+    log.write(6, rows(0, 0), (8, 9))
+    assert place(log.read(START, log.length())[1]) == (7, 0)
+    assert taken(log.read(quiet, log.length())[0]) == [(None, 8)]
+    assert log.settled() == 7
 
 
 def test_a_step_within_a_batch_has_the_mark_before_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

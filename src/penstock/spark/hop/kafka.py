@@ -69,6 +69,7 @@ class KafkaLog:
         self._producer: Any = None
         self._written: dict[str, Any] = {}
         self._readers: dict[int, Partition] = {}
+        self._quiet: tuple[tuple[int, int], Position] | None = None
         self._admin: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,7 +157,10 @@ class KafkaLog:
 
     def _walk(self, start: Position, until: int | None, known: list[Any]) -> tuple[list[Any], Position]:
         found: list[Any] = []
-        here, end, left = dict(start), start, READ_ROWS
+        place = start["batch"], start["piece"]
+        # Batches that say nothing are left, but not looked at again.
+        here = dict(self._quiet[1] if self._quiet and self._quiet[0] == place else start)
+        end, left = start, READ_ROWS
         frontier = _frontier(known)
         while here["batch"] != until:
             message = self._at(here["piece"] % self.topics.partitions, here, sure=until is not None)
@@ -177,6 +181,8 @@ class KafkaLog:
                 break
             if news:
                 end, frontier = dict(here), said[0]
+            elif end is start:
+                self._quiet = place, dict(here)
             if left <= 0:
                 break
         return found + (self.mark(end) if end["batch"] > start["batch"] else []), end
