@@ -27,6 +27,7 @@ from unittest.mock import patch
 import typer
 
 from penstock.cluster.file import cluster_schema
+from penstock.control.scenario import scenario_schema
 from penstock.load.statistics import statistics_schema
 from penstock.network.file import network_schema
 
@@ -35,9 +36,10 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "network": network_schema,
     "cluster": cluster_schema,
     "statistics": statistics_schema,
+    "scenario": scenario_schema,
 }
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
-NEEDS_SPARK = ("run", "demo", "calibrate", "control", "dashboard")
+NEEDS_SPARK = ("run", "demo", "calibrate", "dashboard")
 BLOCK = re.compile(r"(<!-- (options|keys) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # what differs from run to run: seconds of work

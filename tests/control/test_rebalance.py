@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, Host, Placement
 from penstock.control.rebalance import Memory, Rebalance, decide, observed_loads
 from penstock.errors import InputError
-from penstock.load import Observation, load_model
+from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains
 from penstock.placement import ALGORITHMS, Problem, algorithm, as_arrays
 from penstock.simulation import Options, simulate
+from penstock.steering import Observation
 from penstock.workload import Rates
 from penstock.workload.shapes import fluctuating
 
@@ -33,10 +34,13 @@ def seen_of(network, at, entered, placement, cost=None, **more):
     out = np.array([model.arrivals[model.stream_index[network.outputs(n)[0].name], 0] for n in names])
     costs = np.array([network.operators[n].cost[0] for n in names]) if cost is None else np.asarray(cost)
     return Observation(
-        at=float(at), period=1.0, sources=tuple(network.sources),
+        at=float(at), period=1.0, network=network, cluster=CLUSTER, sources=tuple(network.sources),
         entered=np.array([entered[name] for name in network.sources]), operators=names,
         served=served, work=served * costs, tried=served, emitted=out, placement=placement, **more,
     )  # fmt: skip
+
+
+CLUSTER = Cluster.uniform(2)
 
 
 def walk(policy, network, cluster, looks, seed=0):

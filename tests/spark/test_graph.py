@@ -40,8 +40,8 @@ UNION = network(
 
 
 def graphs(made: Network, **placement: str) -> dict[str, Graph]:
-    """Return the graph of each query."""
-    return {fragment.name: Graph(made, fragment) for fragment in fragments(made, placement)}
+    """Return the graph of each host's query."""
+    return {fragment.host: Graph(made, fragment) for fragment in fragments(made, placement)}
 
 
 def test_a_union_of_two_hosts_reads_the_source_and_a_log() -> None:

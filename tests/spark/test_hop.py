@@ -198,6 +198,25 @@ def test_what_readers_have_passed_is_removed(make: Make, monkeypatch: pytest.Mon
     assert first_kept(log) == 6
 
 
+def test_a_reader_may_begin_in_the_middle(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the position in front of a batch a reader gets what follows, with the mark before it, also after cleaning."""
+    limited(monkeypatch, 100, 2)
+    log = make()
+    assert log.at(0) == START
+    for batch in range(6):
+        log.write(batch, rows(3 * batch, 3), (batch + 1, None))
+    places = [log.at(batch) for batch in (2, 4, 6)]
+    for cleaned in (False, True):
+        for batch, begin in zip((2, 4, 6), places, strict=True):
+            assert place(begin) == (batch, 0)
+            assert taken(log.mark(begin)) == [(None, batch)]
+            brought, _ = log.read(begin, log.length())
+            assert [n for n, _ in taken(brought) if n is not None] == list(range(3 * batch, 18))
+        if not cleaned:
+            log.clean([places[0]])
+    assert log.at(6) == places[2]
+
+
 def first_kept(log: Any) -> int:
     """Return the number of the first batch of which anything is left."""
     if isinstance(log, DirectoryLog):

@@ -208,7 +208,7 @@ def test_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
         begin = time.time()
         if rng.random() < 0.8:
             # While batches run: some time after this run has begun to deliver.
-            owner = tmp_path / "run/owner"
+            owner = tmp_path / "run/owners"
             while penstock.poll() is None and not (owner.exists() and owner.stat().st_mtime > begin):
                 assert time.time() - begin < 120
                 time.sleep(0.05)

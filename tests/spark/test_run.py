@@ -232,7 +232,7 @@ def test_a_delay_that_sleeps_takes_its_time(here: Path, penstock: Any) -> None:
     assert done.code == 0, done.err
     conserved(done.document)
     assert done.document["latency"]["count"] == len(want) == 100
-    batches = [json.loads(path.read_text()) for path in (here / ".penstock/clicks/progress/h1").iterdir()]
+    batches = [json.loads(path.read_text()) for path in (here / ".penstock/clicks/progress/views").iterdir()]
     assert sum(batch["duration"] for batch in batches) >= 100 * 0.05
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.shipped.gate import Fenced, committing, take_over
+from penstock.spark.shipped.gate import Fenced, check, close, committing, take_over
 from penstock.spark.shipped.identity import unique
 from penstock.spark.shipped.place import Place, RemotePlace, absolute, place_of, scheme_of
 from penstock.spark.shipped.python_step import wrap_python
@@ -154,14 +154,14 @@ def test_a_step_that_does_not_say_where_rows_come_from() -> None:
 
 
 def test_only_the_newest_generation_commits(tmp_path: Path) -> None:
-    """A run that was taken over cannot commit, and a take-over waits for a commit that is under way."""
+    """A unit that was taken over cannot commit, and a take-over waits for a commit that is under way."""
     folder = Place(str(tmp_path))
-    first = take_over(folder)
+    first = take_over(folder, "a")
     order = []
     held = threading.Event()
 
     def commit() -> None:
-        with committing(folder, first):
+        with committing(folder, "a", first):
             held.set()
             time.sleep(0.2)
             order.append("commit")
@@ -169,19 +169,33 @@ def test_only_the_newest_generation_commits(tmp_path: Path) -> None:
     thread = threading.Thread(target=commit)
     thread.start()
     held.wait()
-    second = take_over(folder)
+    second = take_over(folder, "a")
     order.append("take-over")
     thread.join()
     assert order == ["commit", "take-over"]
     assert second > first
-    with pytest.raises(Fenced), committing(folder, first):
+    with pytest.raises(Fenced), committing(folder, "a", first):
         pytest.fail("committed")
-    with committing(folder, second):
+    with committing(folder, "a", second):
         pass
-    take_over(folder, deliver=False)
-    with pytest.raises(Fenced), committing(folder, second):
+    take_over(folder, "a", deliver=False)
+    with pytest.raises(Fenced), committing(folder, "a", second):
         pytest.fail("committed")
-    assert take_over(folder) > second
+    assert take_over(folder, "a") > second
+
+
+def test_a_closing_unit_ends_its_batch(tmp_path: Path) -> None:
+    """A unit that closes commits the batch that runs and begins no other; another unit of the run goes on."""
+    folder = Place(str(tmp_path))
+    mine, other = take_over(folder, "a"), take_over(folder, "b")
+    check(folder, "a", mine)
+    close(folder, "a")
+    with committing(folder, "a", mine):
+        pass
+    with pytest.raises(Fenced):
+        check(folder, "a", mine)
+    check(folder, "b", other)
+    check(folder, "a", take_over(folder, "a"))
 
 
 def test_columns_of_the_envelope_are_integers() -> None:

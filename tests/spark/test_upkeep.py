@@ -49,22 +49,22 @@ def query(deployment: Deployment, number: int, **exits: Any) -> Query:
 def write_batch(deployment: Deployment, at: int) -> None:
     """Leave what one batch of each query leaves."""
     folder = deployment.place
-    streams = {"h1": {"events->first": [EACH, 0]}, "h2": {"first->second": [EACH, 0], "second->out": [EACH, 1]}}
+    streams = {"first": {"events->first": [EACH, 0]}, "second": {"first->second": [EACH, 0], "second->out": [EACH, 1]}}
     for name, counts in streams.items():
-        rows = {"first": EACH} if name == "h1" else {}
+        rows = {"first": [at, EACH]} if name == "first" else {}
         manifest = {"counts": counts, "rows": rows, "visible": float(at), "frontiers": {}, "latest": None}
         manifest_of(folder, name, at).publish(json.dumps(manifest).encode())
         report = {"start": float(at), "duration": 0.1, "rows": EACH, "counts": {}, "late": {"events->first": 1}}
         report_of(folder, name, at).publish(json.dumps(report).encode())
         (folder / "checkpoints" / name / "commits" / str(at)).publish(b"v1\n{}")
-        read = {"log": "first", "batch": at + 1, "piece": 0, "starts": 0} if name == "h2" else {"logOffset": at}
+        read = {"log": "first", "batch": at + 1, "piece": 0, "starts": 0} if name == "second" else {"logOffset": at}
         offsets = f"v1\n{json.dumps({'batchWatermarkMs': 0})}\n{json.dumps(read)}"
         (folder / "checkpoints" / name / "offsets" / str(at)).publish(offsets.encode())
     table = pa.table({"n": list(range(EACH))})
     DirectoryLog(folder / "logs" / "first").write(at, table, (at, at))
     content = io.BytesIO()
     np.save(content, np.array([(at + 1) * 1_000_000, at * 1_000_000, (at - 1) * 1_000_000]))
-    (folder / "latency" / "out" / f"h2-{at:012d}.npy").publish(content.getvalue())
+    (folder / "latency" / "out" / f"second-{at:012d}.npy").publish(content.getvalue())
 
 
 def test_a_thousand_runs_leave_a_small_directory(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_thousand_runs_leave_a_small_directory(tmp_path: Path) -> None:
         fold(deployment, queries, keep=2)
         for place in (
             Place(str(tmp_path)) / "checkpoints" / name / part
-            for name in ("h1", "h2")
+            for name in ("first", "second")
             for part in ("offsets", "commits")
         ):
             for name in sorted(place.names(), key=int)[:-2]:  # as Spark does

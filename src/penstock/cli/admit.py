@@ -10,6 +10,8 @@ import typer
 from penstock.cli import common
 from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
+from penstock.network import Network
+from penstock.workload import Rates
 
 
 def command(
@@ -33,6 +35,12 @@ def command(
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Attach it to the running network, if it fits and its controller agrees.")
+    ] = False,
+    directory: Annotated[
+        str | None, typer.Option("--directory", metavar="DIR", help="Folder of that controller.")
+    ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
@@ -73,9 +81,12 @@ def command(
         both = Placement({**placed, **found.placement})
         found = found.checked(worst_simulated(whole, machines, both, given, known, model, seed))
     document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
+    if apply:
+        document |= {"applied": False, **(_attached(added, given, directory) if found.admitted else {})}
+    good = found.admitted and document.get("applied", True)
     if json:
         common.answer(document)
-        sys.exit(0 if found.admitted else 1)
+        sys.exit(0 if good else 1)
     common.table(
         f"{added.name}: {'admitted' if found.admitted else 'not admitted'} to {running.name} by the model {model}",
         ["operator", "host"],
@@ -96,4 +107,16 @@ def command(
         f"worst {found.after.total.worst:.4g} s at {found.after.bottleneck}"
         + (f"; would miss the bound: {late}" if late else "")
     )
-    sys.exit(0 if found.admitted else 1)
+    if "controller" in document:
+        common.say(("attached: " if document["applied"] else "not attached: ") + document["controller"]["why"])
+    sys.exit(0 if good else 1)
+
+
+def _attached(added: Network, rates: Rates, directory: str | None) -> dict[str, Any]:
+    """Ask the controller at work to attach a query, and return what it says."""
+    from penstock.control.folder import folder_of
+    from penstock.control.state import network_document
+
+    most = {name: float(rates.of_source(name).max()) for name in added.sources}
+    answer = folder_of(directory).ask("admit", {"network": network_document(added), "rates": most})
+    return {"applied": bool(answer["done"]), "controller": answer}

@@ -15,8 +15,11 @@ from penstock.cli import (
     advise,
     calibrate,
     compare,
+    control,
+    controlled,
     demo,
     estimate,
+    hosts,
     inspect,
     load,
     place,
@@ -47,7 +50,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce.command,
     "inspect": inspect.command,
     "advise": advise.command,
+    "control": control.command,
+    "status": controlled.status,
+    "move": controlled.move,
+    "drain": controlled.drain,
+    "stop": controlled.stop,
+    "history": controlled.history,
 }
+
+GROUPS: dict[str, typer.Typer] = {"hosts": hosts.app}
+"""Commands with commands of their own."""
 
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
@@ -64,6 +76,8 @@ app = typer.Typer(
 )
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+for _name, _group in GROUPS.items():
+    app.add_typer(_group, name=_name)
 
 
 @app.callback(invoke_without_command=True)

@@ -17,7 +17,7 @@ from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
-from penstock.load.observed import work_of
+from penstock.load.counted import work_of
 from penstock.network import Network
 from penstock.workload import Rates
 

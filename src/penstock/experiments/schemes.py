@@ -17,12 +17,13 @@ import numpy as np
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.control.rebalance import Memory, Rebalance, observed_problem
 from penstock.experiments.base import rng
-from penstock.load import Observation, load_model
+from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains, hybrid
 from penstock.placement import Arrays, Weights, algorithm
 from penstock.placement.base import Ints
 from penstock.simulation import Options, SimulationResult, simulate
+from penstock.steering import Observation
 from penstock.workload import Rates
 
 WARM_UP, MEASURE, DURATION = 120.0, 180.0, 300.0

@@ -24,7 +24,7 @@ class Fragment:
     Attributes
     ----------
     name
-        Of the query: the host, and a number where a host needs several.
+        Of the query: its first operator. It stays the same on whatever host the query runs.
     host
         Where it runs.
     operators
@@ -66,14 +66,14 @@ def depth(network: Network) -> dict[str, int]:
     return found
 
 
-def fragments(network: Network, placement: Mapping[str, str]) -> tuple[Fragment, ...]:
-    """Divide a placed network into streaming queries, ordered by host and number.
+def fragments(network: Network, placement: Mapping[str, str], apart: Collection[str] = ()) -> tuple[Fragment, ...]:
+    """Divide a placed network into streaming queries, ordered by host, those with operators ``apart`` last.
 
     All operators of a host form one query, but Spark keeps one watermark for a whole query: the slowest. So stateful
     operators share a query only if they derive from the same sources, else an idle source would hold back the windows
     of another, and only at equal depth, else a window would wait for a watermark that waits for the window. What lies
     behind a stateful or Python operator and needs a plan of its own reads a log, so that nothing costly is computed
-    twice.
+    twice. Each of the operators ``apart`` is a query of its own, which can move alone.
     """
     sources, depths = lineage(network), depth(network)
 
@@ -82,19 +82,23 @@ def fragments(network: Network, placement: Mapping[str, str]) -> tuple[Fragment,
 
     made = []
     for host in sorted(set(placement.values())):
-        members = [name for name in network.operators if placement.get(name) == host]
+        here = [name for name in network.operators if placement.get(name) == host]
+        members = [name for name in here if name not in apart]
         domains = sorted({domain(name) for name in members if network.operators[name].stateful})
         home: dict[str, int] = {}
         for name in members:
             operator = network.operators[name]
             before = [home[given] for given in operator.inputs if given in home]
             home[name] = domains.index(domain(name)) if operator.stateful else max(before, default=0)
-        for number in range(max(1, len(domains))):
-            inside = tuple(name for name in members if home[name] == number)
-            if inside:
-                label = host if number == 0 else f"{host}.{number + 1}"
-                made.append(Fragment(label, host, inside, _cuts(network, inside)))
+        groups = [tuple(name for name in members if home[name] == n) for n in range(max(1, len(domains)))]
+        groups += [(name,) for name in here if name in apart]
+        made += [fragment(network, host, inside) for inside in groups if inside]
     return tuple(made)
+
+
+def fragment(network: Network, host: str, inside: tuple[str, ...]) -> Fragment:
+    """Return the query of some operators (in topological order) on a host."""
+    return Fragment(inside[0], host, inside, _cuts(network, inside))
 
 
 def origins(network: Network, inside: Collection[str], cuts: Collection[str] = ()) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """ENGINE 1: the network in virtual time, event by event."""
 
 from penstock.shedding.live import Shed
+from penstock.simulation.engine import SimulationEngine
 from penstock.simulation.options import Arrivals, Failure, MicroBatch, Move, Options, Recovery, Steering, read_arrivals
 from penstock.simulation.repeat import Job, repeat, summary
 from penstock.simulation.result import SimulationResult
-from penstock.simulation.run import simulate
+from penstock.simulation.run import Simulation, simulate
 
 __all__ = [
     "Arrivals",
@@ -15,6 +16,8 @@ __all__ = [
     "Options",
     "Recovery",
     "Shed",
+    "Simulation",
+    "SimulationEngine",
     "SimulationResult",
     "Steering",
     "read_arrivals",

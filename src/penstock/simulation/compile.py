@@ -30,7 +30,7 @@ _SERVICES = {
 }
 WIDE = 5000
 """Operators beyond which memory is slower than the processor, so that it is worth fetching ahead."""
-FAIL, RECOVER, MOVE, RESUME, LOOK = "fail", "recover", "move", "resume", "look"
+FAIL, RECOVER, MOVE, RESUME, PAUSE = "fail", "recover", "move", "resume", "pause"
 
 
 @attrs.frozen
@@ -139,7 +139,8 @@ def compile_run(
         row["unit"], row["sink"], row["stream"], row["port"] = u, sink_index, stream_index, port
         row["cost"], row["selectivity"], row["capacity"], row["within"] = cost, selectivity, capacity, within
         row["ring"], row["last"] = offset, -np.inf
-        row["key"] = key("input", index)
+        end = network.streams[stream_index].reader if u < 0 else unit_names[u]
+        row["key"] = key("input", end, port)
         row["copies"] = copies.get(network.streams[stream_index].writer, 1)
 
     sources = layout.table(len(network.sources), layout.SOURCE)
@@ -323,8 +324,6 @@ def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, in
         if move.host not in hosts:
             raise InputError(f"{move.host!r} is no host", at="--move", hint=suggest(move.host, hosts, "hosts"))
         made.append(Control(move.at, 2, MOVE, hosts[move.host], units[move.operator]))
-    if options.shed is not None:
-        made.append(Control(options.shed.period, 4, LOOK, -1))
     made.sort(key=lambda control: (control.at, control.rank, control.unit, control.host))
     down: set[int] = set()
     names = list(hosts)

@@ -6,14 +6,15 @@ These are rare, so they are plain Python on the kernel's arrays.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 import numpy as np
 
-from penstock.simulation.compile import FAIL, LOOK, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
+from penstock.cluster import base_name
+from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
 from penstock.simulation.state import FCFS, KEEP, ROUND_ROBIN, State
-from penstock.simulation.steering import STEER, Watch
+from penstock.simulation.watch import Watch
 
 
 def apply(run: Compiled, pending: list[Control], watch: Watch) -> Compiled:
@@ -32,14 +33,8 @@ def apply(run: Compiled, pending: list[Control], watch: Watch) -> Compiled:
         pause = run.options.move_time + run.options.move_time_per_tuple * queue
         pause += watch.crossing(home, control.host, queue)
         _later(pending, Control(control.at + pause, 3, RESUME, control.host, control.unit))
-    elif control.kind == LOOK:
-        run = _look(run, pending, control)
-    elif control.kind == STEER:
-        for each in watch.look(run, pending, control.at):
-            _later(pending, each)
     else:
         _resume(run, control.unit)
-    g["control"] = pending[0].at if pending else np.inf
     return run
 
 
@@ -47,30 +42,31 @@ def _later(pending: list[Control], control: Control) -> None:
     bisect.insort(pending, control, key=lambda c: (c.at, c.rank, c.unit, c.host))
 
 
-def _look(run: Compiled, pending: list[Control], control: Control) -> Compiled:
-    """Measure the rates of the period that ends now, look the plan up, and set the keep fractions."""
-    s, shedder = run.state, run.shedder
-    assert shedder is not None  # noqa: S101 - looks come with a shedder
-    # What is scheduled is one ahead of what has entered; a trace counts what has entered.
-    keep = np.ones(len(run.streams))
-    for name, share in shedder.look(s.sources["number"] + (s.trace.size > 0)).items():
-        keep[run.streams.index(name)] = share
-    keep[s.streams["window"] < 0] = 1.0  # different windows behind it, of which none would be dropped whole
+def set_keep(run: Compiled, shares: Mapping[str, float], now: float) -> Compiled:
+    """Set the keep fractions of all streams (1 where not named) from a time (s) on, and return the run.
+
+    As in `Options.keep`, ``a->b`` holds for all copies of b, but for those with a fraction of their own, ``a->b#2``.
+    """
+    s = run.state
     stream = s.inputs["stream"][s.outputs["input"]]
-    wanted = keep[stream]
+    readers = s.inputs["unit"][s.outputs["input"]]
+    wanted = np.ones(len(stream))
+    number = {name: index for index, name in enumerate(run.streams)}
+    for name, share in sorted(shares.items(), key=lambda item: "#" in item[0]):
+        writer, _, reader = name.partition("->")
+        here = stream == number[f"{writer}->{base_name(reader)}"]
+        wanted[here & (readers == run.units.index(reader)) if "#" in reader else here] = share
+    wanted[s.streams["window"][stream] < 0] = 1.0  # different windows behind it, of which none would be dropped whole
     windowed = s.streams["window"][stream] > 0
     s.outputs["keep"] = np.where(windowed, s.outputs["keep"], wanted)
     history = s.outputs["history"]
     changed = np.flatnonzero(windowed & (wanted != np.where(history < 0, 1.0, s.keeps["keep"][history])))
     if changed.size:
         rows = np.zeros(changed.size, KEEP)
-        rows["since"], rows["keep"], rows["before"] = control.at, wanted[changed], history[changed]
+        rows["since"], rows["keep"], rows["before"] = now, wanted[changed], history[changed]
         s.outputs["history"][changed] = s.keeps.size + np.arange(changed.size)
         s.outputs["keep"][changed] = 0.0  # look at the history
         run = attrs.evolve(run, state=s._replace(keeps=np.concatenate([s.keeps, rows])).addressed())
-    after = (len(shedder.taken) + 1) * shedder.plan.period
-    if control.at < float(s.g["input_end"][0]):
-        _later(pending, attrs.evolve(control, at=after))
     return run
 
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import Text, suggest
-from penstock.load import Observation
 from penstock.network import Network
 from penstock.shedding.live import Shed
+from penstock.steering import Observation
 
 Decide = Callable[[Observation], Sequence[tuple[str, str]]]
 POLICIES = ("fcfs", "round-robin", "stimulus")

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.shedding.live import Taken, described
+from penstock.simulation.busy import busy
 from penstock.simulation.compile import Compiled
 from penstock.simulation.state import COUNTS, Records
-from penstock.simulation.steering import Moved
+from penstock.simulation.watch import Moved
 
 EXACT = 1 << 22
 """Up to so many sink tuples the quantiles are exact; beyond, to the relative width of a bin."""
@@ -52,6 +53,25 @@ class Latencies:
             for part in self._values:
                 self._bin(*part)
             self._values = []
+
+    def become(self, places: NDArray[np.int64], count: int) -> None:
+        """Make room for more sinks; ``places`` says which number each of the present ones has from now on."""
+        for name in ("_count", "_sum", "_max"):
+            before = getattr(self, name)
+            grown = np.zeros(count, before.dtype)
+            grown[places] = before
+            setattr(self, name, grown)
+        # Once sorted, values are kept without their sinks: sort anew.
+        if self._bounds.size and self._values:
+            sinks = np.repeat(np.arange(len(places)), np.diff(self._bounds))
+            self._values = [(sinks[: len(self._values[0][1])].astype(np.int32), self._values[0][1]), *self._values[1:]]
+        self._values = [(places[sinks].astype(np.int32), values) for sinks, values in self._values]
+        self._bounds = np.zeros(0, np.int64)
+        if self._bins is not None:
+            bins: list[dict[int, int]] = [{} for _ in range(count)]
+            for place, table in zip(places.tolist(), self._bins, strict=True):
+                bins[place] = table
+            self._bins = bins
 
     def _bin(self, sinks: NDArray[np.int32], values: NDArray[np.float64]) -> None:
         assert self._bins is not None  # noqa: S101
@@ -253,18 +273,6 @@ def assemble(
         shed=None if run.shedder is None else tuple(run.shedder.taken),
         moves=moves,
     )
-
-
-def busy(run: Compiled, at: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return for how long (s) units and hosts have worked; services and batches in hand count as far as they are."""
-    s = run.state
-    units, hosts = s.units["busy"].copy(), s.hosts["busy"].copy()
-    for core in s.cores[s.cores["node"] >= 0]:
-        share = (at - float(core["start"])) / int(s.hosts["cores"][core["host"]])
-        hosts[core["host"]] += share
-        units[s.inputs["unit"][s.nodes["input"][core["node"]]]] += share
-    hosts -= np.maximum(0.0, s.hosts["until"] - at) * (s.hosts["batch"] > 0)
-    return units, hosts
 
 
 def _on_links(run: Compiled) -> list[int]:

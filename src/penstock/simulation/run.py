@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Mapping
 
@@ -10,14 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
+from penstock.errors import InputError
 from penstock.network import Network
+from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
-from penstock.simulation.compile import Compiled, compile_run
-from penstock.simulation.control import apply
+from penstock.simulation.busy import busy
+from penstock.simulation.compile import FAIL, MOVE, PAUSE, RECOVER, Compiled, Control, compile_run
+from penstock.simulation.control import apply, set_keep
+from penstock.simulation.maps import Maps
 from penstock.simulation.options import Arrivals, Options
-from penstock.simulation.result import Latencies, Series, SimulationResult, assemble, busy
-from penstock.simulation.state import Records, State
-from penstock.simulation.steering import Watch, everywhere
+from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
+from penstock.simulation.state import Records
+from penstock.simulation.transplant import transplanted
+from penstock.simulation.watch import Watch, everywhere
+from penstock.steering import Observation
 from penstock.workload import Rates
 
 _STRIDE = 5_000_000
@@ -64,66 +71,232 @@ def simulate(
     InputError
         If the parts do not fit each other.
     """
-    from penstock.simulation.native import advance as compiled
+    run = Simulation(
+        network, cluster, placement, arrivals, options, seed=seed, trace=trace, log=log, sample=sample,
+        progress=progress,
+    )  # fmt: skip
+    looks, steer, shedder = 0, run.options.steer, run.shedder
+    if steer is not None:
+        if any("#" in name for name in placement):
+            raise InputError("operators with copies cannot be moved by a policy", at="--rebalance")
+        decide = steer.begin(network, cluster, seed)
+        while run.go((looks := looks + 1) * steer.tick):
+            for name, host in decide(run.observe(steer.tick)):
+                run.move(name, host)
+    elif shedder is not None:
+        # Nothing enters after the end of the input, so there is nothing to look up.
+        while run.at < run.input_end and run.go((looks := looks + 1) * shedder.plan.period):
+            run.keep(shedder.look(run.entered()))
+    run.go()
+    return run.result()
 
-    advance = compiled()
 
-    options = options or Options()
-    run = everywhere(compile_run(network, cluster, placement, arrivals, options, seed, log=1 << 16 if log else 0))
-    watch = Watch(run, network, cluster, seed)
-    pending = sorted((*run.controls, *watch.first()), key=lambda control: (control.at, control.rank))
-    if pending:
-        run.state.g["control"] = pending[0].at
-    latencies = Latencies(len(run.sinks))
-    rows: list[Records] = []
-    logged: list[Records] = []
+class Simulation:
+    """A run in virtual time that goes on from stop to stop; in between it can be looked at and changed.
 
-    def flush(state: State) -> None:
-        part = state.rows[: int(state.g["rowed"][0])]
-        counted = part[part["egress"] >= options.warmup] if options.warmup > 0 else part
-        latencies.add(counted["sink"], counted["egress"] - counted["stimulus"])
-        if callable(trace):
-            trace(part)
-        elif trace:
-            rows.append(part.copy())
-        state.g["rowed"] = 0
+    Parameters are those of `simulate`; ``options.steer`` and ``options.shed`` are for whoever drives it.
+    """
 
-    final = float(run.state.g["end"][0])
-    step = math.inf if sample is None else sample
-    samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
-    run.state.g["end"] = min(final, step)
-    while True:
-        s = run.state
-        s.g["budget"] = _STRIDE
-        status = advance(s.g)
-        if status == layout.DONE:
-            reached = float(s.g["end"][0])
-            if math.isfinite(step):
-                samples.append((min(reached, final), _waiting(run), busy(run, reached)[1]))
-            if reached == final or (options.drain and s.g["heaped"][0] == 0 and s.g["used"][0] == 0):
-                break
-            s.g["end"] = min(final, (len(samples) + 1) * step)
-        elif status == layout.CONTROL:
-            run = apply(run, pending, watch)
-        elif status == layout.ROWS:
-            flush(s)
-        elif status == layout.LOG:
-            logged.append(s.log[: int(s.g["logs"][0])].copy())
-            s.g["logs"] = 0
-        if progress is not None:
-            progress(float(s.g["now"][0]))
-        run = _grown(run, status)
-    run.state.g["end"] = final
-    flush(run.state)
-    logged.append(run.state.log[: int(run.state.g["logs"][0])].copy())
-    return assemble(
-        run,
-        latencies,
-        np.concatenate(rows) if trace is True and rows else None,
-        np.concatenate(logged) if log else None,
-        _series(samples),
-        tuple(watch.moved),
-    )
+    def __init__(
+        self,
+        network: Network,
+        cluster: Cluster,
+        placement: Mapping[str, str],
+        arrivals: Rates | Arrivals,
+        options: Options | None = None,
+        *,
+        seed: int = 0,
+        trace: bool | Callable[[Records], None] = False,
+        log: bool = False,
+        sample: float | None = None,
+        progress: Callable[[float], None] | None = None,
+        changing: bool = False,
+    ) -> None:
+        from penstock.simulation.native import advance as compiled
+
+        self._advance = compiled()
+        self.options, self.seed = options or Options(), seed
+        self.network, self.cluster, self.arrivals = network, cluster, arrivals
+        self.changing = changing or self.options.steer is not None
+        made = compile_run(network, cluster, placement, arrivals, self.options, seed, log=1 << 16 if log else 0)
+        self.run = everywhere(made) if self.changing else made
+        self.watch = Watch(self.run, network, cluster, self.changing)
+        self.pending = sorted(self.run.controls, key=lambda control: (control.at, control.rank))
+        self._latencies = Latencies(len(self.run.sinks))
+        self._trace = trace
+        self._rows: list[Records] = []
+        self._logged: list[Records] = []
+        self._log, self._progress = log, progress
+        self._final = float(self.run.state.g["end"][0])
+        self._step = math.inf if sample is None else sample
+        self._samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
+        self.run.state.g["end"] = min(self._final, self._step)
+        self.at, self.over = 0.0, False
+
+    @property
+    def shedder(self) -> Shedder | None:
+        """Who looks up the plan table of ``options.shed``, if there is one."""
+        return self.run.shedder
+
+    @property
+    def input_end(self) -> float:
+        """When the last tuple may enter (s)."""
+        return float(self.run.state.g["input_end"][0])
+
+    def entered(self) -> NDArray[np.int64]:
+        """Return how many tuples of each source have entered, array (sources,)."""
+        s = self.run.state
+        # What is scheduled is one ahead of what has entered; a trace counts what has entered.
+        return np.asarray(s.sources["number"] + (s.trace.size > 0), np.int64)
+
+    def go(self, until: float = math.inf) -> bool:
+        """Run up to a time (s), before what happens at it; return whether there is anything after it.
+
+        Without a time it runs to the end.
+        """
+        if math.isfinite(until):
+            self._later(Control(until, 5, PAUSE, -1))
+        while not self.over:
+            s = self.run.state
+            s.g["control"] = self.pending[0].at if self.pending else np.inf
+            s.g["budget"] = _STRIDE
+            status = self._advance(s.g)
+            if status == layout.DONE:
+                self.over = self._ended()
+            elif status == layout.CONTROL:
+                if self.pending[0].kind == PAUSE:
+                    self.at = self.pending.pop(0).at
+                    s.g["now"] = self.at
+                    self._flush()
+                    return True
+                self.run = apply(self.run, self.pending, self.watch)
+            elif status == layout.ROWS:
+                self._flush()
+            elif status == layout.LOG:
+                self._logged.append(s.log[: int(s.g["logs"][0])].copy())
+                s.g["logs"] = 0
+            if self._progress is not None:
+                self._progress(float(s.g["now"][0]))
+            self.run = _grown(self.run, status)
+        return False
+
+    def observe(self, period: float) -> Observation:
+        """Return what was counted in the period (s) since the look before."""
+        return self.watch.look(self.run, self.pending, self.at, period)
+
+    def move(self, name: str, host: str) -> bool:
+        """Let an operator move with its queue; return whether it was elsewhere."""
+        unit, target = self.run.units.index(name), self.run.hosts.index(host)
+        if int(self.run.state.units["host"][unit]) == target:
+            return False
+        self._later(Control(self.at, 2, MOVE, target, unit))
+        return True
+
+    def keep(self, shares: Mapping[str, float]) -> None:
+        """Let each stream keep a share of its tuples from now on, all of them where it is not named."""
+        self.run, self.watch.keep = set_keep(self.run, shares, self.at), dict(shares)
+
+    def speed(self, host: str, factor: float) -> None:
+        """Let a host work at a share of the speed that its capacity promises, from the next tuple or batch on."""
+        self.watch.settle(self.run)
+        machine = self.cluster.hosts[host]
+        self.run.state.hosts["speed"][self.run.hosts.index(host)] = machine.capacity / machine.cores * factor
+
+    def trigger(self, host: str, step: float) -> None:
+        """Let a host's micro-batches start at multiples of another time (s)."""
+        self.run.state.hosts["trigger"][self.run.hosts.index(host)] = step
+
+    def fail(self, host: str) -> None:
+        """Let a host fail now."""
+        self._later(Control(self.at, 0, FAIL, self.run.hosts.index(host)))
+
+    def recover(self, host: str) -> None:
+        """Let a failed host serve again from now on."""
+        self._later(Control(self.at, 1, RECOVER, self.run.hosts.index(host)))
+
+    def become(self, network: Network, cluster: Cluster, placement: Mapping[str, str], rates: Rates) -> None:
+        """Go on with another network, cluster or rates; what is in both goes on as it was.
+
+        Parameters
+        ----------
+        network, cluster
+            With everything that is in the present ones.
+        placement
+            Of the operators that are new; the others are where they are.
+        rates
+            Of all sources from time 0 on; what they say of the past is what was.
+
+        Raises
+        ------
+        InputError
+            If the parts do not fit each other; nothing has changed then.
+        """
+        here = {name: self.run.hosts[h] for name, h in zip(self.run.units, self.run.state.units["host"], strict=True)}
+        fresh = everywhere(compile_run(network, cluster, {**placement, **here}, rates, self.options, self.seed))
+        same = {k for k, name in enumerate(network.sources) if _same(self.arrivals, rates, name)}
+        maps = Maps.of(self.run, fresh)
+        self.pending = [maps.control(control) for control in self.pending]
+        self.run = transplanted(self.run, fresh, maps, cluster, same, self.at)
+        self.watch.become(network, cluster, maps)
+        self._latencies.become(maps.sinks, len(fresh.sinks))
+        for rows in self._rows:
+            rows["sink"] = maps.sinks[rows["sink"]]
+        self.network, self.cluster, self.arrivals = network, cluster, rates
+        self.run.state.g["end"] = min(self._final, (len(self._samples) + 1) * self._step)
+
+    def result(self) -> SimulationResult:
+        """Return what came of the run so far."""
+        end = float(self.run.state.g["end"][0])
+        self.run.state.g["end"] = self._final if self.over else self.at
+        self._flush()
+        self._logged.append(self.run.state.log[: int(self.run.state.g["logs"][0])].copy())
+        found = assemble(
+            self.run,
+            self._latencies,
+            np.concatenate(self._rows) if self._trace is True and self._rows else None,
+            np.concatenate(self._logged) if self._log else None,
+            _series(self._samples),
+            tuple(self.watch.moved),
+        )
+        self.run.state.g["end"] = end
+        return found
+
+    def _later(self, control: Control) -> None:
+        bisect.insort(self.pending, control, key=lambda c: (c.at, c.rank, c.unit, c.host))
+
+    def _ended(self) -> bool:
+        """Take a sample where one is due, and return whether this was the end."""
+        s, final = self.run.state, self._final
+        reached = float(s.g["end"][0])
+        if math.isfinite(self._step):
+            self._samples.append((min(reached, final), _waiting(self.run), busy(self.run, reached)[1]))
+        if reached == final or (self.options.drain and s.g["heaped"][0] == 0 and s.g["used"][0] == 0):
+            self.at = float(s.g["now"][0]) if self.options.drain else final
+            return True
+        s.g["end"] = min(final, (len(self._samples) + 1) * self._step)
+        return False
+
+    def _flush(self) -> None:
+        """Take the sinks' rows out of the kernel's table."""
+        s = self.run.state
+        part = s.rows[: int(s.g["rowed"][0])]
+        counted = part[part["egress"] >= self.options.warmup] if self.options.warmup > 0 else part
+        latency = counted["egress"] - counted["stimulus"]
+        self._latencies.add(counted["sink"], latency)
+        if self.changing:
+            self.watch.arrived(counted["sink"].copy(), latency)
+        if callable(self._trace):
+            self._trace(part)
+        elif self._trace:
+            self._rows.append(part.copy())
+        s.g["rowed"] = 0
+
+
+def _same(old: Rates | Arrivals, new: Rates, source: str) -> bool:
+    """Whether a source arrives as it did before."""
+    if not isinstance(old, Rates) or old.period != new.period or source not in old.sources:
+        return False
+    return bool(np.array_equal(old.of_source(source), new.of_source(source)))
 
 
 def _waiting(run: Compiled) -> NDArray[np.int64]:

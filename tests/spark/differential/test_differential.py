@@ -2,10 +2,9 @@
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
 ``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones,
-``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between
-their hosts;
-``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2; ``PENSTOCK_SHRINK`` is for how many seconds a
-network that differs is made smaller.
+``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between their hosts;
+``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2, and moves units of as many; ``PENSTOCK_SHRINK`` is
+for how many seconds a network that differs is made smaller.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 from case import Case, dump, load
 from killing import differences_after_kills
+from moving import differences_after_moves
 from networks import LARGE, SMALL, case
 from runner import differences, oracle_session
 from shrink import shrink, summary
@@ -117,3 +117,14 @@ def test_networks_agree_after_kills(seed: int, session: Any, tmp_path: Path) -> 
     said = differences_after_kills(session, case(seed, LARGE), tmp_path / "case", rng, kills=2)
     if said:
         pytest.fail("\n".join([f"seed {seed} differs after kills:", *said]), pytrace=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(SEED, SEED + KILLS))
+def test_networks_agree_after_moves(seed: int, engine: Engine, tmp_path: Path) -> None:
+    """Every sink has exactly the rows of plain Spark after units were moved and hosts killed while all went on."""
+    rng = np.random.default_rng(seed)
+    said = differences_after_moves(engine, case(seed, SMALL), tmp_path / "case", rng, changes=4)
+    if said:
+        pytest.fail("\n".join([f"seed {seed} differs after moves:", *said]), pytrace=False)

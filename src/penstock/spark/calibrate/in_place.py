@@ -12,8 +12,8 @@ from penstock.errors import EngineError
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
+from penstock.load.counted import work_of
 from penstock.load.fitting import HostBatches, told
-from penstock.load.observed import work_of
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
 from penstock.spark.run import Engine, Outcome

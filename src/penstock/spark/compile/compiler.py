@@ -24,6 +24,7 @@ from penstock.spark.compile import kinds, passes, streams
 from penstock.spark.compile.deciding import knobs_of
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
+from penstock.spark.compile.inputs import inputs_of
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
 from penstock.spark.compile.sources import positioned, read_source
 from penstock.spark.compile.sql import quoted
@@ -51,7 +52,7 @@ class Query:
     """A compiled fragment: its frame, and what its writer is told.
 
     ``reads`` are the writers whose logs it reads; ``recalled`` the numbers of the sources without marks that its
-    watermark follows.
+    watermark follows; ``inputs`` sources, writers of logs and `RECALLED`, as its checkpoint has a line for each.
     """
 
     fragment: Fragment
@@ -59,6 +60,7 @@ class Query:
     spec: WriterSpec
     reads: tuple[str, ...]
     recalled: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -135,8 +137,10 @@ class _Compiler:
             generation=self.generation,
             session=cast("Any", self.session).session_id,
             topics=deployment.topics(self.run),
+            host=graph.fragment.host,
         )
-        return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled)
+        inputs = inputs_of(self.session, whole, self.reads)
+        return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled, inputs)
 
     def _leave(self, origin: str) -> list[DataFrame]:
         """Return the frames in which an origin's rows, or its event times, reach the writer."""
@@ -269,6 +273,7 @@ class _Compiler:
             shape = StructType([*self.deployment.schemas[name].fields, *ENVELOPE_FIELDS])
             reader = self.session.readStream.format("penstock-log").option("schema", shape.json())
             reader = reader.option("folder", self.deployment.place.uri).option("writer", name)
+            reader = reader.option("begin", self._first(name))
             if topics := self.deployment.topics(self.run):
                 reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
                 reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
@@ -276,8 +281,13 @@ class _Compiler:
         source: Source = self.network.sources[name]
         if source.scheduled:
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
+            options["begin"] = self._first(name)
             return self.session.readStream.format("penstock-nexmark").options(**options).load()
         return read_source(self.session, source, self.deployment.messages)
+
+    def _first(self, name: str) -> str:
+        """Return the first batch of a log, or event of a source, that the query takes."""
+        return str(self.deployment.begins.get(self.graph.fragment.name, {}).get(name, 0))
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
         """Return what an operator with a plan of its own makes of its branches."""

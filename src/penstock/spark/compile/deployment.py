@@ -37,7 +37,15 @@ class Deployment:
     everything
         Whether scheduled sources give all their events at once.
     live
-        Streams whose keep fractions follow a plan.
+        Streams whose keep fractions may change while it runs.
+    apart
+        Operators that are queries of their own, so that they can move alone.
+    units
+        The streaming queries, where they are not those that network and placement give.
+    begins
+        By query, the first batch of a log or event of a schedule that it takes, where that is not 0.
+    since
+        By stream, rows of its log that its reader was never to take, less those that reached it another way.
     kafka
         The cluster's Kafka, if it names one.
     hop
@@ -53,6 +61,10 @@ class Deployment:
     schemas: Mapping[str, StructType] = attrs.field(factory=dict)
     everything: bool = False
     live: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
+    units: tuple[Fragment, ...] | None = None
+    begins: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
+    since: Mapping[str, int] = attrs.field(factory=dict)
     kafka: Connection | None = None
     hop: str = "directory"
 
@@ -89,4 +101,4 @@ class Deployment:
     @property
     def fragments(self) -> tuple[Fragment, ...]:
         """The streaming queries."""
-        return fragments(self.network, self.placement)
+        return fragments(self.network, self.placement, self.apart) if self.units is None else self.units

@@ -43,6 +43,9 @@ class Hop(Protocol):
     def between(self, start: Position, end: Position) -> list[Any]:
         """Return what lies between two positions, the same whenever it is asked for."""
 
+    def at(self, batch: int) -> Position:
+        """Return the position in front of a batch that is there, or comes next."""
+
     def mark(self, position: Position) -> list[Any]:
         """Return what is known of event time at a position, as a record batch with one mark, or nothing."""
 

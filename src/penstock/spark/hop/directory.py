@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, Mark, Position, mark_row, shaped
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
 from penstock.spark.shipped.place import Place
 
 MARK = b"penstock.mark"
@@ -81,6 +81,10 @@ class DirectoryLog:
                 last = end["piece"] if batch == end["batch"] else reader.num_record_batches
                 found += [shaped(reader.get_batch(piece), self.shape) for piece in range(first, last)]
         return found + (self.mark(end) if end["batch"] > start["batch"] else [])
+
+    def at(self, batch: int) -> Position:
+        """Return the position in front of a batch."""
+        return {**START, "batch": batch}
 
     def mark(self, position: Position) -> list[Any]:
         """Return the mark of the last whole batch before a position, or nothing."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, Mark, Position, mark_row, shaped
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition
 
 LINGER = 2.0
@@ -213,6 +213,27 @@ class KafkaLog:
                 self._pass_marks(here, sure=True)
         return found + (self.mark(end) if end["batch"] > start["batch"] else [])
 
+    def at(self, batch: int) -> Position:
+        """Return the position in front of a batch that is there, or comes next."""
+        here: Position = {**START, "batch": batch}
+        if batch == 0:
+            return here
+        self._await_ends()
+        for partition in range(self.topics.partitions):
+            reader = self._reader(partition)
+            offset = reader.low
+            # Every partition has a mark of every batch, until all readers have passed it.
+            while (found := reader.message(offset, sure=False)) is not None and found.headers["batch"] < batch:
+                offset = found.behind
+                if "piece" in found.headers:
+                    continue
+                if partition == 0:
+                    here["mark"] = found.offset
+                if found.headers["batch"] == batch - 1:
+                    break
+            here[f"from{partition}"] = offset
+        return here
+
     def mark(self, position: Position) -> list[Any]:
         """Return the mark of the last whole batch before a position, or nothing."""
         if position["batch"] == 0 or "mark" not in position:
@@ -224,7 +245,8 @@ class KafkaLog:
     def _at(self, partition: int, here: Position, *, sure: bool) -> Any:
         """Return the message of a partition that comes next at a position, None if it is not there yet."""
         reader = self._reader(partition)
-        return reader.message(here.get(f"from{partition}", reader.low), sure=sure)
+        offset = here.get(f"from{partition}")
+        return reader.message(reader.low if offset is None else offset, sure=sure)
 
     def _reader(self, partition: int) -> Partition:
         if partition not in self._readers:

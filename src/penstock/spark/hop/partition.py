@@ -66,7 +66,11 @@ class Partition:
         self._next: int | None = None
         self._ended = self._high = -1
         self._known: dict[int, Message] = {}
-        self.low = self._ends()[0]
+
+    @property
+    def low(self) -> int:
+        """The first offset that is left."""
+        return self._ends()[0]
 
     def message(self, offset: int, *, sure: bool = True) -> Message | None:
         """Return the first message from an offset on; None if there is none yet, unless it is ``sure`` to be there."""

@@ -2,21 +2,23 @@
 
 A host is one Spark application with its own driver and cores. `EmbeddedHost` starts one from the pip package, on the
 loopback interface, behind a random token, in a folder of its own, and ends it with penstock. `RemoteHost` names a
-running one. Both hand out sessions. `start_hosts` starts or reaches all hosts of a cluster.
+running one, `KeptHost` an embedded one that outlives penstock. All hand out sessions. `start_hosts` starts or reaches
+all hosts of a cluster.
 
     penstock ── supervisor ── JVM ── Python workers
                     ├───── lifeline ─────┤
                     └── nursery ─────────┘
 
-Each process ends with the one to its left, however that one ended: the supervisor looks after penstock and cleans up,
-the kernel kills the JVM with the supervisor, and the workers with their lifeline. The workers are forks
-of the nursery, which has imported what they need.
+Each process ends with the one to its left, however that one ended: the supervisor looks after penstock (unless the
+host is to outlive it) and cleans up, the kernel kills the JVM with the supervisor, and the workers with their lifeline.
+The workers are forks of the nursery, which has imported what they need.
 """
 
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus
 from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.hosts.kept import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
 from penstock.spark.hosts.start import start_hosts
 
-__all__ = ["EmbeddedHost", "RemoteHost", "SparkHost", "available_cpus", "start_hosts"]
+__all__ = ["EmbeddedHost", "KeptHost", "RemoteHost", "SparkHost", "available_cpus", "start_hosts"]

@@ -34,5 +34,8 @@ class SparkHost(Protocol):
     def rss(self) -> int | None:
         """Return the resident memory of the JVM and its Python workers in bytes, None where it cannot be read."""
 
+    def leave(self) -> None:
+        """Leave queries running when the host is let go, where it goes on itself."""
+
     def stop(self) -> None:
         """Let the host go, and end it if penstock started it."""

@@ -22,6 +22,7 @@ from penstock.errors import HostError
 from penstock.spark.hosts import failures, settings
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.folders import host_folders
+from penstock.spark.hosts.kept import Kept
 from penstock.spark.hosts.processes import Meter, resident, running
 from penstock.spark.hosts.sessions import Sessions
 from penstock.spark.hosts.supervised import Supervised
@@ -58,6 +59,8 @@ class EmbeddedHost:
         A fixed port instead of a free one.
     timeout
         Seconds until a server that is not ready counts as failed (default: 60, with packages 300).
+    outlive
+        Whether it goes on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
 
     Examples
     --------
@@ -80,8 +83,10 @@ class EmbeddedHost:
         java: str | os.PathLike[str] | None = None,
         port: int | None = None,
         timeout: float | None = None,
+        outlive: bool = False,
     ) -> None:
         self.name = name
+        self.outlive = outlive
         self.cores = cores
         self.cpus = sorted(set(cpus)) if cpus is not None else None
         self.conf = settings.with_lists(settings.checked(conf or {}), jars, packages)
@@ -153,7 +158,8 @@ class EmbeddedHost:
             if self._supervised is not None:
                 return self
             java = self.java or java_runtime.find()
-            atexit.register(self.stop)
+            if not self.outlive:
+                atexit.register(self.stop)
             try:
                 self._launch(java)
                 self._await_ready()
@@ -163,6 +169,20 @@ class EmbeddedHost:
                     raise failures.refused(error, self.name, self._base) from error
                 raise
         return self
+
+    def let_go(self) -> Kept:
+        """Leave the host to whoever finds it by what is returned; only one that outlives penstock is left running."""
+        jvm, root = self._jvm, self._root
+        if not self.outlive or jvm is None or root is None or self._port is None:
+            raise HostError(f"host {self.name} does not outlive penstock, or does not run")
+        self._sessions.close(release=False)
+        token = self.folder / "token"
+        with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(self._token)
+        return Kept(
+            name=self.name, port=self._port, cores=self.cores, token=str(token), pid=jvm.pid, began=jvm.create_time(),
+            supervisor=root.pid, supervised=root.create_time(),
+        )  # fmt: skip
 
     def session(self, session_id: str | None = None) -> Any:
         """Return a new session (``pyspark.sql.connect``), or the one of that id again.
@@ -189,6 +209,9 @@ class EmbeddedHost:
     def rss(self) -> int:
         """Return the resident memory of the JVM and what it started, in bytes; shared pages count in each process."""
         return resident(self._root)
+
+    def leave(self) -> None:
+        """Do nothing: its queries end with it."""
 
     def stop(self) -> None:
         """End the JVM and its Python workers and remove the folder; more than once does no harm."""
@@ -224,6 +247,7 @@ class EmbeddedHost:
             exit=str(self._exit_note),
             lifeline=str(lifeline),
             nursery=settings.nursery(nursery),
+            outlive=self.outlive,
         )
         self._supervised.launch(self.name, plan)
 

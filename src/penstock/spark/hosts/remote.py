@@ -46,6 +46,7 @@ class RemoteHost:
     ) -> None:
         self.name = name
         self.timeout = timeout
+        self._left = False
         wrong = InputError(f"expected an endpoint such as 'sc://node1:15002', got {_masked(endpoint)!r}")
         try:
             parts = urllib.parse.urlsplit(endpoint)
@@ -128,9 +129,13 @@ class RemoteHost:
     def rss(self) -> None:
         """Return None: it is another machine."""
 
+    def leave(self) -> None:
+        """Leave its queries running when the host is let go."""
+        self._left = True
+
     def stop(self) -> None:
         """Release the sessions, which ends their queries; the server goes on."""
-        self._sessions.close(release=self.alive())
+        self._sessions.close(release=not self._left and self.alive())
 
 
 def _masked(endpoint: str) -> str:

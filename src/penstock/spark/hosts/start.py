@@ -12,6 +12,7 @@ from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus, share_cpus
 from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.hosts.kept import Kept, KeptHost, read_kept, write_kept
 from penstock.spark.hosts.remote import RemoteHost
 
 
@@ -23,6 +24,7 @@ def start_hosts(
     names: Sequence[str] | None = None,
     pin: bool | Mapping[str, Sequence[int]] = True,
     java: str | os.PathLike[str] | None = None,
+    kept: str | os.PathLike[str] | None = None,
 ) -> Iterator[dict[str, SparkHost]]:
     """Start or reach the hosts of a cluster, all at once, and let them go at the end.
 
@@ -38,6 +40,8 @@ def start_hosts(
         Give each embedded host CPUs of its own, if there are enough; or the CPUs by host.
     java
         The ``java`` of the embedded hosts (default: `penstock.spark.hosts.java.find`).
+    kept
+        A file of hosts that run already (`penstock.spark.hosts.kept`): those are taken, and run on afterwards.
 
     Yields
     ------
@@ -50,7 +54,8 @@ def start_hosts(
         If one cannot be started or reached; the others are stopped.
     """
     wanted = [cluster.hosts[name] for name in sorted(names)] if names is not None else [*cluster.hosts.values()]
-    embedded = [host for host in wanted if host.spark is None]
+    there = {} if kept is None else read_kept(kept)
+    embedded = [host for host in wanted if host.spark is None and host.name not in there]
     if embedded and java is None:
         java = java_runtime.find()
     if isinstance(pin, Mapping):
@@ -58,7 +63,12 @@ def start_hosts(
     else:
         shares = share_cpus([host.cores for host in embedded], available_cpus()) if pin else None
         cpus = {host.name: share for host, share in zip(embedded, shares or (), strict=False)}
-    hosts = {host.name: _host(host, cluster, folder, java, cpus.get(host.name)) for host in wanted}
+    hosts: dict[str, SparkHost] = {
+        host.name: KeptHost(there[host.name])
+        if host.name in there
+        else make_host(host, cluster, folder, java, cpus.get(host.name))
+        for host in wanted
+    }
     pool = ThreadPoolExecutor(max(1, len(hosts)))
     try:
         # Wait for all before the first error, so that none is still starting when they are stopped.
@@ -73,13 +83,41 @@ def start_hosts(
         pool.shutdown()
 
 
-def _host(
+def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kept]:
+    """Start the embedded hosts of a cluster, and leave them running; a file says how they are found again.
+
+    Raises
+    ------
+    HostError
+        If one cannot be started; none is left then.
+    """
+    wanted = [host for host in cluster.hosts.values() if host.spark is None]
+    shares = share_cpus([host.cores for host in wanted], available_cpus())
+    made = [
+        make_host(host, cluster, cpus=None if shares is None else shares[number], outlive=True)
+        for number, host in enumerate(wanted)
+    ]
+    with ThreadPoolExecutor(max(1, len(made))) as pool:
+        started = [pool.submit(host.start) for host in made]
+        errors = [error for future in started if (error := future.exception()) is not None]
+        if errors:
+            for host in made:
+                host.stop()
+            raise errors[0]
+    found = {host.name: host.let_go() for host in made if isinstance(host, EmbeddedHost)}
+    write_kept(file, {**read_kept(file), **found})
+    return found
+
+
+def make_host(
     host: Host,
     cluster: Cluster,
-    folder: str | os.PathLike[str] | None,
-    java: str | os.PathLike[str] | None,
-    cpus: Sequence[int] | None,
+    folder: str | os.PathLike[str] | None = None,
+    java: str | os.PathLike[str] | None = None,
+    cpus: Sequence[int] | None = None,
+    outlive: bool = False,
 ) -> SparkHost:
+    """Return a host of a cluster, not started or reached yet."""
     if host.spark is not None:
         return RemoteHost(host.name, host.spark, token_env=host.token_env)
     spark = cluster.spark
@@ -97,4 +135,5 @@ def _host(
         ],
         folder=folder,
         java=java,
+        outlive=outlive,
     )

@@ -2,9 +2,9 @@
 
 It runs in a session of its own, so that neither Ctrl-C nor the end of a terminal reaches the JVM. It holds one end of a
 pipe; when the other end closes, however penstock ended, it kills the JVM and its Python workers and removes their
-folders. Should it be killed itself, the kernel kills the JVM, whose parent it is, and the workers, whose lifeline it
-holds (`lifeline/sitecustomize.py`). It is a script of the standard library alone (``python -I -S supervisor.py``): it
-starts in 20 ms, weighs 10 MB, and imports nothing of penstock.
+folders, unless the host is to outlive penstock. Should it be killed itself, the kernel kills the JVM, whose parent it
+is, and the workers, whose lifeline it holds (`lifeline/sitecustomize.py`). It is a script of the standard library alone
+(``python -I -S supervisor.py``): it starts in 20 ms, weighs 10 MB, and imports nothing of penstock.
 
 Arguments: the folders to remove. Standard input: one JSON line, a `Plan`, later ``stop`` or the end of file.
 Standard output: one JSON line ``{pid}`` or ``{error}``.
@@ -49,6 +49,8 @@ class Plan(NamedTuple):
         Command line of the process that streaming workers are forked from, empty for none.
     grace
         Seconds that it has to end when asked.
+    outlive
+        Whether the host goes on when penstock ends, until the supervisor is asked to end it (SIGTERM).
     """
 
     argv: list[str]
@@ -59,6 +61,7 @@ class Plan(NamedTuple):
     lifeline: str
     nursery: list[str]
     grace: float = 5.0
+    outlive: bool = False
 
 
 def main() -> None:
@@ -124,10 +127,11 @@ def launch(plan: Plan) -> int:
 
 def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:
     """Wait until penstock says stop or is gone, then end the JVM and what it started."""
-    running = True
+    running, gone = True, False
     while True:
-        ready = select.select([0], [], [], POLL)[0]
-        word = os.read(0, 64) if ready else None
+        # Of a host that outlives penstock the pipe says nothing any more.
+        word = None if plan.outlive and gone else listen()
+        gone = gone or word == b""
         if running and (status := reap(child)) is not None:
             running = False
             Path(plan.exit).write_text(str(os.waitstatus_to_exitcode(status)))
@@ -137,9 +141,16 @@ def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:
                 terminate(child, plan.grace)
             break
         # A child that penstock forked may hold the pipe open: the parent's id says that penstock is gone.
-        if word == b"" or os.getppid() != penstock:
+        if not running if plan.outlive else (gone or os.getppid() != penstock):
             break
+        if plan.outlive and gone:
+            time.sleep(POLL)
     kill_rest()
+
+
+def listen() -> bytes | None:
+    """Return what penstock says within a while: nothing yet, a word, or the end of the pipe (empty)."""
+    return os.read(0, 64) if select.select([0], [], [], POLL)[0] else None
 
 
 def reap(child: int) -> int | None:

@@ -1,8 +1,19 @@
 """Running placed networks on Spark hosts, and reading what came of it."""
 
 from penstock.spark.run.engine import Engine, scheduled_rates
-from penstock.spark.run.folder import claimed, placement_of
+from penstock.spark.run.folder import claimed, noted_sessions, placement_of
+from penstock.spark.run.live import SparkEngine
 from penstock.spark.run.outcome import Batch, Outcome
-from penstock.spark.run.running import Report
+from penstock.spark.run.system import Report
 
-__all__ = ["Batch", "Engine", "Outcome", "Report", "claimed", "placement_of", "scheduled_rates"]
+__all__ = [
+    "Batch",
+    "Engine",
+    "Outcome",
+    "Report",
+    "SparkEngine",
+    "claimed",
+    "noted_sessions",
+    "placement_of",
+    "scheduled_rates",
+]

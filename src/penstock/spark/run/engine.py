@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,16 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.cluster import Cluster
-from penstock.errors import EngineError, InputError
+from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
-    RECALLED,
     Deployment,
-    Query,
     check_network,
     check_placement,
-    compile_fragment,
     derive_schemas,
     nexmark_options,
     register,
@@ -33,20 +30,25 @@ from penstock.spark.compile import (
 )
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
-from penstock.spark.run.folder import claim, epoch_of, owned, probe
-from penstock.spark.run.follow import Follower, prompted
+from penstock.spark.run.deaths import telling_deaths
+from penstock.spark.run.ending import Ending
+from penstock.spark.run.folder import claim as claimed_by
+from penstock.spark.run.folder import epoch_of, open_schedules, owned, probe
+from penstock.spark.run.follow import Answers, Follower
+from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
-from penstock.spark.run.reports import recount, short
-from penstock.spark.run.running import LOOK, Report, Running, telling_deaths
-from penstock.spark.run.topics import make_topics
+from penstock.spark.run.reports import short
+from penstock.spark.run.system import LOOK, Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
-from penstock.spark.shipped.gate import take_over
-from penstock.spark.shipped.place import place_of
+from penstock.spark.shipped.place import Place, place_of
 from penstock.workload import Rates, read_rates
 
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
+
+CHECK = 5.0
+"""Seconds between two looks at the queries' errors."""
 
 UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
@@ -63,16 +65,25 @@ class Engine:
         Hosts and Spark settings.
     hosts
         Running hosts by name, as `penstock.spark.hosts.start_hosts` yields them.
+    again
+        Sessions of an earlier penstock by host, with the queries that it left running.
     """
 
-    def __init__(self, cluster: Cluster, hosts: Mapping[str, Any]) -> None:
-        self.cluster, self.hosts = cluster, hosts
+    def __init__(self, cluster: Cluster, hosts: Mapping[str, Any], again: Mapping[str, str] | None = None) -> None:
+        self.cluster, self.hosts = cluster, dict(hosts)
+        self._again = dict(again or {})
         with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
             self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
         self._speeds: dict[str, float] = {}
 
+    def add(self, cluster: Cluster, host: Any) -> None:
+        """Take a host in, or back; the cluster is the one with it."""
+        self.cluster = cluster
+        self.hosts[host.name] = host
+        self.sessions[host.name] = self._session(host.name)
+
     def _session(self, name: str) -> SparkSession:
-        session: SparkSession = self.hosts[name].session()
+        session: SparkSession = self._found(name)
         session.conf.set("spark.sql.session.timeZone", "UTC")
         session.conf.set("spark.sql.shuffle.partitions", "1")
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
@@ -81,6 +92,16 @@ class Engine:
             session.conf.set(key, ",".join(excluded))
         register(session)
         return session
+
+    def _found(self, name: str) -> SparkSession:
+        """Return the session of an earlier penstock, if it is still there, else a new one."""
+        known = self._again.pop(name, None)
+        if known is not None:
+            with contextlib.suppress(PenstockError, PySparkException):
+                session: SparkSession = self.hosts[name].session(known)
+                session.conf.get("spark.sql.session.timeZone")
+                return session
+        return self.hosts[name].session()  # type: ignore[no-any-return]
 
     def speed(self, name: str) -> float:
         """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
@@ -112,8 +133,13 @@ class Engine:
         rates: Rates | None = None,
         everything: bool = False,
         live: bool = False,
+        apart: Iterable[str] = (),
     ) -> Deployment:
-        """Check a network and gather what its queries need; ``live``: keep fractions will follow a plan."""
+        """Check a network and gather what its queries need.
+
+        ``live``: keep fractions will change; ``apart``: operators that are queries of their own, so that they can move
+        alone.
+        """
         check_network(network, self.cluster.spark)
         check_placement(placement)
         kafka = Connection.of(self.cluster.spark)
@@ -121,12 +147,7 @@ class Engine:
         used = sorted(set(placement.values()))
         for name in used if live else ():
             self._check_live(name)
-        schedules = {}
-        for name, source in network.sources.items():
-            if source.scheduled:
-                mine = rates if rates is not None else scheduled_rates(source.options, name)
-                series = {"period": mine.period, "values": mine.of_source(name).tolist()}
-                schedules[name] = nexmark_options(source, series, (place / "epoch").uri)
+        schedules = self.schedules(network, place, rates)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
         with telling_deaths({name: self.hosts[name] for name in used}):
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
@@ -142,9 +163,22 @@ class Engine:
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
+            apart=frozenset(apart),
             kafka=kafka,
             hop=self.cluster.spark.hop,
         )
+
+    def schedules(
+        self, network: Network, place: Place, rates: Rates | None = None, skip: Collection[str] = ()
+    ) -> dict[str, dict[str, str]]:
+        """Return the options of scheduled sources, whose rates are given or their own."""
+        found = {}
+        for name, source in network.sources.items():
+            if source.scheduled and name not in skip:
+                mine = rates if rates is not None else scheduled_rates(source.options, name)
+                series = {"period": mine.period, "values": mine.of_source(name).tolist()}
+                found[name] = nexmark_options(source, series, (place / "epoch").uri)
+        return found
 
     def _check_live(self, name: str) -> None:
         """Refuse live keep fractions where tasks do not share the driver's JVM."""
@@ -189,98 +223,102 @@ class Engine:
         tell = report or (lambda _what, _share: None)
         begin = time.time()
         refused: frozenset[str] = frozenset()
-        running: Running | None = None
+        system: System | None = None
         with owned(deployment.place):
             try:
                 with telling_deaths({name: self.hosts[name] for name in deployment.placement.values()}):
-                    running = self._compiled(deployment, shedder is not None, tell)
+                    system = self.system(deployment, shedder is not None, tell)
                     begin = time.time()
                     if once:
-                        self._open(deployment)
-                        running.drain(tell)
+                        open_schedules(deployment, self.cluster.spark.trigger)
+                        drain(system, tell)
                     else:
-                        follower = None if shedder is None else Follower(deployment, running.queries, shedder)
+                        follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(running, interval, seconds, follower, tell)
+                        self._go(system, interval, seconds, follower, tell)
                         refused = frozenset() if follower is None else frozenset(follower.refused)
-                    clean_logs(deployment, running.queries)
+                    clean_logs(system.deployment, system.queries)
             except PySparkException as error:
                 raise EngineError(f"a query failed: {short(error)}") from None
             finally:
-                if running is not None:
-                    take_over(deployment.place, deliver=False)
-            outcome = collect(deployment, running.queries, time.time() - begin)
+                if system is not None:
+                    system.fence()
+            outcome = collect(system.deployment, system.queries, time.time() - begin)
             return attrs.evolve(outcome, refused=refused)
 
-    def _compiled(self, deployment: Deployment, follows: bool, tell: Report) -> Running:
-        """Take the folder over, compile all queries, and bring what an earlier run left in order."""
-        run = claim(deployment)
-        for name in sorted({fragment.host for fragment in deployment.fragments}):
+    def system(self, deployment: Deployment, prompt: bool, tell: Report, *, adopt: bool = False) -> System:
+        """Take the folder over, compile all queries, and bring what an earlier run left in order.
+
+        ``adopt`` queries that an earlier penstock left running.
+        """
+        claim = claimed_by(deployment)
+        for name in sorted({unit.host for unit in claim.units}):
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
         tell("compiling", 0.0)
-        generation = take_over(deployment.place)
-        queries: list[Query] = []
-        for fragment in deployment.fragments:
-            # Spark asks for the folders that it reads when it hears of them.
-            (deployment.place / RECALLED / fragment.name).make()
-            queries.append(compile_fragment(self.sessions[fragment.host], deployment, fragment, run, generation))
-        make_topics(deployment, queries, {name: self.sessions[name] for name in {q.fragment.host for q in queries}})
-        if follows:
-            queries = prompted(deployment, queries)
-        for query in queries:
-            recount(query)
-        fold(deployment, queries, keep=LEFT)
-        return Running(deployment, queries, self.hosts)
+        if claim.grown is not None:
+            deployment = self._grown(deployment, claim.grown)
+        system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt)
+        system.prepare(adopt=adopt)
+        fold(system.deployment, system.queries, keep=LEFT)
+        return system
+
+    def _grown(self, deployment: Deployment, network: Network) -> Deployment:
+        """Return a deployment with what was attached to it in an earlier run."""
+        more = [operator for name, operator in network.operators.items() if name not in deployment.network.operators]
+        return attrs.evolve(
+            deployment,
+            network=network,
+            schemas=derive_schemas(next(iter(self.sessions.values())), network),
+            schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
+            speeds={**{name: self.speed(name) for name in self.hosts if any(map(computes, more))}, **deployment.speeds},
+            live=sheddable(network) if deployment.live else deployment.live,
+            apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
+        )
 
     def _go(
-        self, running: Running, interval: float, seconds: float | None, follower: Follower | None, tell: Report
+        self, system: System, interval: float, seconds: float | None, follower: Follower | None, tell: Report
     ) -> None:
         """Start, watch and stop."""
         try:
-            running.start(interval)
-            self._open(running.deployment)
+            system.start(interval)
+            open_schedules(system.deployment, self.cluster.spark.trigger)
             if follower is not None:
-                follower.begin(epoch_of(running.deployment.place))
-            self._watch(running, seconds, tell)
+                follower.begin(epoch_of(system.deployment.place))
+            self._watch(system, seconds, tell)
         finally:
-            running.stop()
+            system.stop()
             if follower is not None:
                 follower.end()
 
-    def _open(self, deployment: Deployment) -> None:
-        """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it."""
-        step = max(1, round(self.cluster.spark.trigger * 1e6))
-        begin = (time.time_ns() // 1000 // step + 1) * step
-        (deployment.place / "epoch").publish(str(begin).encode())
-
-    def _watch(self, running: Running, seconds: float | None, tell: Report) -> None:
+    def _watch(self, system: System, seconds: float | None, tell: Report) -> None:
         """Wait for the end."""
-        deployment = running.deployment
-        length = max([_length(options) for options in deployment.schedules.values()] or [0.0])
-        begin, epoch = time.time(), epoch_of(deployment.place)
-        span = seconds if seconds is not None else (max(epoch, begin) - begin) + max(0.0, length - (begin - epoch))
-        rest = 2 * self.cluster.spark.trigger + 1.0
-        seen: tuple[int, ...] = ()
-        changed = time.time()
+        ending = Ending(system.deployment, self.cluster.spark.trigger)
+        begin = asked = time.time()
+        whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
+        span = whole if seconds is None else seconds
         while True:
             time.sleep(LOOK / 5)
-            state = running.look()
+            state = system.look()
+            system.look_at_hosts()
             now = time.time()
+            if now - asked > CHECK:
+                asked = now
+                for runner in system.runners.values():
+                    system.check(runner)
             tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
-            if seconds is not None and now - begin >= seconds:
-                return
-            if state != seen:
-                seen, changed = state, now
-            idle = all(start == end for start, end in zip(state[::2], state[1::2], strict=True))
-            if deployment.network.scheduled and now - epoch > length and idle and now - changed > rest:
+            if ending.over(state, now) or (seconds is not None and now - begin >= seconds):
                 return
 
 
-def _length(options: Mapping[str, str]) -> float:
-    """Return how long a schedule is (s)."""
-    rates = json.loads(options["rates"])
-    return float(rates["period"] * len(rates["values"]))
+def follow(system: System, shedder: Shedder) -> Follower:
+    """Return what lets keep fractions follow a plan table."""
+
+    def keep(rates: Mapping[str, float], at: float) -> Mapping[str, float]:
+        return shedder.answer(np.array([rates[name] for name in shedder.sources]), at)
+
+    checkpoints = {query.name: query.spec.checkpoint for query in system.queries}
+    return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))
 
 
 def scheduled_rates(options: Mapping[str, str], name: str) -> Rates:

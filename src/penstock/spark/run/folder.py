@@ -2,20 +2,22 @@
 
 Everything that a run leaves is in its folder, written so that a killed run finds it again:
 
-    run.json            what runs here: network, placement, keep fractions, and the run's identity
-    owner, fence        which generation delivers; held while one commits or takes over
+    run.json            what runs here: network, units and their hosts, keep fractions, and the run's identity
+    owners/UNIT         which generation of a unit delivers
+    fences/UNIT         held while one commits or takes over
+    sessions.json       the hosts' sessions, in which queries may run on without penstock
     epoch               when scheduled sources begin (µs since 1970)
-    checkpoints/QUERY   Spark's offsets, commits and state
-    recalled/QUERY      what queries knew of event time when they were stopped
+    checkpoints/UNIT    Spark's offsets, commits and state
+    recalled/UNIT       what queries knew of event time when they were stopped
     logs/OPERATOR       rows between queries, a file per batch, until all readers have passed
     sinks/SINK          rows of sinks without a format
     latency/SINK        when rows became visible, and the stimulus time of each
-    batches/QUERY       a manifest per batch: event time, rows of logs, counts
-    progress/QUERY      Spark's report per batch: duration, and the counts of streams inside its plan
+    batches/UNIT        a manifest per batch: event time, rows of logs, counts
+    progress/UNIT       Spark's report per batch: duration, and the counts of streams inside its plan
     history.json        what older manifests, reports and latencies add up to
-    errors/QUERY        what a query's writer failed with
-    keep.json           keep fractions that a plan asks for now
-    knobs/QUERY         those that the last batches had
+    errors/UNIT         what a query's writer failed with
+    keep.json           keep fractions that are wanted now
+    knobs/UNIT          those that the last batches had
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import fcntl
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,19 +35,35 @@ import attrs
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
-from penstock.network import Network
+from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
+from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
 
+FORM = 2
+"""Of what a run leaves; another version of penstock may have left it otherwise."""
+
 CLAIMED = (
+    ("form", "a run of another version of penstock"),
     ("digest", "another network"),
     ("placement", "another placement"),
+    ("apart", "a run with other operators apart"),
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
     ("hop", "a run whose rows pass by other ways"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
 """What a run must be resumed with, since answers depend on it, and how a difference is told."""
+
+
+@attrs.frozen
+class Claim:
+    """What a run's folder says of it: its identity, its units, and the network if queries were attached to it."""
+
+    run: str
+    units: tuple[Unit, ...]
+    since: Mapping[str, int]
+    grown: Network | None = None
 
 
 @contextlib.contextmanager
@@ -76,6 +95,28 @@ def epoch_of(folder: Place) -> float:
         return 0.0
 
 
+def open_schedules(deployment: Deployment, trigger: float) -> None:
+    """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it."""
+    step = max(1, round(trigger * 1e6))
+    begin = (time.time_ns() // 1000 // step + 1) * step
+    (deployment.place / "epoch").publish(str(begin).encode())
+
+
+def note_sessions(folder: Place, sessions: Mapping[str, Any]) -> None:
+    """Write down the sessions by host, for a penstock that finds their queries running."""
+    found = {name: str(session.session_id) for name, session in sorted(sessions.items())}
+    (folder / "sessions.json").replace(json.dumps(found).encode())
+
+
+def noted_sessions(folder: str) -> dict[str, str]:
+    """Return the sessions that an earlier penstock had, by host."""
+    try:
+        found: dict[str, str] = json.loads((place_of(folder) / "sessions.json").read())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
 def digest(network: Network) -> str:
     """Return a fingerprint of a network's meaning."""
     parts = [
@@ -94,8 +135,8 @@ def claimed(folder: str) -> dict[str, Any] | None:
     return document
 
 
-def claim(deployment: Deployment) -> str:
-    """Note what runs in the folder, or refuse if it is something else; return the run's identity.
+def claim(deployment: Deployment) -> Claim:
+    """Note what runs in the folder, or refuse if it is something else.
 
     What may change from one run to the next: the trigger, how long it runs, the hosts' addresses and cores, the
     statistics, and which plan table it follows.
@@ -105,28 +146,63 @@ def claim(deployment: Deployment) -> str:
     InputError
         Naming what differs.
     """
-    schedules = {name: options["rates"] for name, options in sorted(deployment.schedules.items())}
-    mine: dict[str, Any] = {
-        "network": deployment.network.name,
-        "digest": digest(deployment.network),
-        "placement": dict(sorted(deployment.placement.items())),
-        "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
-        "plan": bool(deployment.live),
-        "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
-        "rates": _hashed(json.dumps(schedules)) if schedules else None,
-    }
+    mine = _described(deployment)
     there = claimed(deployment.folder)
     if there is None:
-        mine["run"] = secrets.token_hex(4)
-        (deployment.place / "run.json").replace(json.dumps(mine, indent=1).encode())
-        return str(mine["run"])
+        found = Claim(secrets.token_hex(4), tuple(map(Unit.new, deployment.fragments)), {})
+        note(deployment, found)
+        return found
     for key, what in CLAIMED:
         if there.get(key) != mine[key]:
             was = f" ({there['network']!r})" if key == "digest" else ""
             raise InputError(
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
-    return str(there["run"])
+    grown = None if there["grown"] is None else _network(there["grown"], deployment.network.file)
+    return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
+
+
+def note(deployment: Deployment, claim: Claim) -> None:
+    """Write down what runs in a folder from now on, all at once; it is still claimed as what it was begun with."""
+    begun = claimed(deployment.folder) or _described(deployment)
+    document = {
+        **begun,
+        "placement": {name: deployment.placement[name] for name in begun["placement"]},
+        "grown": None if claim.grown is None else _parts(claim.grown),
+        "run": claim.run,
+        "units": [unit.document() for unit in claim.units],
+        "since": dict(claim.since),
+    }
+    (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
+
+
+def _parts(network: Network) -> dict[str, Any]:
+    kinds = ("sources", "operators", "sinks")
+    rows = {kind: [attrs.asdict(part) for part in getattr(network, kind).values()] for kind in kinds}
+    return {"name": network.name, **rows}
+
+
+def _network(parts: Mapping[str, Any], file: str | None) -> Network:
+    def made(kind: Any, rows: list[dict[str, Any]]) -> list[Any]:
+        return [kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
+
+    sources, operators = made(Source, parts["sources"]), made(Operator, parts["operators"])
+    return Network.of(parts["name"], sources, operators, made(Sink, parts["sinks"]), file)
+
+
+def _described(deployment: Deployment) -> dict[str, Any]:
+    schedules = {name: options["rates"] for name, options in sorted(deployment.schedules.items())}
+    return {
+        "form": FORM,
+        "network": deployment.network.name,
+        "digest": digest(deployment.network),
+        "placement": dict(sorted(deployment.placement.items())),
+        "apart": sorted(deployment.apart),
+        "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
+        "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
+        "plan": bool(deployment.live),
+        "rates": _hashed(json.dumps(schedules)) if schedules else None,
+    }
 
 
 def placement_of(document: Mapping[str, Any]) -> Placement:

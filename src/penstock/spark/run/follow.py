@@ -1,20 +1,19 @@
-"""Following a plan table while a network runs on Spark: measure the sources' rates, look up, announce what to keep."""
+"""Keep fractions that follow rates batch by batch: measure the sources' rates, ask what to keep, announce it."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
-import numpy as np
 
+from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
-from penstock.shedding.live import Shedder
-from penstock.spark.compile import Deployment, Query
+from penstock.spark.compile import Deployment
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.spark.shipped.writer import manifest_of
@@ -34,24 +33,50 @@ class _Feed:
     since: tuple[float, float] | None = None
 
 
+@attrs.frozen
+class Answers:
+    """Who says what to keep.
+
+    Attributes
+    ----------
+    keep
+        Returns keep fractions by stream, from the sources' rates (tuples/s) and when they were measured (s since the
+        epoch).
+    period
+        Shortest time (s) over which rates are measured.
+    error
+        Fractions of whole windows that are nearer to 1 are not worth a window.
+    """
+
+    keep: Callable[[Mapping[str, float], float], Mapping[str, float]]
+    period: float
+    error: float = 0.0
+
+
 class Follower(threading.Thread):
-    """Looks a plan table up whenever rates are known anew, and announces the keep fractions to the writers.
+    """Asks whenever rates are known anew, and announces the keep fractions to the writers.
 
     A batch's offsets say how much it takes, before it begins: of a scheduled source they count tuples, so that the
     fractions hold for that very batch. Of other sources the rows are counted when the batch has ended.
 
     Parameters
     ----------
-    deployment, queries
+    deployment
         What runs.
-    shedder
-        The plan table in use.
+    checkpoints
+        Place of each unit's checkpoint.
+    answers
+        Who says what to keep.
     """
 
-    def __init__(self, deployment: Deployment, queries: Sequence[Query], shedder: Shedder) -> None:
+    def __init__(self, deployment: Deployment, checkpoints: Mapping[str, Place], answers: Answers) -> None:
         super().__init__(daemon=True)
-        self.folder, self.shedder = deployment.place, shedder
-        self.feeds = _feeds(deployment, queries)
+        self.folder, self.answers, self.checkpoints = deployment.place, answers, checkpoints
+        self.feeds = [
+            # Of a run that goes on, its last batch is the first to count from.
+            _Feed(*each, max(0, begun_and_ended(checkpoints[each[0]])[0]) - 1)
+            for each in _feeds(deployment)
+        ]
         self.rates: dict[str, float] = {}
         self.looked: dict[str, int] = {}
         self.refused: set[str] = set()
@@ -101,11 +126,10 @@ class Follower(threading.Thread):
             return
         if len(self.rates) == len(self.feeds):
             at = max(feed.since[0] for feed in self.feeds if feed.since) - self._epoch
-            rates = np.array([self.rates[name] for name in self.shedder.sources])
-            self._keep = dict(self.shedder.answer(rates, at))
+            self._keep = dict(self.answers.keep(self.rates, at))
             for name in self._whole:
                 # Less than the plan may be off by is not worth a window.
-                if self._keep.get(name, 0.0) >= 1 - self.shedder.plan.table.error:
+                if self._keep.get(name, 0.0) >= 1 - self.answers.error:
                     del self._keep[name]
             self.refused |= {name for name in self._keep if name not in self._live}
         announced = {"keep": self._keep, "looked": self.looked}
@@ -113,7 +137,7 @@ class Follower(threading.Thread):
 
     def _advance(self, feed: _Feed) -> bool:
         """Take in the next batch of a feed; return whether there was one."""
-        checkpoint = self.folder / "checkpoints" / feed.query
+        checkpoint = self.checkpoints[feed.query]
         begun = begun_and_ended(checkpoint)[0]
         if begun <= feed.batch:
             return False
@@ -135,7 +159,7 @@ class Follower(threading.Thread):
         if feed.since is None:
             feed.since = at, feed.total
         # Spark follows a batch that moved event time by one without rows: too soon after it for a rate.
-        elif at - feed.since[0] >= 0.5 * self.shedder.plan.period:
+        elif at - feed.since[0] >= 0.5 * self.answers.period:
             self.rates[feed.source] = (feed.total - feed.since[1]) / (at - feed.since[0])
             feed.since = at, feed.total
         return True
@@ -151,28 +175,21 @@ class Follower(threading.Thread):
         return int(counts[feed.stream][0]) if feed.stream in counts else 0
 
 
-def prompted(deployment: Deployment, queries: Sequence[Query]) -> list[Query]:
-    """Return the queries, told which of them shall wait for penstock to look at a batch's rates."""
-    feeds = _feeds(deployment, queries)
-    found = []
-    for query in queries:
-        if query.spec.knobs is not None:
-            prompt = any(feed.scheduled for feed in feeds if feed.query == query.name)
-            knobs = dataclasses.replace(query.spec.knobs, prompt=prompt)
-            query = attrs.evolve(query, spec=dataclasses.replace(query.spec, knobs=knobs))
-        found.append(query)
-    return found
+def prompts(deployment: Deployment, fragment: Fragment) -> bool:
+    """Whether a query shall wait for penstock to look at a batch's rates."""
+    return any(query == fragment.name and scheduled for query, _, _, _, scheduled in _feeds(deployment))
 
 
-def _feeds(deployment: Deployment, queries: Sequence[Query]) -> list[_Feed]:
-    """Return one feed for each source: every reader of a source sees all of it, one is enough."""
+def _feeds(deployment: Deployment) -> list[tuple[str, str, str, float, bool]]:
+    """Return query, source, stream, its share, and whether it is scheduled, of one reader of each source.
+
+    Every reader of a source sees all of it: one is enough.
+    """
     found = []
     for name, source in deployment.network.sources.items():
         for stream in deployment.network.outputs(name):
-            query = next((q.fragment.name for q in queries if stream.reader in q.fragment.operators), None)
+            query = next((part.name for part in deployment.fragments if stream.reader in part.operators), None)
             if query is not None:
-                # Of a run that goes on, its last batch is the first to count from.
-                begun = max(0, begun_and_ended(deployment.place / "checkpoints" / query)[0])
-                found.append(_Feed(query, name, stream.name, stream.share, source.scheduled, begun - 1))
+                found.append((query, name, stream.name, stream.share, source.scheduled))
                 break
     return found

@@ -29,7 +29,7 @@ class Batch:
 
     ``start`` in s since 1970, ``duration`` in s, ``counts`` by stream: arrived and dropped, ``late`` by stream;
     ``known`` is False where Spark's report of it was lost, so that its duration and rows are not known; ``logged``
-    holds the rows that left to logs, by operator.
+    holds its number in a log and the rows that left to it, by operator; ``host`` is where it was done.
     """
 
     query: str
@@ -40,7 +40,8 @@ class Batch:
     counts: Mapping[str, tuple[int, int]]
     late: Mapping[str, int] = attrs.field(factory=dict)
     known: bool = True
-    logged: Mapping[str, int] = attrs.field(factory=dict)
+    logged: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
+    host: str = ""
 
 
 @attrs.frozen(eq=False)
@@ -56,7 +57,8 @@ class Outcome:
     visible, stimulus
         By sink: when each tuple became visible, and its stimulus time (s since 1970).
     taken
-        By stream that crosses a log: rows that the log held as far as its reader has come.
+        By stream that crosses a log: rows that the log held as far as its reader has come, less those that it had
+        before the reader began there, and with those that came another way before.
     seconds
         How long it ran.
     refused
@@ -92,11 +94,14 @@ class Outcome:
         found = {stream.name: [*self.history.counts.get(stream.name, (0, 0))] for stream in network.streams}
         late = {stream.name: self.history.late.get(stream.name, 0) for stream in network.streams}
         for batch in self.batches:
+            # A folder's run may have had queries attached of which this network does not know.
             for name, (arrived, dropped) in batch.counts.items():
-                found[name][0] += arrived
-                found[name][1] += dropped
+                if name in found:
+                    found[name][0] += arrived
+                    found[name][1] += dropped
             for name, rows in batch.late.items():
-                late[name] += rows
+                if name in late:
+                    late[name] += rows
         return {
             name: {"arrived": arrived, "delivered": arrived - dropped, "dropped": dropped, "late": late[name]}
             for name, (arrived, dropped) in found.items()
@@ -108,7 +113,7 @@ class Outcome:
         Rows that came too late for a window are delivered to it all the same, and counted.
         """
         streams = self.streams(network)
-        if any(streams[name]["arrived"] != rows for name, rows in self.taken.items()):
+        if any(streams[name]["arrived"] != rows for name, rows in self.taken.items() if name in streams):
             return False
         return all(
             len(self.visible.get(sink, ())) + self.history.delivered(sink)
@@ -118,14 +123,14 @@ class Outcome:
 
 
 def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) -> Outcome:
-    """Read what a run left in its folder."""
+    """Read what a run left in its folder, also what queries left that are no more."""
     folder = deployment.place
     history = read_history(folder)
     batches = [
-        read_batch(folder, query.name, number)
-        for query in queries
-        for number in (folder / "batches" / query.name).numbers()
-        if number >= history.upto.get(query.name, 0)
+        read_batch(folder, unit, number)
+        for unit in (folder / "batches").names()
+        for number in (folder / "batches" / unit).numbers()
+        if number >= history.upto.get(unit, 0)
     ]
     visible, stimulus = {}, {}
     for sink in deployment.network.sinks:
@@ -149,7 +154,8 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
         known = True
     counts = {name: (int(a), int(d)) for name, (a, d) in {**report["counts"], **manifest["counts"]}.items()}
     figures = (report["start"], report["duration"], report["rows"])
-    return Batch(query, number, *figures, counts, report["late"], known, manifest["rows"])
+    logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
+    return Batch(query, number, *figures, counts, report["late"], known, logged, manifest.get("host", ""))
 
 
 def read_latency(file: Place) -> tuple[float, Array]:
@@ -160,11 +166,14 @@ def read_latency(file: Place) -> tuple[float, Array]:
 
 def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, Position]:
     """Return the position in each log up to which a query has come with its last ended batch, or one before it."""
-    checkpoint = deployment.place / "checkpoints" / query.name
-    ended = begun_and_ended(checkpoint)[1] - before
+    ended = begun_and_ended(query.spec.checkpoint)[1] - before
     if ended < 0:
         return {}
-    found = offsets(checkpoint, ended)
+    try:
+        found = offsets(query.spec.checkpoint, ended)
+    except FileNotFoundError:
+        # Of a checkpoint that began with the batch after it.
+        return {}
     return {offset["log"]: offset for offset in found if "log" in offset}
 
 
@@ -173,11 +182,11 @@ def _taken(
 ) -> dict[str, int]:
     """Return how many rows each stream that crosses a log brought its reader, as the writer of the log counted."""
     network = deployment.network
-    logged = {way.writer: query.name for query in queries for way in query.spec.logs}
+    logged = {way.writer for query in queries for way in query.spec.logs}
     rows: dict[str, list[tuple[int, int]]] = {writer: [] for writer in logged}
     for batch in batches:
-        for writer, count in batch.logged.items():
-            rows[writer].append((batch.number, count))
+        for writer, entry in batch.logged.items():
+            rows.setdefault(writer, []).append(entry)
     taken = {}
     for query in queries:
         come = reached(deployment, query)
@@ -190,5 +199,6 @@ def _taken(
                 most = place.get("rows", place["piece"] * PIECE_ROWS)
                 whole = sum(count for number, count in rows[stream.writer] if number < place["batch"])
                 part = sum(min(n, most) for number, n in rows[stream.writer] if number == place["batch"])
-                taken[stream.name] = history.rows.get(stream.writer, 0) + whole + part
+                before = history.rows.get(stream.writer, 0) - deployment.since.get(stream.name, 0)
+                taken[stream.name] = before + whole + part
     return taken

@@ -22,7 +22,7 @@ SHARED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concur
 
 def marks(query: Query) -> tuple[int, int]:
     """Return the last batch that a query has begun, and the last that it has ended."""
-    return begun_and_ended(query.spec.folder / "checkpoints" / query.name)
+    return begun_and_ended(query.spec.checkpoint)
 
 
 def save_reports(query: Query, handle: Any) -> None:
@@ -48,7 +48,7 @@ def recount(query: Query) -> None:
     """
     ended = marks(query)[1]
     if query.spec.observed and ended >= 0 and not report_of(query.spec.folder, query.name, ended).exists():
-        forget_commit(query.spec.folder / "checkpoints" / query.name, ended)
+        forget_commit(query.spec.checkpoint, ended)
 
 
 def launch(writer: Any, again: int = 5) -> Any:

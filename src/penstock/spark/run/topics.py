@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from penstock.errors import EngineError, InputError
@@ -13,13 +13,13 @@ FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": s
 """Rows go when all readers have passed them, and not before."""
 
 
-def make_topics(deployment: Deployment, queries: Sequence[Query], sessions: Mapping[str, Any]) -> None:
-    """Make the topics of all logs that are not there yet.
+def make_topics(deployment: Deployment, query: Query, host: str, session: Any) -> None:
+    """Make the topics of a query's logs that are not there yet.
 
     Parameters
     ----------
-    sessions
-        By host, for those that must be able to read and write them.
+    host, session
+        Where the query runs: it must be able to read and write topics.
 
     Raises
     ------
@@ -37,9 +37,8 @@ def make_topics(deployment: Deployment, queries: Sequence[Query], sessions: Mapp
         raise InputError(
             'hop = "kafka" needs the package confluent-kafka', at="spark.hop", hint="pip install 'penstock[kafka]'"
         ) from None
-    for name in sorted(sessions):
-        _check_client(name, sessions[name])
-    wanted = [query.spec.topics.name(way.writer) for query in queries if query.spec.topics for way in query.spec.logs]
+    _check_client(host, session)
+    wanted = [query.spec.topics.name(way.writer) for way in query.spec.logs] if query.spec.topics else []
     if not wanted:
         return
     admin = AdminClient({"log_level": "0", **deployment.kafka.native})

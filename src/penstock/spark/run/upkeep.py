@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -40,16 +40,24 @@ def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> 
     """Add batches to the run's history and remove their files, all but the newest."""
     history = read_history(deployment.place)
     grown = history
+    # What readers of a log have not taken yet is still asked for by number.
+    behind: dict[str, int] = {}
     for query in queries:
-        grown = _folded(deployment, query, queries, grown, max(keep, LEFT))
+        come = reached(deployment, query)
+        for name in query.reads:
+            batch = come.get(name, START)["batch"]
+            behind[name] = min(behind.get(name, batch), batch)
+    units = (deployment.place / "batches").names()
+    for unit in units:
+        grown = _folded(deployment, unit, behind, grown, max(keep, LEFT))
     if grown is not history:
         write_history(deployment.place, grown)
         history = grown
-    for query in queries:
-        for number in (deployment.place / "batches" / query.name).numbers():
-            if number < history.upto.get(query.name, 0):
-                manifest_of(deployment.place, query.name, number).remove()
-                report_of(deployment.place, query.name, number).remove()
+    for unit in units:
+        for number in (deployment.place / "batches" / unit).numbers():
+            if number < history.upto.get(unit, 0):
+                manifest_of(deployment.place, unit, number).remove()
+                report_of(deployment.place, unit, number).remove()
     for sink in deployment.network.sinks:
         place = deployment.place / "latency" / sink
         for name in place.names():
@@ -57,48 +65,40 @@ def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> 
                 (place / name).remove()
 
 
-def _folded(deployment: Deployment, query: Query, queries: Sequence[Query], history: History, keep: int) -> History:
-    """Return a history with a query's older batches."""
+def _folded(deployment: Deployment, unit: str, behind: Mapping[str, int], history: History, keep: int) -> History:
+    """Return a history with a unit's older batches, of which no reader of a log is ``behind``."""
     folder = deployment.place
-    begin = history.upto.get(query.name, 0)
-    numbers = [number for number in (folder / "batches" / query.name).numbers() if number >= begin]
-    # What readers of its logs have not taken yet is still asked for by number.
-    logs = {way.writer for way in query.spec.logs}
-    behind = [
-        reached(deployment, other).get(name, START)["batch"]
-        for other in queries
-        for name in other.reads
-        if name in logs
-    ]
-    upto = min([numbers[-1] + 1 - keep if numbers else 0, *behind])
-    if upto <= begin:
-        return history
+    begin = history.upto.get(unit, 0)
+    numbers = [number for number in (folder / "batches" / unit).numbers() if number >= begin]
+    upto = begin
     counts, late, rows = dict(history.counts), dict(history.late), dict(history.rows)
-    for number in numbers:
-        if number >= upto:
+    for number in numbers[:-keep]:
+        batch = read_batch(folder, unit, number)
+        if any(at >= behind.get(writer, at + 1) for writer, (at, _) in batch.logged.items()):
             break
-        batch = read_batch(folder, query.name, number)
+        upto = number + 1
         for name, (arrived, dropped) in batch.counts.items():
             before = counts.get(name, (0, 0))
             counts[name] = (before[0] + arrived, before[1] + dropped)
         for name, count in batch.late.items():
             late[name] = late.get(name, 0) + count
-        for name, count in batch.logged.items():
+        for name, (_, count) in batch.logged.items():
             rows[name] = rows.get(name, 0) + count
+    if upto <= begin:
+        return history
     classes, worst = {sink: dict(row) for sink, row in history.classes.items()}, dict(history.worst)
-    for way in query.spec.sinks:
-        place = folder / "latency" / way.name
-        for number in range(begin, upto):
-            file = place / f"{query.name}-{number:012d}.npy"
+    for sink in deployment.network.sinks:
+        place = folder / "latency" / sink
+        for number in range(numbers[0], upto):
+            file = place / f"{unit}-{number:012d}.npy"
             if not file.exists():
                 continue
             visible, stimulus = read_latency(file)
             latency = visible - stimulus
-            mine = classes.setdefault(way.name, {})
+            mine = classes.setdefault(sink, {})
             for name, count in classed(latency).items():
                 mine[name] = mine.get(name, 0) + count
-            worst[way.name] = max(worst.get(way.name, 0.0), float(np.max(latency, initial=0.0)))
+            worst[sink] = max(worst.get(sink, 0.0), float(np.max(latency, initial=0.0)))
     return attrs.evolve(
-        history, upto={**history.upto, query.name: upto}, counts=counts, late=late, rows=rows, classes=classes,
-        worst=worst,
-    )  # fmt: skip
+        history, upto={**history.upto, unit: upto}, counts=counts, late=late, rows=rows, classes=classes, worst=worst
+    )

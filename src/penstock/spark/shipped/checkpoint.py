@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.spark.shipped.place import Place
@@ -37,6 +39,24 @@ def forget_commit(checkpoint: Place, batch: int) -> None:
     for number in range(batch + 1, begun + 1):
         _unlink(checkpoint / "offsets", str(number))
     _unlink(checkpoint / "commits", str(batch))
+
+
+def border(checkpoint: Place, batch: int, head: str, lines: Sequence[str]) -> None:
+    """Write a checkpoint whose last ended batch is a given one.
+
+    Parameters
+    ----------
+    head
+        Spark's notes on the batch, as JSON.
+    lines
+        The offset of each place in the plan that reads something; ``-`` for none yet.
+    """
+    (checkpoint / "metadata").replace(json.dumps({"id": str(uuid.uuid4())}).encode())
+    for number in range(max(0, batch - 1), batch + 1):
+        # Spark also asks for the one before the last.
+        (checkpoint / "offsets" / str(number)).replace("\n".join(["v1", head, *lines]).encode())
+    until = json.loads(head).get("batchWatermarkMs", 0)
+    (checkpoint / "commits" / str(batch)).replace(f'v1\n{{"nextBatchWatermarkMs":{until}}}'.encode())
 
 
 def _unlink(folder: Place, name: str) -> None:

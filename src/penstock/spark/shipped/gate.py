@@ -1,4 +1,4 @@
-"""Who may deliver: of two runs over one folder only the newest, decided when a batch is committed."""
+"""Who may deliver: of two queries that run the same unit only the newer, decided when a batch is committed."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from penstock.spark.shipped.place import Place, RemotePlace
 
-OWNER, FENCE = "owner", "fence"
+OWNERS, FENCES = "owners", "fences"
 
 
 class Fenced(RuntimeError):
-    """Another run delivers here, or none does."""
+    """Another query delivers in place of this one, or none does."""
 
 
-def owner_of(folder: Place) -> int:
-    """Return the generation that delivers in a run's folder, 0 for none."""
+def owner_of(folder: Place, unit: str) -> dict[str, Any]:
+    """Return which ``generation`` of a unit delivers (0: none), and whether it is ``closing``."""
     try:
-        return int(json.loads((folder / OWNER).read())["generation"])
+        found: dict[str, Any] = json.loads(_owner(folder, unit).read())
     except (FileNotFoundError, ValueError):
-        return 0
+        return {"generation": 0, "last": 0, "closing": False}
+    return found
+
+
+def _owner(folder: Place, unit: str) -> Place:
+    return folder / OWNERS / f"{unit}.json"
 
 
 @contextlib.contextmanager
-def fence(folder: Place, *, alone: bool) -> Iterator[None]:
-    """Hold a run's fence: writers together while they commit, a run that takes over alone.
+def fence(folder: Place, unit: str, *, alone: bool) -> Iterator[None]:
+    """Hold a unit's fence: its writers while they commit, whoever takes it over alone.
 
     On an object store there are no locks: a take-over there counts from the next batch on.
     """
@@ -37,42 +43,49 @@ def fence(folder: Place, *, alone: bool) -> Iterator[None]:
         return
     import fcntl
 
-    folder.make()
-    with open((folder / FENCE).path, "a") as lock:
+    (folder / FENCES).make()
+    with open((folder / FENCES / unit).path, "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
 
 
 @contextlib.contextmanager
-def committing(folder: Place, generation: int) -> Iterator[None]:
-    """Allow a commit if this generation delivers; nobody takes over meanwhile.
+def committing(folder: Place, unit: str, generation: int) -> Iterator[None]:
+    """Allow a commit if this generation of a unit delivers; nobody takes over meanwhile.
 
     Raises
     ------
     Fenced
-        If another one does. Nothing of the batch is visible yet, and it is done again when the run goes on.
+        If another one does. Nothing of the batch is visible yet, and it is done again when the unit goes on.
     """
-    with fence(folder, alone=False):
-        check(folder, generation)
+    with fence(folder, unit, alone=False):
+        if owner_of(folder, unit)["generation"] != generation:
+            raise Fenced(f"penstock has stopped {unit}")
         yield
 
 
-def check(folder: Place, generation: int) -> None:
-    """Refuse to go on if another generation delivers."""
-    if owner_of(folder) != generation:
-        raise Fenced("penstock has stopped this run")
+def check(folder: Place, unit: str, generation: int) -> None:
+    """Refuse to begin a batch if another generation of a unit delivers, or this one is closing."""
+    owner = owner_of(folder, unit)
+    if owner["generation"] != generation or owner["closing"]:
+        raise Fenced(f"penstock has stopped {unit}")
 
 
-def take_over(folder: Place, *, deliver: bool = True) -> int:
-    """Let a new generation deliver (or none), once no commit is under way; return it."""
-    with fence(folder, alone=True):
-        try:
-            last = int(json.loads((folder / OWNER).read())["last"])
-        except (FileNotFoundError, ValueError, KeyError):
-            last = 0
+def close(folder: Place, unit: str) -> None:
+    """Let the generation of a unit that delivers end its batch, and begin no other."""
+    with fence(folder, unit, alone=True):
+        _owner(folder, unit).replace(json.dumps({**owner_of(folder, unit), "closing": True}).encode())
+
+
+def take_over(folder: Place, unit: str, *, deliver: bool = True) -> int:
+    """Let a new generation of a unit deliver (or none), once no commit is under way; return it."""
+    with fence(folder, unit, alone=True):
+        last = owner_of(folder, unit)["last"]
         mine = last + 1 if deliver else 0
-        content = {"generation": mine, "last": max(last, mine), "pid": os.getpid(), "since": time.time()}
-        (folder / OWNER).replace(json.dumps(content).encode())
+        content = {
+            "generation": mine, "last": max(last, mine), "closing": False, "pid": os.getpid(), "since": time.time(),
+        }  # fmt: skip
+        _owner(folder, unit).replace(json.dumps(content).encode())
     return mine
 
 

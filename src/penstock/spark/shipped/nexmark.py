@@ -25,7 +25,8 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class NexmarkSource(DataSource):
     """Auction events on a schedule.
 
-    Options: ``rates`` (JSON), ``seed``, ``lateness`` (µs), ``gate``, ``all`` (every event at once).
+    Options: ``rates`` (JSON), ``seed``, ``lateness`` (µs), ``gate``, ``all`` (every event at once), ``begin`` (the
+    first event).
 
     Nothing comes before the file ``gate`` exists; it holds the epoch (µs) at which the schedule begins.
     """
@@ -54,6 +55,7 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self.lateness = datetime.timedelta(microseconds=int(options["lateness"]))
         self.gate, self.everything = place_of(options["gate"]), options.get("all") == "true"
         self.seed = int(options.get("seed", "0"))
+        self.begin = int(options.get("begin", "0"))
         self.name = options.get("name", "")
         self.salt = self.seed + (zlib.crc32(self.name.encode()) << 32)
         self.events: Nexmark | None = None
@@ -67,8 +69,8 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self.until = time.time() - self.epoch / 1e6
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Begin with event 0."""
-        return {"source": self.name, "event": 0, "starts": 0}
+        """Begin with the first event to take."""
+        return {"source": self.name, "event": self.begin, "starts": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
         """Read the events that are due by now; a new reader repeats the event time first, as that of a log does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from typing import Any
 
@@ -118,7 +119,7 @@ class Place:
 
     def replace(self, content: Any) -> None:
         """Make a file appear whole, in place of one that may be there."""
-        temporary = f"{self.path}.{os.getpid()}.tmp"
+        temporary = f"{self.path}.{os.getpid()}.{threading.get_native_id()}.tmp"
         try:
             try:
                 file = open(temporary, "wb")  # noqa: SIM115
@@ -144,6 +145,11 @@ class Place:
         except FileNotFoundError:
             os.makedirs(os.path.dirname(target.path), exist_ok=True)
             os.replace(self.path, target.path)
+
+    def copy(self, target: Place) -> None:
+        """Copy a folder with all that is in it, if there is one."""
+        if self.exists():
+            shutil.copytree(self.path, target.path, dirs_exist_ok=True)
 
     def remove(self) -> None:
         """Remove a file or a folder with all that is in it; there may be none."""
@@ -244,6 +250,15 @@ class RemotePlace(Place):
         there = target._at()[1]
         system.create_dir(there.rpartition("/")[0], recursive=True)
         system.move(path, there)
+
+    def copy(self, target: Place) -> None:
+        """Copy a folder with all that is in it, if there is one."""
+        from pyarrow import fs
+
+        assert isinstance(target, RemotePlace)  # noqa: S101 - for the type checker
+        if self.exists():
+            (system, path), (other, there) = self._at(), target._at()
+            fs.copy_files(path, there, source_filesystem=system, destination_filesystem=other)
 
     def remove(self) -> None:
         """Remove a file or a folder with all that is in it; there may be none."""

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from penstock.spark.hop import START, Hop
+from penstock.spark.hop import Hop
 from penstock.spark.hop.kafka import Topics
 from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped.gate import end_with_parent
@@ -19,8 +19,9 @@ from penstock.spark.shipped.place import place_of
 class LogSource(DataSource):
     """Reads a log.
 
-    Options: ``folder``, the run's; ``writer``, whose rows; ``schema``, the JSON of their type with envelope; where they
-    are in topics, ``prefix`` and ``partitions``, and the client's settings behind ``kafka.``.
+    Options: ``folder``, the run's; ``writer``, whose rows; ``schema``, the JSON of their type with envelope; ``begin``,
+    the first batch to take; where they are in topics, ``prefix`` and ``partitions``, and the client's settings behind
+    ``kafka.``.
     """
 
     @classmethod
@@ -43,7 +44,8 @@ class LogSource(DataSource):
             client = {key[6:]: value for key, value in self.options.items() if key.startswith("kafka.")}
             topics = Topics(client, self.options["prefix"], int(self.options["partitions"]))
         shape = to_arrow_schema(schema, timezone="UTC")
-        return LogReader(log_of(place_of(self.options["folder"]), topics, self.options["writer"], shape))
+        log = log_of(place_of(self.options["folder"]), topics, self.options["writer"], shape)
+        return LogReader(log, int(self.options.get("begin", "0")))
 
 
 class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,8 +56,8 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     repeats the last mark first; the offset counts these starts, since the rows of a batch follow from offsets.
     """
 
-    def __init__(self, log: Hop) -> None:
-        self.log, self.fresh = log, True
+    def __init__(self, log: Hop, begin: int = 0) -> None:
+        self.log, self.begin, self.fresh = log, begin, True
         self.until: int | None = None
         end_with_parent()
 
@@ -64,8 +66,8 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self.until = self.log.length()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Begin with the first batch."""
-        return {"log": self.log.writer, **START, "starts": 0}
+        """Begin with the first batch to take."""
+        return {"log": self.log.writer, **self.log.at(self.begin), "starts": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
         """Read what follows, a bounded number of rows."""

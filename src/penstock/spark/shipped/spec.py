@@ -46,6 +46,8 @@ class LogExit:
         Whether it lies behind a stateful operator of the query: then the query's watermark is its frontier.
     numbered
         Whether its rows' identities need the batch's number, since their source has no positions.
+    base
+        Number in the log of what would be the query's batch 0: a query on a fresh checkpoint goes on in its log.
     """
 
     writer: str
@@ -54,6 +56,7 @@ class LogExit:
     origins: tuple[int, ...]
     stateful: bool
     numbered: bool
+    base: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class WriterSpec:
     folder
         Of the run.
     query
-        The query's name.
+        The query's name: that of its unit.
     origins
         What it reads.
     logs, sinks
@@ -150,7 +153,11 @@ class WriterSpec:
     session
         Id of the session that started the query.
     generation
-        Of the run that delivers.
+        Of the unit: only the newest delivers.
+    saved
+        Name of the checkpoint's folder; the query's, unless it was begun anew.
+    host
+        Where the query runs.
     topics
         Where its logs are, if not in the folder.
     """
@@ -167,7 +174,14 @@ class WriterSpec:
     knobs: Knobs | None
     session: str = ""
     generation: int = 0
+    saved: str = ""
+    host: str = ""
     topics: Topics | None = None
+
+    @property
+    def checkpoint(self) -> Place:
+        """Where Spark keeps the query's offsets, commits and state."""
+        return self.folder / "checkpoints" / (self.saved or self.query)
 
     @property
     def observed(self) -> bool:

@@ -62,9 +62,9 @@ class Batch:
 def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
-    Each batch leaves at most one file per log and sink, named by the batch, and lastly its manifest, which holds the
-    frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds what it
-    had left and writes the rest.
+    Each batch leaves at most one file per log and sink, named by its number there, and lastly its manifest, which
+    holds the frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds
+    what it had left and writes the rest.
     """
     turn = None if spec.knobs is None else make_turn(spec)
     # What is open stays so from batch to batch.
@@ -83,7 +83,7 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
 
     def take(frame: Any, batch: int) -> None:
         end_with_parent()
-        check(spec.folder, spec.generation)
+        check(spec.folder, spec.query, spec.generation)
         save_from_within(spec, batch, reports)
         manifest = manifest_of(spec.folder, spec.query, batch)
         done = manifest.exists()
@@ -92,7 +92,7 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         begun = None
         if state["next"] != batch:
             # An earlier run may have been cut off in the middle of this batch.
-            begun = int(offsets(spec.folder / "checkpoints" / spec.query, batch)[0]["batchTimestampMs"])
+            begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
             state["reached"] = Reached()
             if batch > 0:
                 before = json.loads(manifest_of(spec.folder, spec.query, batch - 1).read())
@@ -111,7 +111,7 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
 
 
 def _commit(spec: WriterSpec, logs: Sequence[Hop], batch: Batch, session: Any) -> None:
-    """Make a batch's rows visible, all of them or, if another run delivers, none."""
+    """Make a batch's rows visible, all of them or, if another query of the unit delivers, none."""
     import pyarrow as pa
 
     table, reached = batch.rows, batch.reached
@@ -127,16 +127,17 @@ def _commit(spec: WriterSpec, logs: Sequence[Hop], batch: Batch, session: Any) -
             brought = Brought(rows, table.column("_stimulus").filter(there), ids)
             delivered.append(deliver(spec, way, batch.number, brought, session, batch.begun))
     counts = count(table, spec.passes)
-    with committing(spec.folder, spec.generation):
-        for log, (_, rows, frontier) in zip(logs, logged, strict=True):
-            log.write(batch.number, rows, (frontier, reached.latest))
+    with committing(spec.folder, spec.query, spec.generation):
+        for log, (exit_, rows, frontier) in zip(logs, logged, strict=True):
+            log.write(exit_.base + batch.number, rows, (frontier, reached.latest))
         for delivery in delivered:
             delivery.commit()
         content = {
             "batch": batch.number,
+            "host": spec.host,
             "frontiers": reached.frontiers,
             "latest": reached.latest,
-            "rows": {way.writer: rows.num_rows for way, rows, _ in logged},
+            "rows": {way.writer: [way.base + batch.number, rows.num_rows] for way, rows, _ in logged},
             "counts": counts,
             "visible": time.time(),
         }
@@ -150,11 +151,11 @@ def _logged(spec: WriterSpec, way: LogExit, batch: int, table: Any, reached: Rea
     there = table.column(way.column)
     columns = [table.column(column).filter(there) for column, _ in way.columns]
     envelope = {name: table.column(name).filter(there) for name in ENVELOPE}
-    envelope["_id"] = unique(envelope["_id"], batch if way.numbered else None)
+    envelope["_id"] = unique(envelope["_id"], way.base + batch if way.numbered else None)
     rows = pa.Table.from_arrays([*columns, *envelope.values()], names=[*(name for _, name in way.columns), *envelope])
     if way.stateful:
         # What the state still holds comes out when the watermark passes it, a batch later.
-        return rows, watermark(spec.folder / "checkpoints" / spec.query, batch)
+        return rows, watermark(spec.checkpoint, batch)
     return rows, slowest(way.origins, reached.frontiers)
 
 

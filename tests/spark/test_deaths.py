@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import EngineError, InputError
-from penstock.spark.run.running import telling_deaths
+from penstock.spark.run.deaths import telling_deaths
 
 
 def host(pid: int | None, alive: bool) -> Any:

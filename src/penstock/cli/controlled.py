@@ -1,0 +1,123 @@
+"""``penstock status``, ``move``, ``drain``, ``stop`` and ``history``: what reaches a controller at work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import common
+from penstock.cli.control import DirectoryArgument, DryOption, show_history, told
+from penstock.errors import Infeasible
+
+
+def status(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+    """Show how a controlled network stands: hosts, operators, latency, and whether its controller is alive.
+
+    Example: penstock status
+    """
+    from penstock.control.folder import folder_of
+
+    folder = folder_of(directory)
+    known = folder.read() or {}
+    lines = folder.history()
+    document: dict[str, Any] = {
+        "directory": str(folder.directory),
+        "alive": folder.alive,
+        "over": bool(known.get("over")),
+        **known.get("status", {}),
+        "last": [*lines, *(row[0] for row in known.get("state", {}).get("open", ()))][-5:],
+    }
+    if json:
+        common.answer(document)
+        return
+    running = "runs" if document["alive"] else ("is over" if document["over"] else "was killed: start it again")
+    common.say(f"the controller in {document['directory']} {running}")
+    if "time" not in document:
+        return
+    on: dict[str, list[str]] = {}
+    for name, row in document["operators"].items():
+        on.setdefault(row["host"], []).append(name + ("*" if name in document["moving"] else ""))
+    rows = [
+        [
+            name,
+            "down" if name in document["down"] else row["busy"],
+            len(on.get(name, ())),
+            ", ".join(on.get(name, ())[:8]),
+        ]
+        for name, row in document["hosts"].items()
+    ]
+    common.table(f"at {document['time']:.6g} s", ["host", "busy", "operators", ""], rows)
+    sinks = [[name, row["count"], row["mean"], row["p99"], row["worst"]] for name, row in document["sinks"].items()]
+    common.table("latency in the last period, seconds", ["sink", "tuples", "mean", "p99", "worst"], sinks)
+    dropped = ", ".join(f"{share:.0%} of {name}" for name, share in document["keep"].items() if share < 1)
+    waiting = "unknown" if document["waiting"] is None else f"{document['waiting']:.0f}"
+    common.say(f"{waiting} tuples wait; kept: {dropped or 'everything'}; {document['decisions']} decisions")
+
+
+def move(
+    operator: Annotated[str, typer.Argument(metavar="OP", help="Operator, or replica op#2.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Where it goes.")],
+    directory: DirectoryArgument = None,
+    dry: DryOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Move an operator of a running network to another host.
+
+    Example: penstock move matched h2
+    """
+    _ask("move", {"operator": operator, "host": host, "dry": dry}, directory, json)
+
+
+def drain(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host that is to become empty.")],
+    directory: DirectoryArgument = None,
+    dry: DryOption = False,
+    json: common.JsonOption = False,
+) -> None:
+    """Move everything off a host, which then leaves.
+
+    Example: penstock drain h2
+    """
+    _ask("drain", {"host": host, "dry": dry}, directory, json)
+
+
+def stop(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+    """Stop a controller and what it runs.
+
+    Example: penstock stop
+    """
+    _ask("stop", {}, directory, json)
+
+
+def history(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+    """Show the decisions of a controller, with their reasons and what came of them.
+
+    Example: penstock history
+    """
+    from penstock.control.folder import folder_of
+
+    folder = folder_of(directory)
+    known = folder.read() or {}
+    still = [row[0] for row in known.get("state", {}).get("open", ())]
+    lines = [*folder.history(), *still]
+    if json:
+        common.answer({"directory": str(folder.directory), "decisions": lines})
+        return
+    show_history(lines)
+
+
+def _ask(kind: str, given: dict[str, Any], directory: str | None, json: bool) -> None:
+    from penstock.control.folder import folder_of
+
+    answer = folder_of(directory).ask(kind, given)
+    if not answer["done"] and not given.get("dry"):
+        reasons = [*answer.get("refused", ()), answer["why"]]
+        raise Infeasible(reasons[0], **answer)
+    if json:
+        common.answer(answer)
+        return
+    what = told(answer) if "decided" in answer else kind
+    expected = answer.get("expected", {}).get("worst")
+    after = "" if expected is None else f"; the longest wait becomes {expected:.3g} s"
+    common.say(f"{what}{after}" if "decided" in answer else answer["why"])

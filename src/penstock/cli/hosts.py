@@ -1,0 +1,91 @@
+"""``penstock hosts``: embedded hosts that outlive penstock."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import common
+from penstock.errors import InputError
+
+FileOption = Annotated[
+    str, typer.Option("--file", metavar="FILE", help="Where running hosts are noted; readable by you only.")
+]
+FILE = ".penstock/hosts.json"
+NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="All by default.")]
+
+app = typer.Typer(
+    help="Start, list and stop embedded Spark hosts that go on when penstock ends.\n\n"
+    "Example: penstock hosts start --hosts 2",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("start")
+def start(
+    cluster: common.ClusterOption = None,
+    hosts: common.HostsOption = None,
+    file: FileOption = FILE,
+    json: common.JsonOption = False,
+) -> None:
+    """Start hosts, and leave them running.
+
+    Example: penstock hosts start --hosts 2
+    """
+    from penstock.cluster import Cluster, read_cluster
+    from penstock.spark.hosts.kept import read_kept
+    from penstock.spark.hosts.start import leave_hosts
+
+    if (cluster is None) == (hosts is None):
+        raise InputError("expected either --cluster or --hosts", hint="--hosts 2")
+    machines = read_cluster(cluster) if cluster is not None else Cluster.uniform(hosts or 1)
+    there = [name for name, kept in read_kept(file).items() if name in machines.hosts and kept.jvm is not None]
+    if there:
+        raise InputError(f"{', '.join(there)} run already", file=file, hint="penstock hosts list shows them")
+    with common.progress() as tell:
+        tell("starting hosts", 0.0)
+        made = leave_hosts(machines, file)
+    document = {"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}
+    _show(document, json)
+
+
+@app.command("list")
+def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
+    """List the hosts that were left running.
+
+    Example: penstock hosts list --json
+    """
+    from penstock.spark.hosts.kept import read_kept
+
+    _show({"hosts": {name: _row(kept) for name, kept in read_kept(file).items()}, "file": file}, json)
+
+
+@app.command("stop")
+def stop(names: NamesArgument = None, file: FileOption = FILE, json: common.JsonOption = False) -> None:
+    """End hosts that were left running, with whatever runs on them.
+
+    Example: penstock hosts stop h1
+    """
+    from penstock.spark.hosts.kept import end
+
+    ended = end(file, names or None)
+    if json:
+        common.answer({"stopped": ended, "file": file})
+    else:
+        common.say(f"stopped {', '.join(ended)}" if ended else "no host ran")
+
+
+def _row(kept: Any) -> dict[str, Any]:
+    alive = kept.jvm is not None
+    return {"endpoint": f"sc://127.0.0.1:{kept.port}", "pid": kept.pid, "cores": kept.cores, "alive": alive}
+
+
+def _show(document: dict[str, Any], json: bool) -> None:
+    if json:
+        common.answer(document)
+        return
+    rows = [[name, row["endpoint"], row["pid"], "yes" if row["alive"] else "no"]
+            for name, row in document["hosts"].items()]  # fmt: skip
+    common.table("hosts left running", ["host", "endpoint", "process", "alive"], rows)

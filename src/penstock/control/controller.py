@@ -1,0 +1,293 @@
+"""A controller at work: the loop, what a scenario lets happen, what people ask for, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.control.decision import seen_of
+from penstock.control.engine import Engine
+from penstock.control.flow import Flow
+from penstock.control.folder import Folder, Request
+from penstock.control.loop import Asked, Control, Turned
+from penstock.control.policies.admit import admit
+from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.scenario import Happening
+from penstock.control.situation import Situation
+from penstock.control.state import State, read_network_document, read_plan
+from penstock.errors import InputError
+from penstock.files import suggest
+from penstock.steering import Admit, NewRates, Plan
+from penstock.workload import Rates
+
+SAVED = 0.5
+"""Seconds between two writings of the state where nothing was decided."""
+
+Report = Callable[[str, float], None]
+
+
+@attrs.define(eq=False, kw_only=True)
+class Controller:
+    """One run of a controller.
+
+    Attributes
+    ----------
+    engine, control, folder
+        What it drives, how, and where it remembers.
+    scenario
+        What happens on the way.
+    until
+        When it ends (s); None: with the engine's input.
+    identity
+        What makes a state belong to this run: network, rates, options.
+    tell
+        Told how far it is.
+    """
+
+    engine: Engine
+    control: Control
+    folder: Folder
+    scenario: tuple[Happening, ...] = ()
+    until: float | None = None
+    identity: Mapping[str, Any] = attrs.field(factory=dict)
+    tell: Report | None = None
+    state: State = attrs.field(factory=State)
+    flow: Flow | None = None
+    _told: int = 0
+    _coming: list[Happening] = attrs.field(factory=list)
+    _asked: list[Asked] = attrs.field(factory=list)
+    _drains: dict[str, str] = attrs.field(factory=dict)
+    _saved: float = 0.0
+    _writing: float = 0.0
+    _stop: bool = False
+    _last: Turned | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Control until the end, and return what came of it. The folder is held by the caller.
+
+        Raises
+        ------
+        InputError
+            If the folder holds the state of another run that is not over.
+        """
+        self._resume()
+        while not self._stop and self._step():
+            pass
+        return self._finish()
+
+    def _resume(self) -> None:
+        """Go on from where a killed controller stopped, or begin anew."""
+        self._coming = list(self.scenario)
+        known = self.folder.read()
+        if known is None or known.get("over"):
+            self.folder.forget()
+            return
+        mine = json.loads(json.dumps(dict(self.identity)))  # as a file would have it
+        if known["identity"] != mine:
+            differs = sorted(key for key in mine if known["identity"].get(key) != mine[key])
+            raise InputError(
+                f"a controller with other {', '.join(differs) or 'options'} was stopped here and is not over",
+                file=str(self.folder.directory),
+                hint="name another --directory, or begin anew with --fresh",
+            )
+        self.state, self._told = State.read(known["state"]), int(known["told"])
+        self.folder.cut(self._told)
+        if self.control.journaled:
+            self._replay()
+        else:
+            self._coming = [each for each in self._coming if each.at > self.state.at]
+
+    def _replay(self) -> None:
+        """Let an engine that has forgotten everything do again what it had done."""
+        journal = list(self.state.journal)
+        while self.engine.now < self.state.at - 1e-9:
+            self._wait(self._next(self.engine.now))
+            self.engine.observe()
+            while journal and journal[0][0] <= self.engine.now + 1e-9:
+                self.engine.apply(read_plan(journal.pop(0)[1]))
+            self._asked.clear()
+
+    def _next(self, now: float) -> float:
+        """Return the time of the next look (s)."""
+        return (int(now / self.control.every + 1e-9) + 1) * self.control.every
+
+    def _wait(self, until: float) -> bool:
+        """Let time pass until a look, and let happen what a scenario says."""
+        while self._coming and self._coming[0].at <= until + 1e-9:
+            due = self._coming.pop(0)
+            if not self.engine.wait(max(due.at, self.engine.now)):
+                return False
+            if isinstance(due.event, Admit):
+                if due.event.rates is not None:
+                    self.engine.happen(NewRates(due.event.rates))
+                event = due.event
+                self._asked.append(Asked(None, lambda now, event=event: admit(now, event)))  # type: ignore[misc]
+            else:
+                self.engine.happen(due.event)
+        return self.engine.wait(until)
+
+    def _step(self) -> bool:
+        """Wait for the next look, and take it; return whether it goes on."""
+        at = self._next(self.engine.now)
+        if (self.until is not None and at > self.until + 1e-9) or not self._wait(at):
+            return False
+        for request in self.folder.requests():
+            self._take(request)
+        asked, self._asked = self._asked, []
+        turned = self.control.turn(self.engine, self.state, self.flow, asked)
+        self.flow, self._last = turned.flow, turned
+        self.state, done = self.control.settled(turned.state, turned.seen)
+        begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
+        self.state, self._drains = attrs.evolve(self.state, draining=self.state.draining | begun), {}
+        self._record(done)
+        if turned.decided or done or time.monotonic() - self._saved > max(SAVED, 20 * self._writing):
+            self._save(turned)
+        for identity, answer in turned.answers.items():
+            self.folder.reply(identity, answer)
+        if self.tell is not None:
+            span = self.until or 0.0
+            self.tell("controlling", min(1.0, self.engine.now / span) if span else 0.0)
+        return True
+
+    def _record(self, lines: list[dict[str, Any]]) -> None:
+        self.folder.tell(lines)
+        self._told += len(lines)
+
+    def _save(self, turned: Turned | None = None, *, over: bool = False) -> None:
+        began = time.monotonic()
+        document: dict[str, Any] = {
+            "identity": dict(self.identity),
+            "over": over,
+            "told": self._told,
+            "state": self.state.document(),
+        }
+        if turned is not None:
+            document["status"] = status_of(turned, self.state)
+        elif (known := self.folder.read()) is not None and "status" in known:
+            document["status"] = known["status"]
+        self.folder.write(document)
+        self._saved = time.monotonic()
+        self._writing = self._saved - began
+
+    def _finish(self) -> dict[str, Any]:
+        """Write down what is still open, stop the engine, and return the report."""
+        if self._last is not None:
+            seen = self.engine.observe() if self.engine.now > self.state.at + 1e-9 else self._last.seen
+            self.state, done = self.control.settled(self.state, seen, last=True)
+            self._record(done)
+        report = self.engine.report()
+        self.engine.close()
+        self._save(self._last, over=True)
+        return {
+            **report,
+            "decisions": self.state.decisions,
+            "moves": [dict(move) for move in self.state.moves],
+            "acted": self.control.act,
+        }
+
+    def _take(self, request: Request) -> None:
+        """Put what is asked for on the list of the next look."""
+        makers: dict[str, Callable[[Mapping[str, Any]], Callable[[Situation], Proposal]]] = {
+            "move": moved,
+            "drain": drained,
+            "admit": admitted,
+        }
+        if request.kind == "stop":
+            self._stop = True
+            self.folder.reply(request.identity, {"done": True, "why": "stopped"})
+        elif request.kind in makers:
+            self._asked.append(Asked(request.identity, makers[request.kind](request.given)))
+            if request.kind == "drain" and not request.given.get("dry"):
+                self._drains[request.identity] = str(request.given.get("host"))
+        else:
+            self.folder.reply(request.identity, {"done": False, "why": f"{request.kind!r} is nothing to ask for"})
+
+
+def drained(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
+    """Return what makes a proposal of a host that is to become empty: ``host``, ``dry``."""
+    host = str(given.get("host"))
+
+    def make(now: Situation) -> Proposal:
+        if host not in now.seen.cluster.hosts:
+            raise InputError(f"{host!r} is no host", hint=suggest(host, now.seen.cluster.hosts, "hosts"))
+        if not [name for name in now.hosts if name != host and name not in now.draining]:
+            raise InputError("no other host is left", at=host)
+        pinned = [name for name, pin in now.network.pins.items() if pin == host]
+        if pinned:
+            raise InputError(f"{pinned[0]!r} is pinned to {host!r}")
+        moves = evacuated(attrs.evolve(now, draining=now.draining | {host}), [host])
+        return Proposal(
+            policy="drain",
+            plan=Plan(placement=moves),
+            why=f"{host} is to become empty: {len(moves)} operators leave",
+            expected={"worst": now.worst(now.where(moves))} if now.ready else {},
+            asked=not given.get("dry"),
+        )
+
+    return make
+
+
+def moved(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
+    """Return what makes a proposal of a move that was asked for: ``operator``, ``host``, ``dry``."""
+    name, host = str(given.get("operator")), str(given.get("host"))
+
+    def make(now: Situation) -> Proposal:
+        if name not in now.seen.operators:
+            raise InputError(f"{name!r} is no operator", hint=suggest(name, now.seen.operators, "operators"))
+        if host not in now.seen.cluster.hosts:
+            raise InputError(f"{host!r} is no host", hint=suggest(host, now.seen.cluster.hosts, "hosts"))
+        here = now.seen.placement[name]
+        if here == host:
+            raise InputError(f"{name!r} is on {host!r} already")
+        moves = now.together({name: host})
+        told = now.ready and here not in now.seen.down
+        expected = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}
+        return Proposal(
+            policy="move",
+            plan=Plan(placement=moves),
+            why=f"asked to move {name} from {here} to {host}"
+            + (f", with {', '.join(sorted(set(moves) - {name}))}, which share its query" if len(moves) > 1 else ""),
+            expected=expected,
+            asked=not given.get("dry"),
+        )
+
+    return make
+
+
+def admitted(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
+    """Return what makes a proposal of a query that was asked for: ``network``, ``rates`` by source."""
+    network = read_network_document(given["network"])
+    told = {name: float(rate) for name, rate in dict(given.get("rates") or {}).items()}
+    rates = Rates.constant(told) if told else None
+    return lambda now: admit(now, Admit(network, rates))
+
+
+def status_of(turned: Turned, state: State) -> dict[str, Any]:
+    """Return how things stand, for ``penstock status``."""
+    seen = turned.seen
+    known = state.known.statistics(seen.network).operators
+    waiting = np.zeros(len(seen.operators)) if seen.waiting is None else seen.waiting
+    return {
+        "time": seen.at,
+        **seen_of(seen),
+        "network": seen.network.name,
+        "placement": dict(seen.placement),
+        "keep": dict(seen.keep),
+        "draining": sorted(state.draining),
+        "decisions": state.decisions,
+        "hosts": {name: attrs.asdict(row) for name, row in seen.hosts.items()},
+        "sinks": {name: attrs.asdict(row) for name, row in seen.latency.items()},
+        "operators": {
+            name: {
+                "host": seen.placement[name],
+                "waiting": float(count),
+                "cost": known[name].cost[0] if name in known and known[name].cost else None,  # type: ignore[index]
+            }
+            for name, count in zip(seen.operators, waiting.tolist(), strict=True)
+        },
+    }

@@ -1,0 +1,241 @@
+"""A controller's folder: how commands reach it, what it remembers, and who may ask.
+
+``DIR/control`` holds
+
+    lock            held by the controller that runs; a second one is refused
+    token           a secret that only the owner can read; who asks for a change shows it
+    state.json      what the controller remembers and how things stand, replaced as a whole
+    history.jsonl   one line a decision
+    requests/ID     what was asked for and is not answered yet, each file written as a whole
+    replies/ID      the answers
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from penstock.errors import EngineError, InputError
+from penstock.files import to_json
+
+DEFAULT = ".penstock"
+
+
+@attrs.frozen
+class Request:
+    """What somebody asked for.
+
+    Attributes
+    ----------
+    identity
+        Its name, under which the answer is found.
+    kind
+        ``move``, ``drain``, ``admit`` or ``stop``.
+    given
+        What belongs to it.
+    """
+
+    identity: str
+    kind: str
+    given: Mapping[str, Any]
+
+
+class Folder:
+    """The folder of one controlled network."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self.path = self.directory / "control"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder: one controller at a time.
+
+        Raises
+        ------
+        InputError
+            If another one runs.
+        """
+        try:
+            for path in (self.path, self.path / "requests", self.path / "replies"):
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = open(self.path / "lock", "w")  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", file=str(self.directory)) from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    "another controller runs here", file=str(self.directory), hint="stop it: penstock stop"
+                ) from None
+            self._token()
+            # What was asked of a controller that is no more gets no answer.
+            for old in (*(self.path / "requests").iterdir(), *(self.path / "replies").iterdir()):
+                old.unlink(missing_ok=True)
+            yield
+
+    @property
+    def alive(self) -> bool:
+        """Whether a controller runs here."""
+        try:
+            with open(self.path / "lock") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    def _token(self) -> str:
+        path = self.path / "token"
+        try:
+            return path.read_text().strip()
+        except FileNotFoundError:
+            token = secrets.token_hex(16)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(token)
+            return token
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the state file, or None where there is none.
+
+        Raises
+        ------
+        InputError
+            If it is damaged.
+        """
+        try:
+            document: dict[str, Any] = json.loads((self.path / "state.json").read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise InputError(f"is damaged: {error}", file=str(self.path / "state.json")) from None
+        return document
+
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Replace the state file."""
+        _replace(self.path / "state.json", to_json(dict(document)))
+
+    def tell(self, lines: list[dict[str, Any]]) -> None:
+        """Add lines to the history."""
+        if lines:
+            with open(self.path / "history.jsonl", "a") as file:
+                file.write("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+    def forget(self) -> None:
+        """Begin a new history."""
+        (self.path / "history.jsonl").unlink(missing_ok=True)
+        (self.path / "state.json").unlink(missing_ok=True)
+
+    def cut(self, length: int) -> None:
+        """Leave only the first lines of the history: what the state file knows of."""
+        lines = self.history()
+        if len(lines) > length:
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:length])
+            _replace(self.path / "history.jsonl", text)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the lines of the history; one that was cut off by a kill is left out."""
+        try:
+            text = (self.path / "history.jsonl").read_text()
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in text.split("\n"):
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return found
+
+    def requests(self) -> list[Request]:
+        """Take what was asked for; what shows a wrong token is answered with a refusal, and nothing else happens."""
+        token, found = self._token(), []
+        for path in sorted((self.path / "requests").glob("*.json")):
+            try:
+                document = json.loads(path.read_text())
+                identity, kind = path.stem, str(document["kind"])
+                shown = str(document.get("token", ""))
+            except (ValueError, KeyError, TypeError, OSError):
+                path.unlink(missing_ok=True)
+                continue
+            path.unlink(missing_ok=True)
+            if not hmac.compare_digest(shown.encode(), token.encode()):
+                self.reply(identity, {"done": False, "why": "wrong token"})
+                continue
+            found.append(Request(identity, kind, document))
+        return found
+
+    def reply(self, identity: str, document: Mapping[str, Any]) -> None:
+        """Answer a request."""
+        _replace(self.path / "replies" / f"{identity}.json", to_json(dict(document)))
+
+    def ask(self, kind: str, given: Mapping[str, Any], patience: float = 30.0) -> dict[str, Any]:
+        """Ask the controller that runs here, and return its answer.
+
+        Raises
+        ------
+        InputError
+            If none runs here, or the token cannot be read.
+        EngineError
+            If it does not answer.
+        """
+        if not self.alive:
+            raise InputError(
+                "no controller runs here", file=str(self.directory), hint="start one: penstock control NETWORK …"
+            )
+        try:
+            token = (self.path / "token").read_text().strip()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", file=str(self.path / "token")) from None
+        identity = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+        _replace(self.path / "requests" / f"{identity}.json", json.dumps({**given, "kind": kind, "token": token}))
+        answer, end = self.path / "replies" / f"{identity}.json", time.monotonic() + patience
+        while time.monotonic() < end:
+            if answer.exists():
+                document: dict[str, Any] = json.loads(answer.read_text())
+                answer.unlink(missing_ok=True)
+                return document
+            if not self.alive:
+                break
+            time.sleep(0.02)
+        raise EngineError(f"the controller in {self.directory} did not answer within {patience:g} s")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file as a whole, readable by its owner only."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(part, path)
+
+
+def folder_of(directory: str | None) -> Folder:
+    """Return the folder that a command means: the one named, or the only one under ``.penstock``.
+
+    Raises
+    ------
+    InputError
+        If there is none, or more than one.
+    """
+    if directory is not None:
+        if not (Path(directory) / "control").is_dir():
+            raise InputError("no controller has run here", file=directory)
+        return Folder(directory)
+    known = sorted(path.parent for path in Path(DEFAULT).glob("*/control"))
+    alive = [path for path in known if Folder(path).alive] or known
+    if len(alive) == 1:
+        return Folder(alive[0])
+    problem = f"{len(alive)} controllers have folders here" if alive else "no controller has run here"
+    raise InputError(problem, at="DIR", hint=f"name one: {', '.join(map(str, alive))}" if alive else None)

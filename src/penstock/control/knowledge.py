@@ -1,0 +1,146 @@
+"""What the controller has learned of a running network: costs, selectivities, rates; windowed, and never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import base_name
+from penstock.control.flow import Floats, Flow
+from penstock.load import OperatorStatistics, Statistics
+from penstock.network import Network
+from penstock.steering import Observation
+
+ENOUGH = 20.0
+"""Tuples that an operator must have served, of late, before its own cost is believed."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Knowledge:
+    """Sums over the recent past, in which an observation weighs half as much after every ``half`` seconds.
+
+    Attributes
+    ----------
+    half
+        Half-life (s).
+    window
+        How many observations of the rates are kept.
+    looks
+        How many there were.
+    operators
+        Names, as the rows of the next one.
+    sums
+        Array (operators, 4): tuples served, benchmark-core seconds of these, tuples tried, tuples put out.
+    rates
+        By source: tuples/s in the last observations, the newest last.
+    """
+
+    half: float = 10.0
+    window: int = 10
+    looks: int = 0
+    operators: tuple[str, ...] = ()
+    sums: Floats = attrs.field(factory=lambda: np.zeros((0, 4)))
+    rates: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
+
+    def updated(self, seen: Observation, prior: Network) -> Knowledge:
+        """Return what is known after one more observation.
+
+        Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say.
+        """
+        names = tuple(prior.operators)
+        before = self._of(names)
+        work = self._divided(seen, prior, before) if np.isnan(seen.work).any() else seen.work
+        fresh = np.array([seen.served, work, seen.tried, seen.emitted], np.float64).T
+        fresh[np.isnan(work)] = 0.0
+        sums = before * 0.5 ** (seen.period / self.half)
+        if seen.operators == names:
+            sums += fresh
+        else:
+            row = {name: k for k, name in enumerate(names)}
+            np.add.at(sums, [row[base_name(name)] for name in seen.operators], fresh)
+        rates = {
+            name: (*self.rates.get(name, ()), count / seen.period)[-self.window :]
+            for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
+        }
+        sums.setflags(write=False)
+        return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates)
+
+    def _of(self, names: tuple[str, ...]) -> Floats:
+        """Return the sums of some operators, array (names, 4); 0 where nothing is known."""
+        if names == self.operators:
+            return self.sums
+        row = {name: k for k, name in enumerate(self.operators)}
+        place = np.array([row.get(name, len(row)) for name in names], np.int64)
+        found: Floats = np.concatenate([self.sums, np.zeros((1, 4))])[place]
+        return found
+
+    def _divided(self, seen: Observation, prior: Network, before: Floats) -> Floats:
+        """Return each operator's work where only that of whole units was seen."""
+        work = np.array(seen.work, float)
+        row = {name: k for k, name in enumerate(seen.operators)}
+        known = dict(zip(prior.operators, before, strict=True))
+
+        def cost(name: str) -> float:
+            served, worked, _, _ = known[name]
+            if served >= ENOUGH and worked > 0:
+                return float(worked / served)
+            given = prior.operators[name].cost
+            return float(np.mean(given)) if given is not None else 0.0
+
+        for unit in seen.units:
+            rows = [row[name] for name in unit.operators if name in row and np.isnan(work[row[name]])]
+            if unit.work is None or not rows:
+                continue
+            expected = np.array([seen.served[k] * cost(base_name(seen.operators[k])) for k in rows])
+            if not expected.any():
+                expected = np.array([float(seen.served[k]) for k in rows])  # nothing is known of their costs
+            if expected.sum() > 0:
+                capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
+                work[rows] = expected / expected.sum() * unit.work * capacity
+        return work
+
+    def costs(self, flow: Flow) -> tuple[Floats, Floats]:
+        """Return cost and selectivity of every input, arrays (inputs,): seen of late, or else as the network says.
+
+        nan: neither.
+        """
+        cost, selectivity = (np.array(row) for row in flow.given)
+        served, work, tried, emitted = np.repeat(self._of(tuple(flow.network.operators)), flow.ports, axis=0).T
+        told = served >= ENOUGH
+        cost[told] = work[told] / served[told]
+        told &= tried >= ENOUGH
+        selectivity[told] = emitted[told] / tried[told]
+        return cost, selectivity
+
+    def series(self, network: Network) -> Floats:
+        """Return the last rates of the sources, array (sources, k), the newest last; 0 before the first."""
+        length = max((len(row) for row in self.rates.values()), default=1)
+        table = np.zeros((len(network.sources), max(length, 1)))
+        for row, name in zip(table, network.sources, strict=True):
+            known = self.rates.get(name, ())
+            row[length - len(known) :] = known
+        return table
+
+    def statistics(self, network: Network) -> Statistics:
+        """Return what is known as statistics, for everything that is priced by them."""
+        rows = {}
+        for name, row in zip(network.operators, self._of(tuple(network.operators)).tolist(), strict=True):
+            served, work, tried, emitted = row
+            if served >= ENOUGH:
+                share = (emitted / tried,) if tried >= ENOUGH else None
+                rows[name] = OperatorStatistics(cost=(work / served,), selectivity=share, tuples=int(served))
+        return Statistics(operators=rows)
+
+    def document(self) -> dict[str, Any]:
+        """Return it for the state file."""
+        return {**attrs.asdict(self), "operators": list(self.operators), "sums": self.sums.tolist()}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Knowledge:
+        """Return what `document` wrote."""
+        rates = {name: tuple(row) for name, row in document["rates"].items()}
+        sums = np.array(document["sums"], float).reshape(-1, 4)
+        return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})

@@ -1,0 +1,188 @@
+"""The loop: observe, learn, decide, verify, apply. Values are passed, nothing is changed but by the engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import base_name
+from penstock.control.decision import came, decision
+from penstock.control.engine import Engine
+from penstock.control.flow import Flow
+from penstock.control.policies.base import Policy, Proposal
+from penstock.control.policies.drain import drain
+from penstock.control.situation import Goals, Situation
+from penstock.control.state import State, plan_document
+from penstock.control.verify import wrong
+from penstock.errors import InputError
+from penstock.steering import Observation, Plan
+
+Line = dict[str, Any]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Control:
+    """How a network is controlled.
+
+    Attributes
+    ----------
+    policies
+        Who decides, the first first.
+    goals
+        What is wanted.
+    every
+        Seconds between two looks.
+    act
+        Whether plans are applied; else they are only written down.
+    seed
+        Of everything random.
+    window
+        Seconds after a decision at which what came of it is written down.
+    journaled
+        Whether plans are kept so that the engine can be rebuilt from them.
+    """
+
+    policies: tuple[Policy, ...]
+    goals: Goals = attrs.field(factory=Goals)
+    every: float = 1.0
+    act: bool = False
+    seed: int = 0
+    window: float = 10.0
+    journaled: bool = False
+
+    def turn(self, engine: Engine, state: State, flow: Flow | None, asked: Sequence[Asked] = ()) -> Turned:
+        """Look once, decide, and apply what may be applied."""
+        seen = engine.observe()
+        flow = flow if flow is not None and flow.network is seen.network else Flow.of(seen.network)
+        now, state = self.situation(state, seen, flow)
+        rng = np.random.default_rng([self.seed, state.known.looks])
+        wanted, refused = answered(now, asked)
+        lines, answers = [], {identity: {"done": False, "why": why} for identity, why in refused.items()}
+        for identity, found in (*wanted, *((None, each) for each in chosen(now, (drain, *self.policies), rng))):
+            plan = trimmed(now, found.plan)
+            faults = wrong(now, plan, quotas=not found.hard)
+            applied = None
+            if (self.act or found.asked) and not faults and not plan.empty:
+                applied = engine.apply(plan)
+                state = state.after(found, plan, applied, seen, journaled=self.journaled)
+            told = advised(state, found.policy, plan, applied is None and not found.asked, now)
+            if told is not None:
+                state = attrs.evolve(told, decisions=state.decisions + 1)
+                lines.append(decision(now, attrs.evolve(found, plan=plan), applied, faults))
+            if identity is not None:
+                answers[identity] = {"done": lines[-1]["acted"], **lines[-1]}
+        opened = (*state.open, *((line, None) for line in lines))
+        return Turned(attrs.evolve(state, open=opened), seen, flow, answers, bool(lines))
+
+    def situation(self, state: State, seen: Observation, flow: Flow) -> tuple[Situation, State]:
+        """Return this moment, and the state that has learned from it."""
+        known = state.known.updated(seen, seen.network)
+        state = attrs.evolve(state, at=seen.at, known=known)
+        now = Situation(
+            seen=seen, known=known, flow=flow, goals=self.goals, moved=state.moved, acted=state.acted,
+            draining=state.draining,
+        )  # fmt: skip
+        return now, state
+
+    def settled(self, state: State, seen: Observation, *, last: bool = False) -> tuple[State, list[Line]]:
+        """Return the lines of which it is known what came, and the state without them; ``last``: all of them."""
+        worst = max((row.worst for row in seen.latency.values() if row.worst is not None), default=None)
+        still, done = [], []
+        for line, before in state.open:
+            since = [value for value in (before, worst if seen.at > line["time"] else None) if value is not None]
+            highest = max(since, default=None)
+            if last or seen.at >= line["time"] + self.window:
+                done.append(came(line, seen, highest))
+            else:
+                still.append((line, highest))
+        return attrs.evolve(state, open=tuple(still)), done
+
+
+@attrs.frozen(eq=False)
+class Asked:
+    """What somebody asks for: what makes a proposal of it, and the name under which the answer is given."""
+
+    identity: str | None
+    proposal: Callable[[Situation], Proposal]
+
+
+@attrs.frozen(eq=False)
+class Turned:
+    """What came of one turn: state, what was seen, the network laid out, answers, and whether anything was decided."""
+
+    state: State
+    seen: Observation
+    flow: Flow
+    answers: Mapping[str, Line]
+    decided: bool
+
+
+def answered(now: Situation, asked: Sequence[Asked]) -> tuple[list[tuple[str | None, Proposal]], dict[str, str]]:
+    """Return the proposals that were asked for, and why others cannot be made."""
+    wanted: list[tuple[str | None, Proposal]] = []
+    refused: dict[str, str] = {}
+    for each in asked:
+        try:
+            wanted.append((each.identity, each.proposal(now)))
+        except InputError as error:
+            reason = Proposal(policy="admit", plan=Plan(), why=f"refused: {error}", asked=True)
+            if each.identity is None:
+                wanted.append((None, reason))
+            else:
+                refused[each.identity] = str(error)
+    return wanted, refused
+
+
+def chosen(now: Situation, policies: Sequence[Policy], rng: np.random.Generator) -> list[Proposal]:
+    """Return what is done: everything that is needed, and what would be nice only where nothing is needed or moving.
+
+    Two proposals never change the same thing: the earlier policy's counts.
+    """
+    every = [found for policy in policies if (found := policy(now, rng)) is not None]
+    hard = [found for found in every if found.hard]
+    busy = bool(now.seen.moving) or any(found.plan.placement for found in hard)
+    soft = [found for found in every if not found.hard and not (busy and found.plan.placement)]
+    done: list[Proposal] = []
+    for found in (*hard, *soft):
+        if not any(_clash(found.plan, other.plan) for other in done):
+            done.append(found)
+    return done
+
+
+def _clash(one: Plan, other: Plan) -> bool:
+    """Whether two plans are about the same: keep fractions, or where operators run."""
+    return (one.keep is not None and other.keep is not None) or bool(one.placement and other.placement)
+
+
+def trimmed(now: Situation, plan: Plan) -> Plan:
+    """Return a plan with no more moves than may be under way; those off dead hosts are not counted."""
+    fresh = {} if plan.network is None else {n for n in plan.network.operators if n not in now.network.operators}
+    room = now.goals.moves - now.moving(now.seen.moving)
+    placement: dict[str, str] = {}
+    for name, host in now.together(plan.placement).items():
+        free = base_name(name) in fresh or now.seen.placement.get(name) in now.seen.down
+        counted = [other for other in placement if now.seen.placement.get(other) not in now.seen.down]
+        if free or now.moving([*(other for other in counted if base_name(other) not in fresh), name]) <= room:
+            placement[name] = host
+    return attrs.evolve(plan, placement=placement)
+
+
+def advised(state: State, policy: str, plan: Plan, dry: bool, now: Situation) -> State | None:
+    """Return the state that remembers an advice, or None where the same was given a short time ago.
+
+    What is not applied would be advised again at every look.
+    """
+    if not dry:
+        return state
+    text = json.dumps({**plan_document(plan), "network": None}, sort_keys=True)
+    shape = {"placement": sorted(plan.placement), "keep": plan.keep is not None}
+    name = hashlib.sha256((text if plan.placement else json.dumps(shape)).encode()).hexdigest()[:12]
+    before = state.advised.get(policy)
+    if before is not None and before[0] == name and now.now - before[1] < 3 * now.goals.cool_down:
+        return None
+    return attrs.evolve(state, advised={**state.advised, policy: (name, now.now)})

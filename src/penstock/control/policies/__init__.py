@@ -1,0 +1,49 @@
+"""DECIDE while it runs: one file and one row per policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.control.policies.base import Policy, Proposal
+from penstock.control.policies.cheapest import Cheapest
+from penstock.control.policies.provision import Provision
+from penstock.control.policies.rebalance import Rebalance
+from penstock.control.policies.replicate import Replicate
+from penstock.control.policies.shed import Shed
+from penstock.control.policies.throttle import Throttle
+from penstock.errors import InputError
+from penstock.files import suggest
+
+__all__ = ["POLICIES", "Policy", "Proposal", "policies"]
+
+POLICIES: Mapping[str, Callable[[], Policy]] = {
+    "replicate": Replicate,
+    "shed": Shed,
+    "rebalance": Rebalance,
+    "rebalance-two-way": lambda: Rebalance(by="two-way"),
+    "rebalance-exchange": lambda: Rebalance(by="exchange"),
+    "rebalance-potential": lambda: Rebalance(by="potential", theta=0.5),
+    "provision": Provision,
+    "throttle": Throttle,
+    "cheapest": Cheapest,
+}
+"""The names on the command line; who comes first in ``--policy`` decides first."""
+
+
+def policies(names: str) -> tuple[Policy, ...]:
+    """Return the policies of a list such as ``shed,rebalance``; ``admit`` answers what is asked, and is always there.
+
+    Raises
+    ------
+    InputError
+        If there is no such policy.
+    """
+    found = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        if name == "admit":
+            continue
+        if name not in POLICIES:
+            known = ("admit", *POLICIES)
+            raise InputError(f"{name!r} is no policy", at="--policy", hint=suggest(name, known, "policies"))
+        found.append(POLICIES[name]())
+    return tuple(found)

@@ -1,0 +1,95 @@
+"""The policy `admit`: a query that is asked for is attached where it fits, or refused with the reason."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.cluster import Cluster, Placement, base_name
+from penstock.control.policies.base import Proposal
+from penstock.control.situation import Situation
+from penstock.errors import Infeasible, InputError
+from penstock.load import load_model
+from penstock.network import Network
+from penstock.sizing.admit import admit as admission
+from penstock.sizing.admit import merged
+from penstock.steering import Admit, Plan
+from penstock.workload import Rates
+
+
+def admit(now: Situation, asked: Admit) -> Proposal:
+    """Decide on a query under the rates and costs of late, with the latency bound of the goals.
+
+    Source: Chandramouli et al., section V (admission). Operators that run stay where they are; dead hosts and those
+    that are to become empty get nothing.
+
+    Returns
+    -------
+    Proposal
+        Whose plan is empty where the query is refused; ``why`` says what would break.
+
+    Raises
+    ------
+    InputError
+        If the query does not fit to what runs: a name is taken, a cost is missing.
+    """
+    whole = merged(now.network, asked.network)
+    unpriced = [name for name, operator in asked.network.operators.items() if operator.cost is None]
+    if unpriced:
+        raise InputError(f"{unpriced[0]!r} has no cost", hint="give it, or pass --statistics from calibrate")
+    if not now.ready:
+        raise InputError("too little has been seen of what runs", hint="ask again in a few seconds")
+    priced, cluster, rates = now.priced(), _open(now), _rates(now, whole, asked)
+    placed = Placement({name: host for name, host in now.seen.placement.items() if host in cluster.hosts})
+    name = asked.network.name
+    if any(base_name(unit) not in {base_name(other) for other in placed} for unit in now.seen.placement):
+        return _refused(name, "an operator is on a host that is down or to become empty")
+    try:
+        found = admission(priced, asked.network, rates, placed, cluster, now.goals.bound)
+    except Infeasible as error:
+        return _refused(name, error.reason)
+    worst = found.after.total.worst
+    if not found.admitted:
+        return _refused(
+            name, f"{', '.join(found.breaks)} would wait {worst:.3g} s, more than {now.goals.bound:g} s", worst
+        )
+    need = load_model(merged(priced, asked.network), rates).mean_load.sum()
+    return Proposal(
+        policy="admit",
+        plan=Plan(network=whole, placement=dict(found.placement)),
+        why=f"{name} fits: the longest wait becomes {worst:.3g} s, within {now.goals.bound:g} s",
+        expected={"worst": worst, "otherwise": found.before.total.worst if found.before else 0.0, "load": float(need)},
+        asked=True,
+    )
+
+
+def _refused(name: str, why: str, worst: float | None = None) -> Proposal:
+    return Proposal(
+        policy="admit",
+        plan=Plan(),
+        why=f"{name} is refused: {why}",
+        expected={} if worst is None else {"worst": worst},
+        asked=True,
+    )
+
+
+def _open(now: Situation) -> Cluster:
+    """Return the cluster of the hosts that may get something new."""
+    cluster = now.cluster()
+    if not now.draining & set(cluster.hosts):
+        return cluster
+    left = [host for name, host in cluster.hosts.items() if name not in now.draining]
+    return Cluster.of(left, cluster.default_link, {p: k for p, k in cluster.links.items() if not now.draining & set(p)})
+
+
+def _rates(now: Situation, whole: Network, asked: Admit) -> Rates:
+    """Return the last rates of what runs, and the highest that a new source is said to have."""
+    known = dict(zip(now.network.sources, now.rates, strict=True))
+    found = {}
+    for name in whole.sources:
+        if name in known:
+            found[name] = known[name]
+        else:
+            told = asked.rates is not None and name in asked.rates.sources
+            most = float(asked.rates.of_source(name).max()) if told and asked.rates is not None else 0.0
+            found[name] = np.full(now.rates.shape[1], most)
+    return Rates.of(now.seen.period, found)

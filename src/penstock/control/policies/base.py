@@ -1,0 +1,160 @@
+"""What a policy is, and what several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import attrs
+import numpy as np
+
+from penstock.cluster import base_name
+from penstock.control.flow import Ints
+from penstock.control.situation import Situation
+from penstock.placement import Arrays
+from penstock.steering import Plan
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Proposal:
+    """What a policy wants, and why.
+
+    Attributes
+    ----------
+    policy
+        Its name.
+    plan
+        What is to be different.
+    why
+        A sentence with the numbers that decided.
+    expected
+        What should come of it: ``worst`` wait (s) with it and ``otherwise`` without it, ``score``, ``price``, ….
+    hard
+        Whether it is needed (a bound or quota is at stake) rather than nice.
+    drain
+        Hosts that are to become empty and then leave, if the plan is applied.
+    course
+        Of a policy that takes another one's plan: that one's name.
+    asked
+        Whether somebody has asked for it, so that it is done also where the controller only advises.
+    """
+
+    policy: str
+    plan: Plan
+    why: str
+    expected: Mapping[str, float] = attrs.field(factory=dict)
+    hard: bool = True
+    drain: tuple[str, ...] = ()
+    course: str = ""
+    asked: bool = False
+
+
+class Policy(Protocol):
+    """Decides what to change; a pure function of the situation and the generator's state."""
+
+    def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
+        """Return a proposal, or None where everything is to stay, or too little is known yet."""
+        ...
+
+
+def resting(now: Situation) -> set[str]:
+    """Return operators that stay where they are: those that move, have just moved, or are pinned."""
+    tired = {name for name, at in now.moved.items() if now.now - at < now.goals.rest}
+    return tired | set(now.seen.moving) | set(now.network.pins)
+
+
+def calm(now: Situation, policy: str) -> bool:
+    """Whether a policy may move something: nothing moves now, and its last moves are long enough ago."""
+    return not now.seen.moving and now.now - now.acted.get(policy, -np.inf) >= now.goals.cool_down
+
+
+def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:
+    """Return the placement problem of this moment: the units on hosts that are up, under the last rates.
+
+    A unit has the name of one of its operators; `Situation.together` gives the others.
+
+    A host may carry ``goals.high`` of what it can work off.
+    """
+    first = now.first
+    where, load = now.where()[first], now.summed(now.load[now.base])
+    mean = load.mean(axis=1)
+    names = np.array(now.seen.operators)[first]
+    rows = np.flatnonzero(where >= 0)
+    scale = float(mean[rows].max(initial=0.0)) or 1.0
+    rows = rows[np.lexsort((names[rows], -np.round(mean[rows] / scale, 11)))]
+    place = np.full(len(names), -1, np.int64)
+    place[rows] = np.arange(rows.size)
+    held = np.isin(np.array(now.seen.operators), list(stay)).astype(float)
+    still = now.summed(held)[rows] > 0
+    writer, reader, rate, shared = _streams(now, place)
+    delay = bandwidth = None
+    if not now.seen.cluster.free_links:
+        pairs = [[now.seen.cluster.link(a, b) for b in now.hosts] for a in now.hosts]
+        delay = np.array([[link.delay for link in row] for row in pairs])
+        bandwidth = np.array([[link.bandwidth for link in row] for row in pairs])
+    return Arrays(
+        names=tuple(names[rows].tolist()),
+        hosts=now.hosts,
+        load=np.ascontiguousarray(load[rows]),
+        mean=mean[rows],
+        capacity=now.usable,
+        usable=now.usable * now.goals.high,
+        fixed=np.where(still, where[rows], -1),
+        previous=where[rows],
+        base=now.base[first[rows]],
+        part=np.zeros(rows.size, np.int64),
+        writer=writer,
+        reader=reader,
+        rate=rate,
+        shared=shared,
+        delay=delay,
+        bandwidth=bandwidth,
+        period=now.seen.period,
+    )
+
+
+def _streams(now: Situation, place: Ints) -> tuple[Ints, Ints, np.ndarray, np.ndarray]:
+    """Return the streams between operators, of replicas those of the first copy."""
+    flow, sources = now.flow, len(now.network.sources)
+    first = np.full(len(now.network.operators), -1, np.int64)
+    _, inverse = np.unique(now.unit, return_inverse=True)
+    first[now.base[::-1]] = place[inverse][::-1]
+    inside = np.flatnonzero(flow.writer >= sources)
+    rate = flow.run(now.rates, *now.costs)[1].mean(axis=1)
+    start, end = first[flow.writer[inside] - sources], first[flow.reader[inside]]
+    both = (start >= 0) & (end >= 0) & (start != end)
+    return start[both], end[both], rate[inside][both], (flow.share[inside] == 1)[both]
+
+
+def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
+    """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
+
+    Copies of one operator go to different hosts where that is possible. What is pinned or moves already stays.
+    """
+    targets = [k for k, name in enumerate(now.hosts) if name not in hosts and name not in now.draining]
+    if not targets:
+        return {}
+    where, mean = now.where(), now.summed(now.load.mean(axis=1)[now.base])
+    level = now.host_load(where).mean(axis=1)
+    peers: dict[str, set[int]] = {}
+    for name, host in zip(now.seen.operators, where.tolist(), strict=True):
+        peers.setdefault(base_name(name), set()).add(host)
+    keep = set(now.network.pins) | set(now.seen.moving)
+    names = [now.seen.operators[k] for k in now.first]
+    leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
+    found: dict[str, str] = {}
+    for k in sorted(leaving, key=lambda k: (-mean[k], names[k])):
+        name = names[k]
+        if keep & set(now.together({name: ""})):
+            continue
+        apart = [host for host in targets if host not in peers[base_name(name)]] or targets
+        best = min(apart, key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
+        level[best] += mean[k]
+        peers[base_name(name)].add(best)
+        found |= now.together({name: now.hosts[best]})
+    return found
+
+
+def percent(share: float) -> str:
+    """Return a share for people."""
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,71 @@
+"""The policy `provision`: a host more when all have too much to do, one less when the others can do its work."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from penstock.control.policies.base import Proposal, calm, evacuated, percent
+from penstock.control.situation import Situation
+from penstock.steering import Plan
+
+
+@attrs.frozen(kw_only=True)
+class Provision:
+    """Add a spare host, give it work, and let it go again.
+
+    Attributes
+    ----------
+    add, retire
+        Shares of what all hosts can work off: a host joins above the first, and leaves if the others stay below the
+        second without it.
+    patience
+        How long it must have been so before a host leaves (s).
+    """
+
+    add: float = 0.85
+    retire: float = 0.6
+    patience: float = 30.0
+
+    def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
+        """Return a host that joins, operators that leave one, or an empty host that goes."""
+        if not now.ready:
+            return None
+        need, have = float(now.load[now.base].sum(axis=0).mean()), float(now.usable.sum())
+        if need > self.add * have:
+            return self._more(now, need, have)
+        return self._less(now, need)
+
+    def _more(self, now: Situation, need: float, have: float) -> Proposal | None:
+        fresh = [host for host in now.goals.spare if host.name not in now.seen.cluster.hosts]
+        if not fresh or now.now - now.acted.get("provision", -np.inf) < now.goals.cool_down:
+            return None
+        host = fresh[0]
+        return Proposal(
+            policy="provision",
+            plan=Plan(add=(host,)),
+            why=f"the load is {percent(need / have)} of what {len(now.hosts)} hosts can work off: {host.name} joins",
+            expected={"load": need / (have + host.usable), "hosts": float(len(now.hosts) + 1)},
+        )
+
+    def _less(self, now: Situation, need: float) -> Proposal | None:
+        """Let a spare host that is not needed any more become empty; the others keep their peaks below the limit."""
+        spares = {host.name for host in now.goals.spare}
+        mine = [k for k, name in enumerate(now.hosts) if name in spares and name not in now.draining]
+        quiet = now.now - now.acted.get("provision", -np.inf) >= self.patience and now.now >= self.patience
+        peak = float(now.load[now.base].sum(axis=0).max())
+        if not mine or not quiet or not calm(now, "provision") or len(now.hosts) < 2:
+            return None
+        last = min(mine, key=lambda k: (float(now.host_load(now.where())[k].mean()), -k))
+        left = float(now.usable.sum() - now.usable[last])
+        if max(need, peak) > self.retire * left:
+            return None
+        moves = evacuated(now, [now.hosts[last]])
+        return Proposal(
+            policy="provision",
+            plan=Plan(placement=moves, retire=() if moves else (now.hosts[last],)),
+            drain=(now.hosts[last],),
+            why=f"without {now.hosts[last]} the load is {percent(need / left)} of what the others can work off",
+            expected={"worst": now.worst(now.where(moves)), "hosts": float(len(now.hosts) - 1)},
+            hard=False,
+        )

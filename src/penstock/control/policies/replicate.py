@@ -1,0 +1,66 @@
+"""The policy `replicate`: what ran on a dead host is started on others, and survivors shed on copies if they must."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Placement, base_name
+from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.situation import Situation
+from penstock.errors import Infeasible
+from penstock.shedding.program import build_program
+from penstock.shedding.replica import replica_plan
+from penstock.steering import Plan
+
+
+@attrs.frozen(kw_only=True)
+class Replicate:
+    """Fail over, and shed on replicas (Xiao et al., section 4).
+
+    An operator with a copy that is alive loses nothing meanwhile; a single one goes on from its checkpoint where the
+    engine has one. Where copies overload the survivors, some of them drop input, one of each operator never does.
+    """
+
+    def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
+        """Return where the operators of dead hosts go, or what copies drop."""
+        dead = [host for host in sorted(now.seen.down) if host in set(now.seen.placement.values())]
+        if dead and (moves := evacuated(now, dead)):
+            alive = {base_name(name) for name, host in now.seen.placement.items() if host not in now.seen.down}
+            single = sorted(name for name in moves if base_name(name) not in alive)
+            rest = f"; {', '.join(single[:5])} had no other copy" if single else ""
+            return Proposal(
+                policy="replicate",
+                plan=Plan(placement=moves),
+                why=f"{', '.join(dead)} is down: its {len(moves)} operators start on the hosts with most room{rest}",
+                expected={"worst": now.worst(now.where(moves)), "single": float(len(single))},
+            )
+        return self._shed(now) if any("#" in name for name in now.seen.operators) and now.ready else None
+
+    def _shed(self, now: Situation) -> Proposal | None:
+        where = now.where()
+        shares = now.host_load(where)[:, -1] / now.usable
+        copies = {name for name in now.seen.keep if "#" in name}
+        if (where < 0).any() or (shares.max(initial=0.0) <= 1 and not copies):
+            return None
+        network = now.priced()
+        placed = Placement(now.seen.placement)
+        program = build_program(network, now.cluster(), placed)
+        try:
+            plan = replica_plan(program, now.cluster(), placed, now.rates[:, -1])
+        except Infeasible:
+            return None  # copies alone cannot make room: `shed` drops for all of them
+        keep = {
+            f"{writer}->{copy}": share
+            for copy, share in sorted(plan.keep.items())
+            for writer in network.operators[base_name(copy)].inputs
+        }
+        if all(abs(now.seen.keep.get(n, 1.0) - keep.get(n, 1.0)) < 0.01 for n in {*keep, *now.seen.keep}):
+            return None
+        return Proposal(
+            policy="replicate",
+            plan=Plan(keep=keep),
+            why=f"copies need {shares.max():.2f} times what a host can work off: {', '.join(keep) or 'none'} drop, "
+            "and each operator has a copy that drops nothing",
+            expected={"load": max(plan.load.values(), default=0.0), "score": now.score()},
+        )

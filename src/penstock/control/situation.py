@@ -1,0 +1,314 @@
+"""What a policy decides from: what is seen, what is known, what is wanted, and what would come of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, Host, base_name
+from penstock.control.flow import Floats, Flow, Ints
+from penstock.control.knowledge import Knowledge
+from penstock.load import LoadModel, load_model
+from penstock.network import Network
+from penstock.steering import Observation
+from penstock.workload import Rates
+
+
+@attrs.frozen(kw_only=True)
+class Prices:
+    """What things cost, in one currency.
+
+    Attributes
+    ----------
+    value
+        Of one tuple of weight 1 at a sink that does not arrive.
+    late
+        Of one tuple of weight 1 that arrives later than the latency bound.
+    hour
+        Factor on the hosts' own price per hour.
+    move
+        Of one move, besides the lateness that it causes.
+    """
+
+    value: float = 1e-4
+    late: float = 5e-5
+    hour: float = 1.0
+    move: float = 0.01
+
+
+@attrs.frozen(kw_only=True)
+class Goals:
+    """What is wanted, and how much may change at a time.
+
+    Attributes
+    ----------
+    bound
+        Latency that no tuple should exceed (s).
+    horizon
+        How far ahead a decision looks (s).
+    high, low
+        Shares of the usable capacity: above the first a host has too much to do, up to the second it is given more.
+    moves
+        How many operators may be moving at a time; those of dead hosts are not counted.
+    cool_down, rest
+        Time (s) between two decisions that move without need, and for which an operator that has moved stays.
+    pause
+        How long a moving operator is expected to start nothing (s).
+    spare
+        Hosts that may be added.
+    prices
+        What things cost.
+    """
+
+    bound: float = 5.0
+    horizon: float = 30.0
+    high: float = 0.9
+    low: float = 0.75
+    moves: int = 4
+    cool_down: float = 10.0
+    rest: float = 60.0
+    pause: float = 0.5
+    spare: tuple[Host, ...] = ()
+    prices: Prices = attrs.field(factory=Prices)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Situation:
+    """One moment of a running network.
+
+    Attributes
+    ----------
+    seen
+        The newest observation.
+    known
+        What was learned until now.
+    flow
+        The network that runs, laid out.
+    goals
+        What is wanted.
+    moved
+        When each operator has moved last (s).
+    acted
+        When each policy has last made a plan that moves something (s).
+    draining
+        Hosts that are to become empty.
+    """
+
+    seen: Observation
+    known: Knowledge
+    flow: Flow
+    goals: Goals
+    moved: Mapping[str, float] = attrs.field(factory=dict)
+    acted: Mapping[str, float] = attrs.field(factory=dict)
+    draining: frozenset[str] = frozenset()
+
+    @property
+    def now(self) -> float:
+        """The engine's time (s)."""
+        return self.seen.at
+
+    @property
+    def network(self) -> Network:
+        """What runs."""
+        return self.seen.network
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough has been seen to decide: some rates, and the cost of every operator."""
+        return self.known.looks >= 2 and not np.isnan(self.costs[0]).any()
+
+    @cached_property
+    def costs(self) -> tuple[Floats, Floats]:
+        """Cost and selectivity of every input, arrays (inputs,)."""
+        return self.known.costs(self.flow)
+
+    @cached_property
+    def rates(self) -> Floats:
+        """The last rates of the sources, array (sources, k)."""
+        return self.known.series(self.network)
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that may run something: not down, by name."""
+        return tuple(name for name in self.seen.cluster.hosts if name not in self.seen.down)
+
+    @cached_property
+    def usable(self) -> Floats:
+        """What each of ``hosts`` can work off, in benchmark cores: capacity x quota x speed, without batch overhead."""
+        found = []
+        for name in self.hosts:
+            host, seen = self.seen.cluster.hosts[name], self.seen.hosts.get(name)
+            share = host.usable * (1.0 if seen is None or seen.speed is None else seen.speed)
+            step = self.seen.triggers.get(name, 0.0)
+            if seen is not None and seen.overhead and step > 0:
+                share *= max(0.05, 1 - seen.overhead / max(step, 2 * seen.overhead))
+            found.append(share)
+        return np.array(found)
+
+    @cached_property
+    def base(self) -> Ints:
+        """The operator of each of ``seen.operators``, array (units,): a replica's is that of the first copy."""
+        if self.seen.operators == tuple(self.network.operators):
+            return np.arange(len(self.seen.operators))
+        row = {name: k for k, name in enumerate(self.network.operators)}
+        return np.array([row[base_name(name) if "#" in name else name] for name in self.seen.operators], np.int64)
+
+    @cached_property
+    def unit(self) -> Ints:
+        """The number of the unit that each of ``seen.operators`` moves with, array (operators and replicas,)."""
+        if not self.seen.units:
+            return np.arange(len(self.seen.operators))
+        number = {name: k for k, each in enumerate(self.seen.units) for name in each.operators}
+        count = len(self.seen.units)
+        return np.array([number.get(name, count + k) for k, name in enumerate(self.seen.operators)], np.int64)
+
+    @cached_property
+    def first(self) -> Ints:
+        """One row of ``seen.operators`` for each unit: those that a decision names units by, array (units,)."""
+        rows: Ints = np.unique(self.unit, return_index=True)[1]
+        return rows
+
+    def together(self, placement: Mapping[str, str]) -> dict[str, str]:
+        """Return a placement with everything that moves with what it names; the first name of a unit counts."""
+        if not self.seen.units:
+            return dict(placement)
+        row = {name: k for k, name in enumerate(self.seen.operators)}
+        target: dict[int, str] = {}
+        for name, host in placement.items():
+            if name in row:
+                target.setdefault(int(self.unit[row[name]]), host)
+        found = {name: host for name, host in placement.items() if name not in row}
+        for unit, host in target.items():
+            found |= dict.fromkeys((self.seen.operators[k] for k in np.flatnonzero(self.unit == unit)), host)
+        return found
+
+    def moving(self, names: Iterable[str]) -> int:
+        """Return how many units some operators are."""
+        if not self.seen.units:
+            return len(set(names))
+        row = {name: k for k, name in enumerate(self.seen.operators)}
+        return len({int(self.unit[row[name]]) for name in names if name in row})
+
+    def summed(self, rows: Floats) -> Floats:
+        """Return a quantity by unit, the rows in the order of ``first``, from one by operator and replica."""
+        if not self.seen.units:
+            return rows
+        _, inverse = np.unique(self.unit, return_inverse=True)
+        total = np.zeros((self.first.size, *rows.shape[1:]))
+        np.add.at(total, inverse, rows)
+        return total
+
+    @cached_property
+    def load(self) -> Floats:
+        """Load of each operator under the last rates, if nothing were dropped, array (operators, k)."""
+        return self.flow.run(self.rates, *self.costs)[0]
+
+    @cached_property
+    def _here(self) -> Ints:
+        number = {name: k for k, name in enumerate(self.hosts)}
+        now = self.seen.placement
+        return np.array([number.get(now[name], -1) for name in self.seen.operators], np.int64)
+
+    def where(self, placement: Mapping[str, str] | None = None) -> Ints:
+        """Return the number in ``hosts`` of each of ``seen.operators``, -1 on dead ones, after some have moved."""
+        found = self._here.copy()
+        number = {name: k for k, name in enumerate(self.hosts)}
+        row = {name: k for k, name in enumerate(self.seen.operators)} if placement else {}
+        for name, host in (placement or {}).items():
+            if name in row:
+                found[row[name]] = number.get(host, -1)
+        return found
+
+    def host_load(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
+        """Return the load series of ``hosts`` in benchmark cores, array (hosts, k)."""
+        load = self.load if not keep else self.flow.run(self.rates, *self.costs, keep)[0]
+        total = np.zeros((len(self.hosts), load.shape[1]))
+        placed = where >= 0
+        np.add.at(total, where[placed], load[self.base[placed]])
+        return total
+
+    def shares(self, where: Ints | None = None) -> Floats:
+        """Return the mean load of ``hosts`` as a share of what they can work off, array (hosts,)."""
+        mean: Floats = self.host_load(self.where() if where is None else where).mean(axis=1) / self.usable
+        return mean
+
+    @cached_property
+    def backlog(self) -> Floats:
+        """Work that waits at each operator, in benchmark-core seconds, array (units,)."""
+        cost = np.zeros(len(self.network.operators))
+        np.add.at(cost, self.flow.reader, np.nan_to_num(self.costs[0]))
+        cost /= np.maximum(self.flow.ports, 1)
+        waiting = np.zeros(len(self.seen.operators)) if self.seen.waiting is None else self.seen.waiting
+        found: Floats = np.nan_to_num(waiting) * cost[self.base]
+        return found
+
+    def host_backlog(self, where: Ints) -> Floats:
+        """Return the work that waits at each of ``hosts``, in benchmark-core seconds, array (hosts,)."""
+        placed = where >= 0
+        return np.bincount(where[placed], self.backlog[placed], len(self.hosts)).astype(np.float64)
+
+    def waits(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
+        """Return how long a tuple would wait at each of ``hosts``, now and over the horizon, array (hosts, steps), s.
+
+        Cumulative excess (Chandramouli et al., section III) with what waits now as its beginning, under the last
+        rates over and over.
+        """
+        load, usable = self.host_load(where, keep), self.usable
+        step = self.seen.period
+        count = max(1, round(self.goals.horizon / step))
+        excess = np.empty((len(usable), count + 1))
+        excess[:, 0] = self.host_backlog(where)
+        series = load[:, np.arange(count) % load.shape[1]]
+        for k in range(count):
+            excess[:, k + 1] = np.maximum(0.0, excess[:, k] + (series[:, k] - usable) * step)
+        return excess / usable[:, None]
+
+    def worst(self, where: Ints | None = None, keep: Mapping[str, float] | None = None) -> float:
+        """Return the longest wait at a host over the horizon (s)."""
+        return float(self.waits(self.where() if where is None else where, keep).max(initial=0.0))
+
+    @cached_property
+    def passing(self) -> Floats:
+        """Weighted sink tuples per second that depend on each of ``seen.operators``, array (units,)."""
+        _, arrivals = self.flow.run(self.rates, *self.costs)
+        selectivity = self.costs[1]
+        sources = len(self.network.sources)
+        out = self.flow.put(self.rates, arrivals, selectivity).mean(axis=1) * self.flow.worth(selectivity)
+        found: Floats = out[sources:][self.base]
+        return found
+
+    def score(self, keep: Mapping[str, float] | None = None) -> float:
+        """Return the weighted tuples per second that reach the sinks when streams keep shares of their tuples."""
+        _, arrivals = self.flow.run(self.rates, *self.costs, keep)
+        out = self.flow.put(self.rates, arrivals, self.costs[1]).mean(axis=1)
+        number = {name: k for k, name in enumerate((*self.network.sources, *self.network.operators))}
+        total = 0.0
+        for sink in self.network.sinks.values():
+            stream = self.network.inputs(sink.name)[0]
+            total += sink.weight * stream.share * out[number[sink.input]] * (keep or {}).get(stream.name, 1.0)
+        return total
+
+    def priced(self) -> Network:
+        """Return the network with what its operators cost of late."""
+        return self.known.statistics(self.network).complete(self.network, override=True)
+
+    def model(self, network: Network | None = None) -> LoadModel:
+        """Return the load model of a network (this one) under the last rates."""
+        graph = network or self.priced()
+        known = dict(zip(self.network.sources, self.rates, strict=True))
+        nothing = np.zeros(self.rates.shape[1])
+        return load_model(graph, Rates.of(self.seen.period, {s: known.get(s, nothing) for s in graph.sources}))
+
+    def cluster(self, hosts: Mapping[str, float] | None = None) -> Cluster:
+        """Return the cluster of ``hosts`` at what they can work off now; ``hosts`` gives other amounts by name."""
+        old, given = self.seen.cluster, dict(zip(self.hosts, self.usable.tolist(), strict=True))
+        given |= hosts or {}
+        left = [
+            attrs.evolve(old.hosts[name], quota=min(1.0, max(1e-9, given[name] / old.hosts[name].capacity)))
+            for name in self.hosts
+        ]
+        links = {pair: link for pair, link in old.links.items() if set(pair) <= set(self.hosts)}
+        return Cluster.of(left, old.default_link, links)

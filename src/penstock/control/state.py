@@ -1,0 +1,145 @@
+"""What a controller remembers: one value, written to one file, from which it goes on after it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from penstock.cluster import Host
+from penstock.control.knowledge import Knowledge
+from penstock.control.policies.base import Proposal
+from penstock.network import Network, Operator, Sink, Source
+from penstock.steering import Applied, Observation, Plan
+
+VERSION = 1
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class State:
+    """A controller between two looks.
+
+    Attributes
+    ----------
+    at
+        Time of the last look (s).
+    known
+        What was learned.
+    moved, acted, advised
+        When each operator moved last; when each policy last moved something; what each policy advised last, and when.
+    draining
+        Hosts that are to become empty.
+    decisions
+        How many there were.
+    moves
+        Those that were begun: time, operator, from, to.
+    open
+        Lines of decisions of which it is not yet known what came, each with the worst latency since.
+    journal
+        Plans that were applied, with their times, for engines that are rebuilt by doing everything again.
+    """
+
+    at: float = 0.0
+    known: Knowledge = attrs.field(factory=Knowledge)
+    moved: Mapping[str, float] = attrs.field(factory=dict)
+    acted: Mapping[str, float] = attrs.field(factory=dict)
+    advised: Mapping[str, tuple[str, float]] = attrs.field(factory=dict)
+    draining: frozenset[str] = frozenset()
+    decisions: int = 0
+    moves: tuple[Mapping[str, Any], ...] = ()
+    open: tuple[tuple[Mapping[str, Any], float | None], ...] = ()
+    journal: tuple[tuple[float, Mapping[str, Any]], ...] = ()
+
+    def after(self, found: Proposal, plan: Plan, applied: Applied, seen: Observation, *, journaled: bool) -> State:
+        """Return the state after a proposal was applied, as far as its ``plan`` went."""
+        begun = [change for change in applied.begun if change.kind == "move"]
+        gone = {change.name for change in applied.begun if change.kind == "retire"}
+        moves = tuple(
+            {"time": applied.at, "operator": c.name, "from": seen.placement[c.name], "to": c.to}
+            for c in begun
+            if seen.placement[c.name] != c.to
+        )
+        large = begun or any(change.kind in ("add", "attach", "retire") for change in applied.begun)
+        entry = ((applied.at, plan_document(plan)),) if journaled and applied.begun else ()
+        return attrs.evolve(
+            self,
+            moved={**self.moved, **{change.name: applied.at for change in begun}},
+            acted={**self.acted, **dict.fromkeys(filter(None, (found.policy, found.course)), applied.at)}
+            if large
+            else self.acted,
+            draining=(self.draining | (set(found.drain) if large else set())) - gone,
+            moves=(*self.moves, *moves),
+            journal=(*self.journal, *entry),
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return it for the state file."""
+        plain = {field.name: getattr(self, field.name) for field in attrs.fields(State)}
+        return {**plain, "version": VERSION, "known": self.known.document(), "draining": sorted(self.draining)}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> State:
+        """Return what `document` wrote."""
+        return cls(
+            at=document["at"],
+            known=Knowledge.read(document["known"]),
+            moved=document["moved"],
+            acted=document["acted"],
+            advised={name: (row[0], row[1]) for name, row in document["advised"].items()},
+            draining=frozenset(document["draining"]),
+            decisions=document["decisions"],
+            moves=tuple(document["moves"]),
+            open=tuple((row[0], row[1]) for row in document["open"]),
+            journal=tuple((row[0], row[1]) for row in document["journal"]),
+        )
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """Return a plan as a plain document."""
+    network = None if plan.network is None else network_document(plan.network)
+    return {
+        "placement": dict(plan.placement),
+        "keep": None if plan.keep is None else dict(plan.keep),
+        "limits": dict(plan.limits),
+        "triggers": dict(plan.triggers),
+        "network": network,
+        "add": [attrs.asdict(host) for host in plan.add],
+        "retire": list(plan.retire),
+    }
+
+
+def read_plan(document: Mapping[str, Any]) -> Plan:
+    """Return the plan that `plan_document` wrote."""
+    network = document["network"]
+    return Plan(
+        **{
+            **document,
+            "network": None if network is None else read_network_document(network),
+            "add": tuple(Host(**host) for host in document["add"]),
+            "retire": tuple(document["retire"]),
+        }
+    )
+
+
+def network_document(network: Network) -> dict[str, Any]:
+    """Return a network as a plain document, every value as it is."""
+    tables = {"sources": network.sources, "operators": network.operators, "sinks": network.sinks}
+    rows: dict[str, Any] = {}
+    for table, members in tables.items():
+        rows[table] = [attrs.asdict(row) for row in members.values()]  # type: ignore[arg-type]
+    return {"name": network.name, **rows}
+
+
+def read_network_document(document: Mapping[str, Any]) -> Network:
+    """Return the network that `network_document` wrote."""
+
+    def row(kind: Any, table: Mapping[str, Any]) -> Any:
+        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
+
+    return Network.of(
+        document["name"],
+        [row(Source, each) for each in document["sources"]],
+        [row(Operator, each) for each in document["operators"]],
+        [row(Sink, each) for each in document["sinks"]],
+    )

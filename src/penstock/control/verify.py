@@ -1,0 +1,82 @@
+"""The verifier: what no plan may do, whoever made it, checked before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.cluster import base_name
+from penstock.control.situation import Situation
+from penstock.steering import Plan
+
+
+def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]:
+    """Return what is wrong with a plan, one sentence each; nothing if it may be applied.
+
+    Parameters
+    ----------
+    quotas
+        Whether no host that gets an operator may have more to do than it can work off, under the keep fractions that
+        the plan leaves in force. A plan that leaves every such host with less to do than before is right all the same.
+    """
+    network = plan.network or now.network
+    hosts = {*now.seen.cluster.hosts, *(host.name for host in plan.add)}
+    known = set(now.seen.operators) | set(network.operators)
+    found = [f"{name!r} is no operator" for name in plan.placement if name not in known]
+    found += [f"{host!r} is no host" for host in sorted(set(plan.placement.values())) if host not in hosts]
+    found += [f"{host!r} is down" for host in sorted(set(plan.placement.values()) & now.seen.down)]
+    found += [
+        f"{name!r} is pinned to {pin!r}" for name, pin in network.pins.items() if plan.placement.get(name, pin) != pin
+    ]
+    found += [f"{name!r} has no host" for name in network.operators if not _placed(name, now, plan.placement)]
+    found += [f"{name!r} is moving already" for name in plan.placement if name in now.seen.moving]
+    found += _together(now, plan.placement)
+    streams = {stream.name for stream in network.streams}
+    for name, share in (plan.keep or {}).items():
+        writer, _, reader = name.partition("->")
+        if f"{writer}->{base_name(reader)}" not in streams:
+            found.append(f"{name!r} is no stream")
+        elif not 0 <= share <= 1:
+            found.append(f"{name!r} keeps {share:g}, expected 0..1")
+    moves = {name: host for name, host in plan.placement.items() if name in now.seen.placement}
+    alive = [name for name in moves if now.seen.placement[name] not in now.seen.down]
+    free, count = now.goals.moves - now.moving(now.seen.moving), now.moving(alive)
+    if count > free:
+        found.append(f"{count} moves, and {max(free, 0)} may begin now")
+    if quotas and moves and not found and now.ready and len(alive) == len(moves):
+        found += _crowded(now, plan, moves)
+    return tuple(found)
+
+
+def _placed(name: str, now: Situation, placement: Mapping[str, str]) -> bool:
+    return name in placement or name in now.seen.placement
+
+
+def _together(now: Situation, placement: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each two copies of an operator that would be on one host and are not now."""
+    copies = {base_name(name) for name in now.seen.operators if "#" in name}
+    if not copies:
+        return []
+    after = {**now.seen.placement, **placement}
+    found, there = [], dict[tuple[str, str], str]()
+    for name in sorted(after):
+        base = base_name(name)
+        if base in copies:
+            other = there.setdefault((base, after[name]), name)
+            if other != name and (name in placement or other in placement):
+                found.append(f"the copies {other!r} and {name!r} would both be on {after[name]!r}")
+    return found
+
+
+def _crowded(now: Situation, plan: Plan, moves: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each host that moves fill beyond what it can work off."""
+    added = [host.name for host in plan.add]
+    if any(host in added for host in moves.values()):
+        return []
+    keep = now.seen.keep if plan.keep is None else plan.keep
+    before = now.host_load(now.where(), keep).mean(axis=1) / now.usable
+    after = now.host_load(now.where(moves), keep).mean(axis=1) / now.usable
+    return [
+        f"{name} would have to do {share:.2f} times what it can work off"
+        for name, share, old in zip(now.hosts, after, before, strict=True)
+        if name in moves.values() and share > 1 + 1e-9 and share > before.max() - 1e-9 and share > old
+    ]

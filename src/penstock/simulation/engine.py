@@ -1,0 +1,305 @@
+"""The simulator as an engine: a run in virtual time that is observed and changed on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, base_name
+from penstock.errors import InputError
+from penstock.network import Network
+from penstock.simulation.options import Options
+from penstock.simulation.run import Simulation
+from penstock.simulation.state import Records
+from penstock.simulation.watch import moving
+from penstock.steering import (
+    Admit,
+    Applied,
+    Change,
+    Event,
+    Kill,
+    NewRates,
+    Observation,
+    Plan,
+    Recover,
+    Refused,
+    Slow,
+    changes,
+)
+from penstock.workload import Rates
+
+_MOST_PERIODS = 10_000_000
+
+
+class SimulationEngine:
+    """A placed network in virtual time; it works as fast as it can, or at a pace that people can follow.
+
+    What a host held when it died is lost, and counted as lost; an operator that is started again elsewhere begins with
+    empty windows.
+
+    Parameters
+    ----------
+    network, cluster, placement
+        What runs at first, and where.
+    rates
+        Of the network's sources, and of those that may be attached, from time 0 on.
+    options
+        Of the simulator; ``duration`` is how long there is input.
+    seed
+        Of everything random.
+    pace
+        Virtual seconds per second of the clock; None: as fast as it can.
+    clock, sleep
+        Tell the time, and wait (s); needed for a pace.
+    trace
+        Given the rows of sink tuples, in parts.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        cluster: Cluster,
+        placement: Mapping[str, str],
+        rates: Rates,
+        options: Options | None = None,
+        *,
+        seed: int = 0,
+        pace: float | None = None,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], None] | None = None,
+        trace: Callable[[Records], None] | None = None,
+    ) -> None:
+        options = options or Options()
+        length = rates.duration if options.duration is None else options.duration
+        options = attrs.evolve(options, duration=length)
+        self._rates = rates
+        first = chosen(rates, network)
+        self._sim = Simulation(
+            network, cluster, placement, first, options, seed=seed, changing=True, trace=trace or False
+        )
+        self._looked, self._pace, self._clock, self._sleep = 0.0, pace, clock, sleep
+        self._begun = clock() if clock is not None else 0.0
+        self._retired: frozenset[str] = frozenset()
+
+    @property
+    def now(self) -> float:
+        """The virtual time (s)."""
+        return self._sim.at
+
+    def observe(self) -> Observation:
+        """Return what was counted since the look before."""
+        period, self._looked = self.now - self._looked, self.now
+        seen = self._sim.observe(period)
+        if not self._retired:
+            return seen
+        old = seen.cluster
+        left = [host for name, host in old.hosts.items() if name not in self._retired]
+        links = {pair: link for pair, link in old.links.items() if not self._retired & set(pair)}
+        cluster = Cluster.of(left, old.default_link, links, old.spark, old.machines)
+        hosts = {name: row for name, row in seen.hosts.items() if name not in self._retired}
+        return attrs.evolve(seen, cluster=cluster, hosts=hosts)
+
+    def wait(self, until: float) -> bool:
+        """Run until a time (s); return whether there is anything after it."""
+        goes_on = until <= self.now or self._sim.go(until)
+        if self._pace is not None and self._clock is not None and self._sleep is not None:
+            ahead = self.now / self._pace - (self._clock() - self._begun)
+            if ahead > 0:
+                self._sleep(ahead)
+        return goes_on
+
+    def apply(self, plan: Plan) -> Applied:
+        """Make the changes of a plan, each whole or not at all."""
+        begun: list[Change] = []
+        refused: list[Refused] = []
+        for change in changes(plan, self._sim.network):
+            try:
+                getattr(self, f"_{change.kind}")(change, plan)
+            except InputError as error:
+                refused.append(Refused(change, error.problem))
+            else:
+                begun.append(change)
+        return Applied(self.now, tuple(begun), tuple(refused))
+
+    def happen(self, event: Event) -> None:
+        """Let an event happen now."""
+        if isinstance(event, Kill):
+            self._host(event.host)
+            if event.host not in self._down():
+                self._sim.fail(event.host)
+        elif isinstance(event, Recover):
+            self._host(event.host)
+            if event.host in self._down():
+                self._sim.recover(event.host)
+        elif isinstance(event, Slow):
+            self._host(event.host)
+            self._sim.speed(event.host, event.factor)
+        elif isinstance(event, NewRates):
+            self._rates = spliced(self._rates, event.rates, self.now, self._sim.input_end)
+            self._become()
+        elif isinstance(event, Admit):
+            raise InputError("queries are attached by a plan, not by themselves", at="admit")
+
+    def report(self) -> dict[str, Any]:
+        """Return what came of the run so far."""
+        run = self._sim.run
+        places = zip(run.units, run.state.units["host"].tolist(), strict=True)
+        document = self._sim.result().document()
+        return {"placement": {name: run.hosts[host] for name, host in sorted(places)}, **document}
+
+    def close(self, *, stop: bool = True) -> None:
+        """Let go of the run: there is nothing outside this process."""
+
+    def _down(self) -> frozenset[str]:
+        run = self._sim.run
+        return frozenset(run.hosts[h] for h in np.flatnonzero(run.state.hosts["down"]).tolist())
+
+    def _host(self, name: str) -> None:
+        if name not in self._sim.cluster.hosts or name in self._retired:
+            raise InputError(f"{name!r} is no host")
+
+    def _target(self, operator: str, host: str) -> None:
+        """Refuse a host that may not run an operator."""
+        self._host(host)
+        if host in self._down():
+            raise InputError(f"host {host!r} is down")
+        pin = self._sim.network.pins.get(base_name(operator))
+        if pin is not None and pin != host and "#" not in operator:
+            raise InputError(f"{operator!r} is pinned to {pin!r}")
+
+    def _move(self, change: Change, _plan: Plan) -> None:
+        name, host = change.name, change.to
+        if name not in self._sim.run.units:
+            raise InputError(f"{name!r} is no operator")
+        self._target(name, host)
+        unit = self._sim.run.units.index(name)
+        if any(control.unit == unit for control in moving(self._sim.pending, self.now)):
+            raise InputError(f"{name!r} is moving already")
+        self._sim.move(name, host)
+
+    def _keep(self, change: Change, _plan: Plan) -> None:
+        streams = set(self._sim.run.streams)
+        for name, share in change.to.items():
+            writer, _, reader = name.partition("->")
+            if f"{writer}->{base_name(reader)}" not in streams or ("#" in reader and reader not in self._sim.run.units):
+                raise InputError(f"{name!r} is no stream")
+            if not 0 <= share <= 1:
+                raise InputError(f"expected a keep fraction in 0..1, got {share:g}")
+        self._sim.keep(change.to)
+
+    def _limit(self, change: Change, _plan: Plan) -> None:
+        if change.to is not None:
+            raise InputError("the simulator reads every tuple as it enters: there is no limit to set")
+
+    def _trigger(self, change: Change, _plan: Plan) -> None:
+        self._host(change.name)
+        if self._sim.options.microbatch is None:
+            raise InputError("hosts serve tuple by tuple here: there is no trigger to set")
+        if not (math.isfinite(change.to) and change.to >= 0):
+            raise InputError(f"expected a trigger >= 0 s, got {change.to:g}")
+        self._sim.trigger(change.name, change.to)
+
+    def _attach(self, change: Change, plan: Plan) -> None:
+        network = plan.network
+        assert network is not None  # noqa: S101 -- attached queries come with the whole network
+        self._refuse_other(network)
+        for name, host in change.to.items():
+            if host is None:
+                raise InputError(f"operator {name!r} has no host")
+            self._target(name, host)
+        before = {name: self._rates.of_source(name) for name in self._rates.sources}
+        begin = math.ceil(self.now / self._rates.period - 1e-9)
+        for name in set(network.sources) - set(self._sim.network.sources):
+            # Nothing entered before somebody read it.
+            series = np.array(before.get(name, np.zeros(self._rates.periods)))
+            series[:begin] = 0.0
+            before[name] = series
+        self._rates = Rates.of(self._rates.period, before)
+        self._become(network, placement=change.to)
+
+    def _refuse_other(self, network: Network) -> None:
+        present = self._sim.network
+        for table in ("sources", "operators", "sinks"):
+            for name, row in getattr(present, table).items():
+                if getattr(network, table).get(name) != row:
+                    raise InputError(f"{name!r} runs here, and is not the same in the network that is asked for")
+
+    def _add(self, change: Change, _plan: Plan) -> None:
+        host = change.to
+        if host.name in self._sim.cluster.hosts:
+            if host.name not in self._retired:
+                raise InputError(f"host {host.name!r} is there already")
+            self._retired -= {host.name}
+            self._sim.recover(host.name)
+            return
+        old = self._sim.cluster
+        cluster = Cluster.of([*old.hosts.values(), host], old.default_link, old.links, old.spark, old.machines)
+        self._become(cluster=cluster)
+
+    def _retire(self, change: Change, _plan: Plan) -> None:
+        self._host(change.name)
+        run = self._sim.run
+        here = np.flatnonzero(run.state.units["host"] == run.hosts.index(change.name))
+        if here.size:
+            raise InputError(f"host {change.name!r} still runs {run.units[int(here[0])]!r}")
+        self._retired |= {change.name}
+
+    def _become(
+        self,
+        network: Network | None = None,
+        cluster: Cluster | None = None,
+        placement: Mapping[str, str] | None = None,
+    ) -> None:
+        network = network or self._sim.network
+        self._sim.become(network, cluster or self._sim.cluster, placement or {}, chosen(self._rates, network))
+
+
+def chosen(rates: Rates, network: Network) -> Rates:
+    """Return the rates of a network's sources; 0 for those of which nothing is known."""
+    nothing = np.zeros(rates.periods)
+    return Rates.of(rates.period, {n: rates.of_source(n) if n in rates.sources else nothing for n in network.sources})
+
+
+def spliced(old: Rates, new: Rates, at: float, end: float) -> Rates:
+    """Return rates that are the old ones until a time, and the new ones from their beginning after it.
+
+    Sources that the new ones do not name go on as they were.
+
+    Parameters
+    ----------
+    at, end
+        When the new rates begin, and when there is no input any more (s).
+
+    Raises
+    ------
+    InputError
+        If no period of at least a millisecond fits both, and the time.
+    """
+    parts = [round(1000 * value) for value in (old.period, new.period, at) if value > 0]
+    step = math.gcd(*parts) / 1000 if min(parts) >= 1 else 0.0
+    if step == 0 or any(abs(value / step - round(value / step)) > 1e-6 for value in (old.period, new.period, at)):
+        raise InputError("expected rates whose period and beginning are whole milliseconds", at="rates")
+    count, begin = math.ceil(end / step - 1e-9), round(at / step)
+    if count > _MOST_PERIODS:
+        raise InputError(f"expected at most {_MOST_PERIODS} periods, got {count}", at="rates")
+    found = {}
+    for name in old.sources:
+        series = _held(old.of_source(name), round(old.period / step), count)
+        if name in new.sources:
+            series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin)
+        found[name] = series
+    for name in set(new.sources) - set(old.sources):
+        series = np.zeros(count)
+        series[begin:] = _held(new.of_source(name), round(new.period / step), count - begin)
+        found[name] = series
+    return Rates.of(step, found)
+
+
+def _held(series: Any, times: int, count: int) -> Any:
+    """Return a series with each value held for several steps, cut or filled with 0 to a length."""
+    longer = np.repeat(series, times)[:count]
+    return np.concatenate([longer, np.zeros(count - longer.size)])

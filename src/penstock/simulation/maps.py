@@ -1,0 +1,112 @@
+"""Runs that get more links, hosts, operators on the way: which number each has from then on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster, Link
+from penstock.simulation import state as layout
+from penstock.simulation.compile import Compiled, Control
+from penstock.simulation.state import LINK
+
+Ints = NDArray[np.int64]
+
+
+@attrs.frozen(eq=False)
+class Maps:
+    """The new number of everything that an old run numbers, as arrays by old number.
+
+    ``sizes`` holds how many of each there are from now on, ``homes`` the host of each unit.
+    """
+
+    units: Ints
+    hosts: Ints
+    streams: Ints
+    sinks: Ints
+    sources: Ints
+    inputs: Ints
+    cores: Ints
+    sizes: Mapping[str, int]
+    homes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, old: Compiled, new: Compiled) -> Maps:
+        """Compare two runs, of which the new one has everything that the old one has."""
+
+        def places(mine: Iterable[Any], theirs: Iterable[Any]) -> Ints:
+            number = {name: index for index, name in enumerate(theirs)}
+            return np.array([number[name] for name in mine], np.int64)
+
+        hosts = places(old.hosts, new.hosts)
+        cores = np.zeros(len(old.state.cores), np.int64)
+        for h, row in enumerate(old.state.hosts):
+            first, count = int(row["core"]), int(row["cores"])
+            cores[first : first + count] = int(new.state.hosts["core"][hosts[h]]) + np.arange(count)
+        return cls(
+            units=places(old.units, new.units),
+            hosts=hosts,
+            streams=places(old.streams, new.streams),
+            sinks=places(old.sinks, new.sinks),
+            # Sources are told by their keys, which are made of their names.
+            sources=places(old.state.sources["key"].tolist(), new.state.sources["key"].tolist()),
+            inputs=places(_ends(old), _ends(new)),
+            cores=cores,
+            sizes={"units": len(new.units), "hosts": len(new.hosts), "streams": len(new.streams),
+                   "sources": len(new.state.sources)},
+            homes=tuple(new.state.units["host"].tolist()),
+        )  # fmt: skip
+
+    def spread(self, kind: str, row: NDArray[Any]) -> NDArray[Any]:
+        """Return an array by old number as one by new number, 0 for what is new."""
+        grown = np.zeros(self.sizes[kind], row.dtype)
+        grown[getattr(self, kind)] = row
+        return grown
+
+    def control(self, control: Control) -> Control:
+        """Return a control in new numbers."""
+        host = int(self.hosts[control.host]) if control.host >= 0 else -1
+        return attrs.evolve(control, host=host, unit=int(self.units[control.unit]) if control.unit >= 0 else -1)
+
+
+def _ends(run: Compiled) -> list[tuple[str, int, str]]:
+    """Return what each input is: its reader, port and stream."""
+    rows = run.state.inputs
+    return [
+        (run.units[unit] if unit >= 0 else "", int(port), run.streams[stream])
+        for unit, port, stream in zip(rows["unit"].tolist(), rows["port"], rows["stream"].tolist(), strict=True)
+    ]
+
+
+def _in_flight(link: Link) -> int:
+    """Return how many tuples a link carries at a time, as for the links that are known from the start."""
+    volume = link.delay * link.bandwidth if link.delay > 0 else math.inf
+    return 2**62 if volume > 2**61 else max(1, math.floor(volume + layout.EPSILON))
+
+
+def linked(run: Compiled, cluster: Cluster, pairs: set[tuple[int, int]]) -> Compiled:
+    """Return the run with more links; they stay in order, so that the kernel finds them."""
+    if not pairs:
+        return run
+    s = run.state
+    order = sorted({**run.links, **dict.fromkeys(pairs, -1)})
+    found = {pair: index for index, pair in enumerate(order)}
+    table = layout.table(len(order), layout.LINKS)
+    moved = np.array([found[pair] for pair in run.links], np.int64)  # in the order of the old numbers
+    table[moved] = s.links
+    for pair in pairs:
+        link = cluster.link(run.hosts[pair[0]], run.hosts[pair[1]])
+        table[found[pair]] = (*pair, link.delay, _in_flight(link), 0, 0, -1, -1, -1, -1)
+    known = s.outputs["link"] >= 0
+    s.outputs["link"][known] = moved[s.outputs["link"][known]]
+    heap = layout.table(s.heap.size + len(pairs), layout.EVENT)
+    heap[: s.heap.size] = s.heap
+    waiting = heap[: int(s.g["heaped"][0])]
+    flights = waiting["key"] >> 56 == LINK
+    waiting["index"][flights] = moved[waiting["index"][flights]]
+    return attrs.evolve(run, links=found, state=s._replace(links=table, heap=heap).addressed())

@@ -1,0 +1,181 @@
+"""Attaching a query to a running system: its operators, and their new sources and sinks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from penstock.errors import InputError
+from penstock.latency.fragments import fragments
+from penstock.network import Network
+from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
+from penstock.spark.compile.graph import Graph
+from penstock.spark.compile.sql import computes
+from penstock.spark.hop.logs import log_of
+from penstock.spark.run.folder import epoch_of
+from penstock.spark.run.reshape import Border, go_on
+from penstock.spark.run.rows import rows_of_logs
+from penstock.spark.run.system import System
+from penstock.spark.run.units import Unit
+from penstock.workload.nexmark import Schedule
+
+
+@attrs.frozen(eq=False)
+class Grown:
+    """A deployment with a query attached.
+
+    Attributes
+    ----------
+    deployment
+        With the new query, as if it ran.
+    fresh
+        Units of the new query.
+    again
+        Units that run and must from now on write logs for the new ones.
+    """
+
+    deployment: Deployment
+    fresh: tuple[Unit, ...]
+    again: tuple[Unit, ...]
+
+
+def grown(
+    engine: Any, system: System, network: Network, placement: Mapping[str, str], before: Grown | None = None
+) -> Grown:
+    """Check what is to be attached, together with what is attached ``before`` it.
+
+    Parameters
+    ----------
+    engine
+        Hosts and sessions.
+    network
+        The present one, and what may be attached to it.
+    placement
+        The hosts of the operators to attach.
+
+    Raises
+    ------
+    InputError
+        If the network changes what runs, or Spark refuses what is new.
+    """
+    now = system.deployment if before is None else before.deployment
+    whole = _restricted(now.network, network, placement)
+    check_network(whole, engine.cluster.spark)
+    check_placement(placement)
+    hosts = sorted(set(placement.values()))
+    schemas = derive_schemas(engine.sessions[hosts[0]], whole)
+    busy = {host for name, host in placement.items() if computes(whole.operators[name])}
+    speeds = {**now.speeds, **{name: engine.speed(name) for name in sorted(busy - set(now.speeds))}}
+    schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
+    apart = now.apart | {name for name in placement if now.apart and whole.operators[name].stateful}
+    parts = [*(() if before is None else before.fresh), *map(Unit.new, fragments(whole, placement, apart))]
+    fresh = tuple(unit.reshaped(whole) for unit in parts)
+    deployment = attrs.evolve(
+        now,
+        network=whole,
+        placement={**now.placement, **placement},
+        schemas=schemas,
+        speeds=speeds,
+        schedules=schedules,
+        apart=apart,
+        live=sheddable(whole) if now.live else now.live,
+    )
+    again = []
+    for unit in system.units.values():
+        shape = unit.reshaped(whole)
+        if _exits(whole, shape.fragment) != _exits(system.deployment.network, unit.fragment):
+            again.append(shape)
+    units = {**system.units, **{unit.name: unit for unit in (*again, *fresh)}}
+    deployment = attrs.evolve(deployment, units=tuple(unit.fragment for unit in units.values()))
+    return Grown(deployment, fresh, tuple(again))
+
+
+def attach(system: System, change: Grown, interval: Mapping[str, float]) -> None:
+    """Stop what must write for the new query, let it go on in its new shape, and start the new query.
+
+    The new query takes what comes from now on of logs and schedules, and what Spark's own sources hold.
+    """
+    system.growing = True
+    try:
+        _attach(system, change, interval)
+    finally:
+        system.growing = False
+
+
+def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> None:
+    ready = {unit.name: system.compile(unit, change.deployment) for unit in change.again}
+    again: list[Unit] = []
+    for unit in change.again:
+        runner = system.runners[unit.name]
+        runner.end(system.hosts[unit.host])
+        again.append(go_on(ready[unit.name], unit, [Border.of(system.compiled[unit.name])]))
+    fresh = [attrs.evolve(unit, begins=_begins(system, change, unit)) for unit in change.fresh]
+    since = {**system.claim.since, **_since(system, change, fresh)}
+    kept = {key: getattr(change.deployment, key) for key in ("network", "schemas", "speeds", "schedules", "apart")}
+    system.place([*again, *fresh], since=since, live=change.deployment.live, **kept)
+    for unit in again:
+        system.deliver(ready[unit.name], unit)
+        system.begin(unit.name, interval[unit.host])
+    for unit in fresh:
+        system.deliver(system.compile(unit), unit)
+        system.begin(unit.name, interval[unit.host])
+
+
+def _restricted(now: Network, whole: Network, placement: Mapping[str, str]) -> Network:
+    """Return what runs and the operators placed, of a network that may have more."""
+    for kind in ("sources", "operators", "sinks"):
+        mine, theirs = getattr(now, kind), getattr(whole, kind)
+        for name, part in mine.items():
+            if name not in theirs:
+                raise InputError("it runs, and the new network lacks it", at=f"{kind}.{name}")
+            if theirs[name] != part:
+                raise InputError("it runs, and the new network changes it", at=f"{kind}.{name}")
+    operators = [o for name, o in whole.operators.items() if name in now.operators or name in placement]
+    names = {operator.name for operator in operators}
+    for operator in operators:
+        for given in operator.inputs:
+            if given not in names and given not in whole.sources:
+                raise InputError(f"its input {given!r} neither runs nor is placed", at=f"operators.{operator.name}")
+    read = {given for operator in operators for given in operator.inputs}
+    sources = [s for name, s in whole.sources.items() if name in now.sources or name in read]
+    sinks = [s for name, s in whole.sinks.items() if name in now.sinks or s.input in placement]
+    return Network.of(whole.name, sources, operators, sinks, whole.file)
+
+
+def _exits(network: Network, part: Any) -> tuple[Any, ...]:
+    """Return what leaves a query: if it changes, so does the query's plan."""
+    graph = Graph(network, part)
+    return part.cuts, tuple((origin, tuple(graph.logs(origin))) for origin in graph.origins)
+
+
+def _begins(system: System, change: Grown, unit: Unit) -> dict[str, int]:
+    """Return where a new unit begins in what is there already."""
+    place, found = system.deployment.place, {}
+    for origin in Graph(change.deployment.network, unit.fragment).outside:
+        name = origin[1:]
+        if name in system.deployment.network.operators:
+            found[name] = log_of(place, system.deployment.topics(system.claim.run), name).length()
+        elif name in change.deployment.schedules:
+            rates = json.loads(change.deployment.schedules[name]["rates"])
+            now = time.time() - epoch_of(place)
+            found[name] = Schedule.of(rates["values"], rates["period"]).count_by(max(0.0, now))
+    return {name: number for name, number in found.items() if number}
+
+
+def _since(system: System, change: Grown, fresh: Sequence[Unit]) -> dict[str, int]:
+    """Return the rows that logs had before new units began to read them, by stream."""
+    place = system.deployment.place
+    mine = {name for unit in fresh for name in unit.fragment.operators}
+    streams = [
+        stream
+        for stream in change.deployment.network.streams
+        if stream.reader in mine and stream.writer in system.deployment.network.operators
+    ]
+    if not streams:
+        return {}
+    rows = rows_of_logs(place)
+    return {stream.name: rows.get(stream.writer, 0) for stream in streams}

@@ -1,0 +1,44 @@
+"""Hosts that die: how that is noticed, and told."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.errors import EngineError, PenstockError
+
+
+def died(host: str) -> EngineError:
+    """Return the error for a host that has ended."""
+    return EngineError(f"host {host!r} has died; run the same command again to go on")
+
+
+def raise_dead(hosts: Mapping[str, Any]) -> None:
+    """Raise if one of some hosts is on this machine and has died."""
+    for name in sorted(hosts):
+        if hosts[name].pid is not None and not hosts[name].alive():
+            raise died(name)
+
+
+@contextlib.contextmanager
+def telling_deaths(hosts: Mapping[str, Any], patience: float = 1.0) -> Iterator[None]:
+    """Say of whatever fails because a host on this machine has died that it has died.
+
+    A connection may be refused some time before the process is seen to be gone: for ``patience`` seconds one looks.
+    """
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                raise_dead(hosts)
+            except EngineError as death:
+                raise death from None
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,289 @@
+"""What a run did between two looks, from the files that its queries leave: manifests, reports, offsets, latencies.
+
+Nothing is asked of the hosts. Files are looked for by number and each is read once, so that a look costs the same
+however long the run has gone on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from penstock.network import Network
+from penstock.spark.hop import PIECE_ROWS
+from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
+from penstock.spark.run.runner import Runner
+from penstock.spark.run.system import System
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.writer import manifest_of
+from penstock.steering import HostSeen, LatencySeen, UnitSeen
+from penstock.workload.nexmark import Schedule
+
+REMEMBERED = 20
+"""Batches without rows whose durations tell the overhead."""
+
+
+@attrs.define
+class _Log:
+    """Rows of a log that not all readers have taken: number, rows and time of each batch."""
+
+    entries: deque[tuple[int, int, float]] = attrs.field(factory=deque)
+
+    def waiting(self, batch: int, piece: int) -> tuple[int, float | None]:
+        """Return the rows behind a position, and when the oldest of them came (s since 1970)."""
+        rows, since = 0, None
+        for number, count, came in self.entries:
+            left = count if number > batch else max(0, count - piece * PIECE_ROWS) if number == batch else 0
+            rows += left
+            since = came if left and since is None else since
+        return rows, since
+
+
+@attrs.frozen(eq=False)
+class Seen:
+    """What one look found.
+
+    Attributes
+    ----------
+    counts
+        By stream: arrived and dropped.
+    hosts, units, latency
+        As an `penstock.steering.Observation` has them.
+    """
+
+    counts: Mapping[str, tuple[int, int]]
+    hosts: Mapping[str, HostSeen]
+    units: tuple[UnitSeen, ...]
+    latency: Mapping[str, LatencySeen]
+
+
+class Observer:
+    """Reads what comes between two looks.
+
+    Parameters
+    ----------
+    system
+        What is observed.
+    """
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.next: dict[str, int] = {}
+        self._at = time.time()
+        self._logs: dict[str, _Log] = {}
+        self._empty: dict[str, deque[float]] = {}
+        self._schedules: dict[str, tuple[str, Schedule]] = {}
+        folder = system.deployment.place
+        for unit in (folder / "batches").names():
+            numbers = (folder / "batches" / unit).numbers()
+            self.next[unit] = max(numbers, default=-1) + 1
+            for number in numbers:
+                self._log(json.loads(manifest_of(folder, unit, number).read()))
+
+    def look(self, moving: Sequence[str], down: Sequence[str]) -> Seen:
+        """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
+        system, now = self.system, time.time()
+        folder = system.deployment.place
+        batches = {name: self._fresh(folder, name) for name in sorted({*system.units, *self.next})}
+        counts: dict[str, tuple[int, int]] = {}
+        for batch in (batch for each in batches.values() for batch in each):
+            for stream, (arrived, dropped) in batch.counts.items():
+                before = counts.get(stream, (0, 0))
+                counts[stream] = (before[0] + arrived, before[1] + dropped)
+        seen = Seen(counts, self._hosts(batches, now), self._units(batches, moving, down, now), self._latency(batches))
+        self._at = now
+        self._forget()
+        return seen
+
+    def _fresh(self, folder: Place, unit: str) -> list[Batch]:
+        """Return a unit's batches since the last look, in order, each once all of it is known."""
+        found: list[Batch] = []
+        number = self.next.get(unit, 0)
+        while manifest_of(folder, unit, number).exists():
+            # A report that a kill has cost does not come any more; that of the last batch still may.
+            if not (report_of(folder, unit, number).exists() or manifest_of(folder, unit, number + 1).exists()):
+                break
+            self._log(json.loads(manifest_of(folder, unit, number).read()))
+            found.append(read_batch(folder, unit, number))
+            number += 1
+        self.next[unit] = number
+        return found
+
+    def _log(self, manifest: Mapping[str, Any]) -> None:
+        for writer, (number, rows) in manifest["rows"].items():
+            entries = self._logs.setdefault(writer, _Log()).entries
+            if rows and (not entries or entries[-1][0] < number):
+                entries.append((number, rows, manifest["visible"]))
+
+    def _forget(self) -> None:
+        """Forget rows that all readers of a log have taken."""
+        for name, log in self._logs.items():
+            readers = [position for query in self.system.queries if (position := self._position(query, name))]
+            while log.entries and readers and all(log.entries[0][0] < batch for batch, _ in readers):
+                log.entries.popleft()
+
+    def _position(self, query: Any, name: str) -> tuple[int, int] | None:
+        if name not in query.reads:
+            return None
+        return next(((o["batch"], o["piece"]) for o in _ended(query) if o.get("log") == name), (0, 0))
+
+    def _hosts(self, batches: Mapping[str, Sequence[Batch]], now: float) -> dict[str, HostSeen]:
+        """Return how busy the hosts were: the share of the period in which a batch of theirs ran."""
+        spans: dict[str, list[tuple[float, float]]] = {name: [] for name in self.system.hosts}
+        ended = dict.fromkeys(self.system.hosts, 0)
+        for batch in (batch for each in batches.values() for batch in each):
+            if batch.host not in spans:
+                continue
+            ended[batch.host] += 1
+            if batch.known:
+                spans[batch.host].append((batch.start, batch.start + batch.duration))
+                if not batch.rows:
+                    self._empty.setdefault(batch.host, deque(maxlen=REMEMBERED)).append(batch.duration)
+        for name, runner in [*self.system.runners.items()]:
+            begun, done = runner.marks
+            if begun > done and (since := _since(runner)) is not None and runner.unit.host in spans:
+                spans[self.system.units[name].host].append((since, now))
+        return {
+            name: HostSeen(
+                busy=_covered(spans[name], self._at, now),
+                batches=ended[name],
+                overhead=float(np.median(self._empty[name])) if self._empty.get(name) else None,
+            )
+            for name in spans
+        }
+
+    def _units(
+        self, batches: Mapping[str, Sequence[Batch]], moving: Sequence[str], down: Sequence[str], now: float
+    ) -> tuple[UnitSeen, ...]:
+        found = []
+        for name, unit in sorted(self.system.units.items()):
+            query = self.system.compiled.get(name)
+            mine = batches.get(name, ())
+            waiting, since = (None, None) if query is None else self._waiting(query)
+            # Batches of a host share its cores: their durations add up to more than was worked.
+            worked = sum(max(0.0, b.duration - self._overhead(b.host)) for b in mine if b.known and b.rows)
+            found.append(
+                UnitSeen(
+                    name=name,
+                    operators=unit.fragment.operators,
+                    host=unit.host,
+                    generation=0 if query is None else query.spec.generation,
+                    running=name in self.system.runners and name not in moving and unit.host not in down,
+                    waiting=waiting,
+                    behind=None if waiting is None else 0.0 if since is None else max(0.0, now - since),
+                    batches=len(mine),
+                    work=worked,
+                )
+            )
+        return tuple(found)
+
+    def _overhead(self, host: str) -> float:
+        return float(np.median(self._empty[host])) if self._empty.get(host) else 0.0
+
+    def _waiting(self, query: Any) -> tuple[int | None, float | None]:
+        """Return the rows that wait for a query, and when the oldest came; None of what cannot be counted."""
+        rows, times = 0, []
+        known = {o.get("log", o.get("source")): o for o in _ended(query)}
+        for origin in query.spec.origins:
+            if origin.name in query.reads:
+                at = known.get(origin.name, {"batch": 0, "piece": 0})
+                count, since = self._logs.setdefault(origin.name, _Log()).waiting(at["batch"], at["piece"])
+            elif origin.name in self.system.deployment.schedules:
+                event = known.get(origin.name, {"event": 0})["event"]
+                count, since = self._due(origin.name, event)
+            else:
+                return None, None
+            rows += count
+            times += [since] if since is not None else []
+        return rows, min(times, default=None)
+
+    def _due(self, source: str, event: int) -> tuple[int, float | None]:
+        """Return the events of a scheduled source that are due behind one, and when the first of them was."""
+        from penstock.spark.run.folder import epoch_of
+
+        text = self.system.deployment.schedules[source]["rates"]
+        if self._schedules.get(source, ("", None))[0] != text:
+            rates = json.loads(text)
+            self._schedules[source] = text, Schedule.of(rates["values"], rates["period"])
+        schedule, epoch = self._schedules[source][1], epoch_of(self.system.deployment.place)
+        count = schedule.count_by(time.time() - epoch) - event if epoch else 0
+        return (count, epoch + schedule.time_of(event)) if count > 0 else (0, None)
+
+    def _latency(self, batches: Mapping[str, Sequence[Batch]]) -> dict[str, LatencySeen]:
+        """Return the latencies of the tuples that these batches brought to sinks."""
+        folder = self.system.deployment.place
+        parts: dict[str, list[Array]] = {sink: [] for sink in self.system.deployment.network.sinks}
+        for name, query in self.system.compiled.items():
+            for way in query.spec.sinks:
+                for batch in batches.get(name, ()):
+                    file = folder / "latency" / way.name / f"{name}-{batch.number:012d}.npy"
+                    if batch.rows and file.exists():
+                        visible, stimulus = read_latency(file)
+                        parts[way.name].append(visible - stimulus)
+        found = {}
+        for sink, arrays in parts.items():
+            values = np.concatenate([np.zeros(0), *arrays])
+            found[sink] = LatencySeen() if not values.size else LatencySeen(
+                count=int(values.size), mean=float(values.mean()), p99=float(np.quantile(values, 0.99)),
+                worst=float(values.max()),
+            )  # fmt: skip
+        return found
+
+
+def operators_seen(network: Network, counts: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return ``served``, ``tried`` and ``emitted`` of each operator, and ``entered`` of each source, from counts."""
+
+    def arrived(names: Sequence[tuple[str, float]]) -> int:
+        return max((round(counts.get(name, (0, 0))[0] / share) for name, share in names if share > 0), default=0)
+
+    def taken(name: str) -> int:
+        return sum(a - d for a, d in (counts.get(stream.name, (0, 0)) for stream in network.inputs(name)))
+
+    def out(name: str) -> int:
+        return arrived([(stream.name, stream.share) for stream in network.outputs(name)])
+
+    served = np.array([taken(name) for name in network.operators], np.int64)
+    return {
+        "served": served,
+        "tried": served,
+        "emitted": np.array([out(name) for name in network.operators], np.int64),
+        "entered": np.array([out(name) for name in network.sources], np.int64),
+    }
+
+
+def _ended(query: Any) -> list[dict[str, Any]]:
+    """Return the offsets up to which a query has ended its batches."""
+    ended = begun_and_ended(query.spec.checkpoint)[1]
+    try:
+        return offsets(query.spec.checkpoint, ended) if ended >= 0 else []
+    except (FileNotFoundError, ValueError):
+        return []
+
+
+def _since(runner: Runner) -> float | None:
+    """Return when the batch that runs was planned (s since 1970)."""
+    try:
+        return float(offsets(runner.query.spec.checkpoint, runner.marks[0])[0]["batchTimestampMs"]) / 1000
+    except (FileNotFoundError, ValueError, LookupError):
+        return None
+
+
+def _covered(spans: Sequence[tuple[float, float]], begin: float, end: float) -> float | None:
+    """Return the share of a time that intervals cover."""
+    if end <= begin:
+        return None
+    total, until = 0.0, begin
+    for start, stop in sorted(spans):
+        start, stop = max(start, until), min(stop, end)
+        if stop > start:
+            total += stop - start
+            until = stop
+    return total / (end - begin)

@@ -1,0 +1,185 @@
+"""Units in another shape: queries that end at the border of a batch, and others that go on from where they were.
+
+Spark ties a checkpoint to a plan. So a query whose plan has changed gets a checkpoint that is written here: the offsets
+of every place where the plan reads something, taken from the queries that read it before, the lists of files that
+these had seen, and the state where there is some. It begins with a border, a batch that was none; behind it the query
+goes on in the same logs, with the frontiers that had been reached.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from penstock.errors import EngineError
+from penstock.spark.compile import Query
+from penstock.spark.hop.logs import log_of
+from penstock.spark.run.reports import marks
+from penstock.spark.run.units import Unit
+from penstock.spark.shipped.checkpoint import border
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.turn import KNOBS
+from penstock.spark.shipped.writer import manifest_of
+
+
+@attrs.frozen(eq=False)
+class Border:
+    """Where a query has stopped.
+
+    Attributes
+    ----------
+    query
+        The query.
+    batch
+        Its last batch.
+    head
+        Spark's notes on that batch, as JSON.
+    lines
+        The offset of each source, log or `RECALLED` that it reads, as its checkpoint has it.
+    seen
+        Where its checkpoint keeps the list of files of each source that is files.
+    frontiers
+        How far event time had come, by what it reads; as the writer knew it, and as Spark's reports had it.
+    latest
+        Event time of its latest row.
+    """
+
+    query: Query
+    batch: int
+    head: str
+    lines: Mapping[str, str]
+    seen: Mapping[str, Place]
+    frontiers: tuple[Mapping[str, int], Mapping[str, int]]
+    latest: int | None
+
+    @classmethod
+    def of(cls, query: Query) -> Border:
+        """Read where a query has stopped.
+
+        Raises
+        ------
+        EngineError
+            If it was not at the end of a batch.
+        """
+        ended = marks(query)[1]
+        spec = query.spec
+        if ended < 0 or _left_something(query, ended + 1):
+            raise EngineError(f"{query.name!r} has not stopped at the end of a batch")
+        head, *offsets = (spec.checkpoint / "offsets" / str(ended)).read().decode().splitlines()[1:]
+        if len(offsets) != len(query.inputs):
+            raise EngineError(f"{query.name!r} reads {len(query.inputs)} inputs and its checkpoint {len(offsets)}")
+        order = [*dict.fromkeys(query.inputs)]
+        manifest = json.loads(manifest_of(spec.folder, query.name, ended).read())
+        report = _read(report_of(spec.folder, query.name, ended))
+        names = {str(number): origin.name for number, origin in enumerate(spec.origins)}
+        return cls(
+            query,
+            ended,
+            head,
+            dict(zip(query.inputs, offsets, strict=True)),
+            {name: spec.checkpoint / "sources" / str(number) for number, name in enumerate(order)},
+            (_named(manifest["frontiers"], names), _named(report.get("frontiers", {}), names)),
+            manifest["latest"],
+        )
+
+
+def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
+    """Write the checkpoint with which a query of another shape goes on behind the borders of others.
+
+    Returns
+    -------
+    Unit
+        With its checkpoint, and the numbers of its batches in its logs.
+
+    Raises
+    ------
+    EngineError
+        If it would have to go on from two positions at once, or its state has no place.
+    """
+    spec, folder = query.spec, query.spec.folder
+    lines = _joined([each.lines for each in before], "position")
+    seen = {name: place for each in before for name, place in each.seen.items()}
+    mine = next((each for each in before if each.query.name == unit.name), None)
+    batch = max([*(each.batch for each in before), *(folder / "batches" / unit.name).numbers()])
+    stateful = bool(spec.stateful)
+    if stateful and (mine is None or mine.batch != batch or mine.query.spec.stateful != spec.stateful):
+        raise EngineError(f"the state of {unit.name!r} cannot go on in another query")
+    head = (mine or before[0]).head
+    saved = f"{unit.name}@{batch}-{time.time_ns() // 1_000_000}"
+    checkpoint = folder / "checkpoints" / saved
+    border(checkpoint, batch, head, [lines.get(name) or _newest(query, name) for name in query.inputs])
+    for number, name in enumerate(dict.fromkeys(query.inputs)):
+        if name in seen:
+            seen[name].copy(checkpoint / "sources" / str(number))
+    if stateful and mine is not None:
+        (mine.query.spec.checkpoint / "state").copy(checkpoint / "state")
+    _border_files(query, unit.name, batch, before)
+    bases = dict(unit.bases)
+    for way in spec.logs:
+        if mine is None or way.writer not in {other.writer for other in mine.query.spec.logs} or mine.batch != batch:
+            bases[way.writer] = log_of(folder, spec.topics, way.writer).length() - (batch + 1)
+    return attrs.evolve(unit, saved=saved, bases=bases)
+
+
+def _newest(query: Query, name: str) -> str:
+    """Return the position behind all that a log has: what came before went another way; ``-`` for other inputs."""
+    if name not in query.reads:
+        return "-"
+    log = log_of(query.spec.folder, query.spec.topics, name)
+    return json.dumps({"log": name, **log.at(log.length()), "starts": 0})
+
+
+def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border]) -> None:
+    """Leave manifest and report of the border: they hold the frontiers, and counts if the batch was a real one."""
+    spec, folder = query.spec, query.spec.folder
+    numbers = {origin.name: str(number) for number, origin in enumerate(spec.origins)}
+    known: list[dict[str, int]] = [{}, {}]
+    for each in before:
+        for found, frontiers in zip(known, each.frontiers, strict=True):
+            found |= {numbers[name]: at for name, at in frontiers.items() if name in numbers}
+    latest = max((each.latest for each in before if each.latest is not None), default=None)
+    file = manifest_of(folder, unit, batch)
+    empty = {"batch": batch, "host": spec.host, "rows": {}, "counts": {}, "visible": time.time()}
+    file.replace(json.dumps({**empty, **_read(file), "frontiers": known[0], "latest": latest}).encode())
+    file = report_of(folder, unit, batch)
+    empty = {"batch": batch, "start": time.time(), "duration": 0.0, "rows": 0, "counts": {}, "late": {}}
+    file.replace(json.dumps({"durations": {}, **empty, **_read(file), "frontiers": known[1]}).encode())
+    for each in before:
+        names = (folder / KNOBS / each.query.name).names()
+        if names and each.query.name != unit:
+            content = (folder / KNOBS / each.query.name / names[-1]).read()
+            (folder / KNOBS / unit / f"{batch:012d}.json").publish(content)
+
+
+def _left_something(query: Query, batch: int) -> bool:
+    """Whether a batch that was not ended has left anything."""
+    folder = query.spec.folder
+    logs = [(folder / "logs" / way.writer / f"{way.base + batch:012d}.arrow") for way in query.spec.logs]
+    return any(place.exists() for place in (manifest_of(folder, query.name, batch), *logs))
+
+
+def _joined(parts: Sequence[Mapping[str, str]], what: str) -> dict[str, str]:
+    """Return what several mappings say, which must agree."""
+    found: dict[str, str] = {}
+    for part in parts:
+        for name, value in part.items():
+            if found.setdefault(name, value) != value:
+                raise EngineError(f"two queries have come to different {what}s in {name!r}")
+    return found
+
+
+def _named(frontiers: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
+    return {names[number]: at for number, at in frontiers.items() if number in names}
+
+
+def _read(file: Place) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read())
+    except FileNotFoundError:
+        return {}
+    return content

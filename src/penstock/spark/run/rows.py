@@ -1,0 +1,36 @@
+"""How many rows a run has had so far, by its manifests, reports and history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.spark.run.history import read_history
+from penstock.spark.run.outcome import Batch, read_batch
+from penstock.spark.shipped.place import Place
+
+
+def rows_of_logs(folder: Place) -> dict[str, int]:
+    """Return the rows that each log has had."""
+    found = dict(read_history(folder).rows)
+    for batch in _batches(folder):
+        for writer, (_, rows) in batch.logged.items():
+            found[writer] = found.get(writer, 0) + rows
+    return found
+
+
+def arrived_on(folder: Place, streams: Iterable[str]) -> dict[str, int]:
+    """Return the rows that arrived on some streams."""
+    before = read_history(folder).counts
+    found = {name: before.get(name, (0, 0))[0] for name in streams}
+    for batch in _batches(folder):
+        for name in found.keys() & batch.counts.keys():
+            found[name] += batch.counts[name][0]
+    return found
+
+
+def _batches(folder: Place) -> Iterator[Batch]:
+    upto = read_history(folder).upto
+    for unit in (folder / "batches").names():
+        for number in (folder / "batches" / unit).numbers():
+            if number >= upto.get(unit, 0):
+                yield read_batch(folder, unit, number)

@@ -1,0 +1,104 @@
+"""One unit under way: its query is started, looked at and stopped, while others go on."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from penstock.errors import EngineError
+from penstock.spark.compile import Query
+from penstock.spark.run.recall import recall
+from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
+from penstock.spark.run.units import Unit
+from penstock.spark.shipped.gate import close, take_over
+from penstock.spark.shipped.writer import make_writer
+
+
+class Runner:
+    """A generation of a unit.
+
+    Parameters
+    ----------
+    unit
+        What runs.
+    query
+        Compiled, with the generation that delivers.
+    """
+
+    def __init__(self, unit: Unit, query: Query) -> None:
+        self.unit, self.query = unit, query
+        self.handle: Any = None
+        self.begun_at = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """The unit's name."""
+        return self.unit.name
+
+    @property
+    def marks(self) -> tuple[int, int]:
+        """The last batch begun, and the last ended."""
+        return marks(self.query)
+
+    def launch(self, **trigger: Any) -> None:
+        """Start the query."""
+        recall(self.query)
+        writer = (
+            self.query.frame.writeStream.foreachBatch(make_writer(self.query.spec))
+            .option("checkpointLocation", self.query.spec.checkpoint.uri)
+            .outputMode("append")
+            .queryName(self.name)
+        )
+        self.handle = launch(writer.trigger(**trigger))
+
+    def ready(self, before: int) -> bool:
+        """Whether a batch after that number has ended, or the query has looked for data and found none."""
+        return self.marks[1] > before or _waits(self.handle)
+
+    def look(self) -> None:
+        """Keep what Spark reports of its batches."""
+        save_reports(self.query, self.handle)
+
+    def failed(self) -> str | None:
+        """Return what the query ended with, if it did."""
+        error = self.handle.exception()
+        return None if error is None else f"query {self.name!r} failed: {told(self.query) or short(error)}"
+
+    def check(self) -> None:
+        """Raise the error that the query ended with, if it did."""
+        error = self.failed()
+        if error is not None:
+            raise EngineError(error)
+
+    @property
+    def passing(self) -> bool:
+        """Whether it ended for a reason that passes."""
+        return was_passing(self.handle)
+
+    def end(self, host: Any, patience: float = 30.0) -> bool:
+        """Stop at the end of the batch that runs; return whether nothing of a later one was done.
+
+        A query that waits for data, or has failed, stops at once. One whose batch lasts too long, or whose host has
+        died, is fenced, and its batch is done again when the unit goes on.
+        """
+        close(self.query.spec.folder, self.name)
+        deadline = time.monotonic() + patience
+        with contextlib.suppress(Exception):
+            while self.handle is not None and host.alive() and time.monotonic() < deadline:
+                begun, ended = self.marks
+                if begun == ended or not self.handle.isActive:
+                    break
+                time.sleep(0.05)
+            if self.handle is not None and host.alive():
+                self.handle.stop()
+                self.look()
+        take_over(self.query.spec.folder, self.name, deliver=False)
+        begun, ended = self.marks
+        return begun == ended or time.monotonic() < deadline
+
+
+def _waits(handle: Any) -> bool:
+    """Whether a query has looked for data and found none."""
+    status = handle.status
+    return str(status["message"]).startswith("Waiting for") and not status["isTriggerActive"]

@@ -1,0 +1,233 @@
+"""The units of a run on their hosts: each is started, moved and stopped by itself, while the others go on."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+
+from penstock.spark.compile import RECALLED, Deployment, Query, compile_fragment
+from penstock.spark.run.deaths import died, raise_dead
+from penstock.spark.run.folder import Claim, note
+from penstock.spark.run.follow import prompts
+from penstock.spark.run.reports import recount
+from penstock.spark.run.runner import Runner
+from penstock.spark.run.topics import make_topics
+from penstock.spark.run.units import Unit, stamped
+from penstock.spark.run.upkeep import clean_logs, fold
+from penstock.spark.shipped.gate import owner_of, take_over
+
+Report = Callable[[str, float], None]
+"""Told what is being done and how much of it is done, 0..1."""
+
+LOOK, UPKEEP = 0.25, 10.0
+"""Seconds between two looks at the hosts, and at what may be removed."""
+
+
+class System:
+    """The units of a deployment.
+
+    Parameters
+    ----------
+    deployment
+        What runs; its units are those of the claim.
+    claim
+        What the run's folder says.
+    hosts, sessions
+        By name; others may be added later.
+    prompt
+        Whether writers wait for penstock to look at a batch's rates.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        claim: Claim,
+        hosts: Mapping[str, Any],
+        sessions: Mapping[str, Any],
+        *,
+        prompt: bool = False,
+    ) -> None:
+        self.claim, self.hosts, self.sessions, self.prompt = claim, hosts, sessions, prompt
+        self.deployment = attrs.evolve(deployment, **_as_claimed(claim))
+        self.units: dict[str, Unit] = {unit.name: unit for unit in claim.units}
+        self.compiled: dict[str, Query] = {}
+        self.runners: dict[str, Runner] = {}
+        self.lock = threading.RLock()
+        self.growing = False
+        self._ended = threading.Event()
+        self._kept = self._seen = time.monotonic()
+
+    @property
+    def queries(self) -> list[Query]:
+        """The queries of all units, as they were last compiled."""
+        return [self.compiled[name] for name in sorted(self.compiled)]
+
+    def prepare(self, names: Iterable[str] | None = None, *, adopt: bool = False) -> None:
+        """Compile units, and let them deliver; ``adopt`` those that an earlier penstock left running."""
+        for name in sorted(self.units if names is None else names):
+            unit = self.units[name]
+            if not (adopt and self._adopt(unit)):
+                self.deliver(self.compile(unit), unit)
+
+    def _adopt(self, unit: Unit) -> bool:
+        """Look for a unit's query on its host; it goes on if it may deliver."""
+        owner = owner_of(self.deployment.place, unit.name)
+        active = [query for query in self.sessions[unit.host].streams.active if query.name == unit.name]
+        if not active or not owner["generation"] or owner["closing"]:
+            for query in active:
+                query.stop()
+            return False
+        self.compiled[unit.name] = stamped(self.compile(unit), unit, owner["generation"])
+        runner = self.runners[unit.name] = Runner(unit, self.compiled[unit.name])
+        runner.handle = active[0]
+        return True
+
+    def deliver(self, query: Query, unit: Unit) -> None:
+        """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
+        generation = take_over(self.deployment.place, unit.name)
+        self.compiled[unit.name] = stamped(query, unit, generation)
+        recount(self.compiled[unit.name])
+
+    def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
+        """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""
+        deployment = self.deployment if deployment is None else deployment
+        # Spark asks for the folders that it reads when it hears of them.
+        (deployment.place / RECALLED / unit.name).make()
+        query = compile_fragment(self.sessions[unit.host], deployment, unit.fragment, self.claim.run)
+        make_topics(deployment, query, unit.host, self.sessions[unit.host])
+        if self.prompt and query.spec.knobs is not None:
+            knobs = dataclasses.replace(query.spec.knobs, prompt=prompts(deployment, unit.fragment))
+            query = attrs.evolve(query, spec=dataclasses.replace(query.spec, knobs=knobs))
+        return query
+
+    def start(self, trigger: Mapping[str, float] | float, names: Sequence[str] | None = None) -> None:
+        """Start units that are prepared (default: all), and wait until each has looked for data."""
+        wanted = sorted(name for name in (self.units if names is None else names) if name not in self.runners)
+        pool = ThreadPoolExecutor(max(1, len(wanted)))
+
+        def interval(name: str) -> float:
+            return trigger if isinstance(trigger, int | float) else trigger[self.units[name].host]
+
+        try:
+            list(pool.map(lambda name: self.begin(name, interval(name)), wanted))
+        except BaseException:
+            self._ended.set()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def begin(self, name: str, interval: float, again: int = 2) -> None:
+        """Start one unit, and wait until it has ended a batch or found no data: its plans are then compiled."""
+        runner = Runner(self.units[name], self.compiled[name])
+        before = runner.marks[1]
+        runner.launch(processingTime=f"{round(interval * 1000)} milliseconds")
+        self.runners[name] = runner
+        while not runner.ready(before):
+            if self._ended.wait(0.2):
+                return
+            if again and runner.passing:
+                self.begin(name, interval, again - 1)
+                return
+            self.check(runner)
+
+    def check(self, runner: Runner) -> None:
+        """Raise if a unit's query has failed or its host has died."""
+        host = self.hosts[runner.unit.host]
+        try:
+            error = runner.failed()
+        except Exception:
+            if not host.alive():
+                raise died(runner.unit.host) from None
+            raise
+        if error is not None:
+            runner.check()
+
+    def place(self, units: Iterable[Unit], gone: Iterable[str] = (), **changes: Any) -> None:
+        """Write down units that are new, changed or gone, all at once; ``changes`` are those of the deployment."""
+        with self.lock:
+            for name in gone:
+                self.units.pop(name, None)
+                self.compiled.pop(name, None)
+                self.runners.pop(name, None)
+            self.units |= {unit.name: unit for unit in units}
+            self.claim = attrs.evolve(
+                self.claim,
+                units=tuple(self.units[name] for name in sorted(self.units)),
+                since=changes.get("since", self.claim.since),
+                grown=changes.get("network", self.claim.grown),
+            )
+            self.deployment = attrs.evolve(self.deployment, **{**changes, **_as_claimed(self.claim)})
+            note(self.deployment, self.claim)
+
+    def move(self, name: str, host: str, interval: float) -> None:
+        """Stop a unit at the end of its batch, and start it on another host on the same checkpoint.
+
+        One that does not run, since its host has died, is started from where it was. Others go on meanwhile.
+        """
+        unit = self.units[name].on(host)
+        # While the old one goes on.
+        query = self.compile(unit)
+        runner = self.runners.get(name)
+        if runner is not None:
+            runner.end(self.hosts[runner.unit.host])
+        self.place([unit])
+        self.deliver(query, unit)
+        self.begin(name, interval)
+
+    def look(self, forgive: bool = False) -> tuple[int, ...]:
+        """Look after everything once; return the last batch begun and ended of each unit.
+
+        Mostly files are looked at, so that the hosts keep their cores. ``forgive`` hosts that do not answer.
+        """
+        for runner in [*self.runners.values()]:
+            try:
+                runner.look()
+            except Exception:
+                if not forgive:
+                    raise
+        self.upkeep()
+        return tuple(number for name in sorted(self.runners) for number in self.runners[name].marks)
+
+    def look_at_hosts(self) -> None:
+        """Raise if a host on this machine has died; of others their queries tell."""
+        if time.monotonic() - self._seen < LOOK:
+            return
+        self._seen = time.monotonic()
+        raise_dead({unit.host: self.hosts[unit.host] for unit in self.units.values()})
+
+    def upkeep(self) -> None:
+        """Remove what is not needed any more, now and then."""
+        # A reader that is about to begin is not seen by its query yet.
+        if not self.growing and time.monotonic() - self._kept > UPKEEP:
+            self._kept = time.monotonic()
+            clean_logs(self.deployment, self.queries)
+            fold(self.deployment, self.queries)
+
+    def stop(self) -> None:
+        """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
+        self._ended.set()
+        runners = [*self.runners.values()]
+        with ThreadPoolExecutor(max(1, len(runners))) as pool:
+            list(pool.map(lambda runner: runner.end(self.hosts[runner.unit.host]), runners))
+        self.fence()
+
+    def fence(self) -> None:
+        """Let no unit deliver."""
+        for name in self.units:
+            take_over(self.deployment.place, name, deliver=False)
+
+
+def _as_claimed(claim: Claim) -> dict[str, Any]:
+    """Return what a deployment says that the run's folder knows better."""
+    return {
+        "units": tuple(unit.fragment for unit in claim.units),
+        "placement": {name: unit.host for unit in claim.units for name in unit.fragment.operators},
+        "begins": {unit.name: unit.begins for unit in claim.units},
+        "since": claim.since,
+    }

@@ -1,0 +1,227 @@
+"""The commands: control, status, move, drain, stop, history, admit --apply; and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.control.folder import Folder
+from penstock.errors import InputError
+
+KEYS = {"decisions", "moves", "placement", "latency", "sinks", "streams", "balanced", "hosts"}
+LINE = {"time", "seen", "decided", "why", "expected", "came"}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder of its own to run in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def burst(here):
+    """Rates of the example two-chains with a burst."""
+    (here / "rates.csv").write_text("time,clicks,buys\n0,100,20\n10,400,60\n20,100,20\n30,100,20\n")
+    return "rates.csv"
+
+
+@pytest.fixture
+def network(examples):
+    """The example two-chains."""
+    return examples / "two-chains" / "network.toml"
+
+
+PLACED = "views=h1,scored=h1,paid=h2,billed=h2"
+
+
+def test_control_has_the_keys_of_the_contract(penstock, network, burst):
+    """The document has the contract's keys, and the history file one line a decision with its keys."""
+    done = penstock(
+        "control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--act",
+        "--history", "history.jsonl", "--json",
+    )  # fmt: skip
+    assert done.code == 0
+    assert done.document.keys() >= KEYS
+    assert done.document["balanced"]
+    lines = [json.loads(line) for line in Path("history.jsonl").read_text().splitlines()]
+    assert len(lines) == done.document["decisions"] > 0
+    assert all(line.keys() >= LINE and line["came"] for line in lines)
+    again = penstock("history", "--json").document["decisions"]
+    assert again == lines
+
+
+def test_dry_run_is_the_default(penstock, network, burst):
+    """Without --act the placement and the counts are those of a simulation of the same."""
+    done = penstock("control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--json").document
+    alone = penstock("simulate", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--json").document
+    assert done["streams"] == alone["streams"]
+    assert done["moves"] == []
+    assert done["decisions"] > 0
+
+
+def test_scenario_happens(penstock, network, burst, examples):
+    """A scenario of a death, a recovery and an admission ends with every query alive and every tuple counted."""
+    Path("scenario.toml").write_text(
+        '[[events]]\nat = 12\nkill = "h2"\n[[events]]\nat = 18\nrecover = "h2"\n'
+        f'[[events]]\nat = 25\nadmit = "{examples / "two-chains" / "alarm.toml"}"\n'
+        '[[events]]\nat = 26\nslow = {host = "h1", factor = 0.9}\n'
+    )
+    done = penstock(
+        "control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--act",
+        "--scenario", "scenario.toml", "--json",
+    ).document  # fmt: skip
+    assert done["balanced"]
+    assert {"rare", "alarmed"} <= set(done["placement"])
+    assert all(row["latency"]["count"] for row in done["sinks"].values())
+    lines = penstock("history", "--json").document["decisions"]
+    assert {"replicate", "admit"} <= {line["policy"] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[events]]\nat = 1\nkill = 'h9'", "'h9' is no host"),
+        ("[[events]]\nat = 1", "expected one of"),
+        ("[[events]]\nat = 1\nkill = 'h1'\nrecover = 'h1'", "expected one of"),
+        ("[[events]]\nat = 1\nrecover = 'h1'", "not down"),
+        ("[[events]]\nat = -1\nkill = 'h1'", "at"),
+        ("[[events]]\nat = 1\nslow = {host = 'h1', factor = 0}", "factor"),
+        ("[[event]]\nat = 1", "event"),
+        ("[[events]]\nat = 1\nadmit = 'nothing.toml'", "nothing.toml"),
+        ("[[events]]\nat = 1\nrates = 'nothing.csv'", "nothing.csv"),
+        ("[[events]]\nat = 1\nkil = 'h1'", "kil"),
+    ],
+)
+def test_bad_scenarios_are_refused(penstock, network, burst, text, words):
+    """A scenario that is wrong is one clear message and exit 2, before anything runs."""
+    Path("scenario.toml").write_text(text)
+    done = penstock("control", network, "--hosts", 2, "--rates", burst, "--scenario", "scenario.toml")
+    assert done.code == 2
+    assert "scenario.toml" in done.err
+    assert words in done.err
+    assert not Path(".penstock").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--policy", "shred"], "no policy"),
+        (["--engine", "flink"], "simulation or spark"),
+        (["--every", "0"], "--every"),
+        (["--prices", "gold=1"], "no price"),
+        (["--moves", "0"], "--moves"),
+        (["--pace", "-1"], "--pace"),
+    ],
+)
+def test_bad_options_are_refused(penstock, network, burst, options, words):
+    """Options that are wrong are one clear message and exit 2."""
+    done = penstock("control", network, "--hosts", 2, "--rates", burst, *options)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_commands_without_a_controller_say_so(penstock, here):
+    """Nothing to reach, or nobody who answers, is one message that says what to do."""
+    for command in (["status"], ["stop"], ["move", "a", "h1"], ["history"]):
+        done = penstock(*command)
+        assert done.code == 2
+        assert "no controller has run here" in done.err
+
+
+def test_controller_at_work_is_reached(penstock, network, here, examples):
+    """Status, move, drain, admit and stop reach a controller that runs; a second one and strangers are refused."""
+    arguments = [
+        "control", str(network), "--hosts", "3", "--rates", "clicks=100,buys=20", "--duration", "10000", "--placement",
+        PLACED, "--pace", "20", "--policy", "", "--json",
+    ]  # fmt: skip
+    running = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli.app", *arguments], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        folder = Folder(".penstock/two-chains")
+        end = time.monotonic() + 60
+        while not (folder.alive and (folder.read() or {}).get("status", {}).get("time", 0) > 5):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert penstock("status", "--json").document["alive"]
+        second = penstock(*arguments)
+        assert second.code == 2
+        assert "another controller" in second.err
+        moved = penstock("move", "scored", "h3", "--json")
+        assert moved.code == 0
+        assert moved.document["decided"]["moves"] == [{"operator": "scored", "from": "h1", "to": "h3"}]
+        assert penstock("move", "scored", "h9").code == 1
+        assert penstock("move", "views", "h3", "--dry-run", "--json").document["acted"] is False
+        admitted = penstock(
+            "admit", network, examples / "two-chains" / "alarm.toml", "--hosts", 3, "--rates", "clicks=100,buys=20",
+            "--placement", PLACED, "--latency", 5, "--apply", "--json",
+        )  # fmt: skip
+        assert admitted.code == 0
+        assert admitted.document["applied"] is True
+        assert penstock("drain", "h2", "--json").document["done"]
+        request = folder.path / "requests" / "stranger.json"
+        request.write_text(json.dumps({"kind": "stop", "token": "wrong"}))
+        reply = folder.path / "replies" / "stranger.json"
+        while not reply.exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert json.loads(reply.read_text()) == {"done": False, "why": "wrong token"}
+        assert oct((folder.path / "token").stat().st_mode & 0o777) == "0o600"
+        assert penstock("stop").code == 0
+        report = json.loads(running.communicate(timeout=30)[0])
+    finally:
+        running.kill()
+    assert report["placement"]["scored"] == "h3"
+    assert "h2" not in report["placement"].values()
+    assert {"rare", "alarmed"} <= set(report["placement"])
+    assert report["balanced"]
+    assert penstock("status", "--json").document["alive"] is False
+
+
+def test_killed_command_is_started_again(penstock, network, here):
+    """The same command after a kill -9 goes on to the end, and the history has each decision once."""
+    arguments = [
+        "control", str(network), "--hosts", "2", "--rates", "clicks=300,buys=20", "--duration", "60", "--placement",
+        PLACED, "--act", "--policy", "shed,rebalance",
+    ]  # fmt: skip
+    whole = penstock(*arguments, "--directory", "whole", "--pace", 1000, "--json").document
+    run = [sys.executable, "-m", "penstock.cli.app", *arguments, "--directory", "killed", "--pace"]
+    running = subprocess.Popen([*run, "10"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder, end = Folder("killed"), time.monotonic() + 60
+    while not (folder.path.exists() and (folder.read() or {}).get("status", {}).get("time", 0) > 5):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    running.kill()
+    running.wait()
+    again = penstock(*arguments, "--directory", "killed", "--pace", 1000, "--json").document
+    assert {**again, "seconds": 0, "directory": ""} == {**whole, "seconds": 0, "directory": ""}
+    assert folder.history() == Folder("whole").history()
+
+
+def test_folder_holds_one_controller(tmp_path):
+    """A folder held by one controller is refused to another, and free again when the first has ended."""
+    folder = Folder(tmp_path)
+    with folder.held():
+        assert folder.alive
+        with pytest.raises(InputError, match="another controller"), Folder(tmp_path).held():
+            pass
+    assert not folder.alive
+    with Folder(tmp_path).held():
+        pass
+
+
+def test_damaged_state_is_told(penstock, here):
+    """A state file that is damaged is one message, not a trace."""
+    control = here / ".penstock" / "x" / "control"
+    os.makedirs(control)
+    (control / "state.json").write_text("{")
+    done = penstock("status")
+    assert done.code == 2
+    assert "damaged" in done.err

@@ -1,0 +1,144 @@
+"""One suite for every engine: what the loop may rely on."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+from engines import APART, TOGETHER, simulated, stepped, two_queries
+
+from penstock.cluster import Cluster, SparkSettings
+from penstock.network import Network, Operator, Sink, Source
+from penstock.sizing.admit import merged
+from penstock.steering import Plan
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Two embedded hosts with a session each."""
+    from penstock.spark.hosts import start_hosts
+    from penstock.spark.run import Engine
+
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=0.3))
+    with start_hosts(cluster) as hosts:
+        yield Engine(cluster, hosts)
+
+
+@pytest.fixture(params=["simulation", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(900)])])
+def engine(request, tmp_path):
+    """Return a maker of engines, (network, placement, rates) -> engine, that are closed at the end."""
+    made = []
+
+    def on_spark(network, placement, rates):
+        from penstock.spark.run import SparkEngine
+
+        hosts = request.getfixturevalue("spark")
+        deployment = hosts.prepare(network, placement, tmp_path, rates=rates, live=True, apart=network.operators)
+        return SparkEngine(hosts, deployment)
+
+    def make(*parts):
+        made.append((on_spark if request.param == "spark" else simulated)(*parts))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def looks(engine, until, every=1.0):
+    """Return the observations up to a time."""
+    found = []
+    while engine.now < until - 1e-9 and engine.wait(engine.now + every):
+        found.append(engine.observe())
+    return found
+
+
+def test_every_tuple_is_counted_in_one_look(engine):
+    """Looks partition the tuples: their counts add up to what the report says of the whole run."""
+    running = engine(two_queries(), APART, stepped((6, 50.0)))
+    seen = looks(running, 6.0)
+    running.wait(20.0)
+    seen.append(running.observe())
+    report = running.report()
+    for index, name in enumerate(seen[0].streams):
+        assert sum(int(look.arrived[index]) for look in seen) == report["streams"][name]["arrived"]
+    assert sum(int(look.entered.sum()) for look in seen) == 600
+    assert report["balanced"]
+
+
+def test_looks_cost_no_time_and_know_where_things_are(engine):
+    """An observation carries the network, the cluster and the placement that are in force, at its own time."""
+    running = engine(two_queries(), APART, stepped((6, 50.0)))
+    running.wait(2.0)
+    before = running.now
+    seen = running.observe()
+    assert seen.at == pytest.approx(before, abs=0.5)
+    assert dict(seen.placement) == APART
+    assert set(seen.network.operators) == set(APART)
+    assert {"h1", "h2"} <= set(seen.cluster.hosts)
+
+
+def test_moved_operator_goes_on_elsewhere_and_loses_nothing(engine):
+    """A move is told by `moving` until it has ended; afterwards the placement says so and every tuple is there."""
+    running = engine(two_queries(), TOGETHER, stepped((8, 50.0)))
+    running.wait(2.0)
+    running.observe()
+    applied = running.apply(Plan(placement={"dear2": "h2"}))
+    assert [(c.kind, c.name, c.to) for c in applied.begun] == [("move", "dear2", "h2")]
+    again = running.apply(Plan(placement={"dear2": "h1"}))
+    looks(running, 8.0)
+    running.wait(30.0)
+    seen = running.observe()
+    assert seen.placement["dear2"] == ("h2" if again.refused else "h1")
+    assert not seen.moving
+    streams = running.report()["streams"]
+    assert streams["dear2->t2"]["delivered"] == streams["s2->cheap2"]["arrived"] == 400
+
+
+def test_keep_fractions_are_in_force_and_counted(engine):
+    """A plan's keep fractions replace those before, are told by the next look, and drops are counted by stream."""
+    running = engine(two_queries(), APART, stepped((8, 100.0)))
+    running.wait(2.0)
+    running.observe()
+    running.apply(Plan(keep={"s1->cheap1": 0.25}))
+    running.wait(3.0)
+    running.observe()
+    running.wait(6.0)
+    seen = running.observe()
+    row = dict(zip(seen.streams, zip(seen.arrived.tolist(), seen.dropped.tolist(), strict=True), strict=True))
+    arrived, dropped = row["s1->cheap1"]
+    assert 1 - dropped / arrived == pytest.approx(0.25, abs=0.1)
+    assert row["s2->cheap2"][1] == 0
+    assert dict(seen.keep) == {"s1->cheap1": 0.25}
+    running.apply(Plan(keep={}))
+    running.wait(20.0)
+    assert running.report()["balanced"]
+
+
+def test_attached_query_runs_beside_the_others(engine):
+    """A query that is attached gets what enters from then on; what ran before goes on undisturbed."""
+    running = engine(two_queries(), APART, stepped((10, 50.0)))
+    running.wait(3.0)
+    running.observe()
+    new = Network.of(
+        "third", [Source(name="s1")],
+        [Operator(name="third", kind="filter", where="true", inputs=("s1",), cost=(0.001,), selectivity=(1.0,))],
+        [Sink(name="t3", input="third")],
+    )  # fmt: skip
+    applied = running.apply(Plan(network=merged(running.observe().network, new), placement={"third": "h2"}))
+    assert [change.kind for change in applied.begun] == ["attach"]
+    running.wait(30.0)
+    streams = running.report()["streams"]
+    assert 0 < streams["third->t3"]["delivered"] <= 350
+    assert streams["dear1->t1"]["delivered"] == streams["dear2->t2"]["delivered"] == 500
+
+
+def test_what_cannot_be_is_refused_and_the_rest_is_done(engine):
+    """Strangers are refused one by one with a reason, and leave what is right to be done."""
+    running = engine(two_queries(), APART, stepped((6, 50.0)))
+    running.wait(1.0)
+    applied = running.apply(
+        Plan(placement={"nobody": "h1", "dear1": "h9", "cheap2": "h2"}, keep={"a->b": 0.5}, retire=("h1",))
+    )
+    assert {each.change.name for each in applied.refused} == {"nobody", "dear1", "", "h1"}
+    assert all(each.why for each in applied.refused)
+    assert running.observe().placement == APART

@@ -1,0 +1,112 @@
+"""Hosts that outlive penstock, with a ``java`` that is none."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psutil
+import pytest
+from hosts_kit import READY, gone, script, within
+
+from penstock.errors import HostError, InputError
+from penstock.spark.hosts import EmbeddedHost, KeptHost
+from penstock.spark.hosts.kept import end, read_kept, write_kept
+
+LEAVE = """
+import sys
+from penstock.spark.hosts import EmbeddedHost
+from penstock.spark.hosts.kept import write_kept
+host = EmbeddedHost("h1", java=sys.argv[1], folder=sys.argv[2], outlive=True).start()
+write_kept(sys.argv[3], {"h1": host.let_go()})
+"""
+
+
+def leave(folder: Path) -> Path:
+    """Start a host in a process that ends, and return the file that names it."""
+    java, file = script(folder / "bin", READY), folder / "state" / "hosts.json"
+    subprocess.run([sys.executable, "-c", LEAVE, str(java), str(folder / "work"), str(file)], check=True, timeout=120)
+    return file
+
+
+def test_a_host_outlives_penstock(tmp_path: Path) -> None:
+    """It runs on when whoever started it has ended, is found by its file, and ends with its folder when asked."""
+    file = leave(tmp_path)
+    (kept,) = read_kept(file).values()
+    host = KeptHost(kept)
+    processes = [psutil.Process(kept.pid), psutil.Process(kept.supervisor)]
+    assert not gone(processes)
+    assert host.start().alive()
+    host.stop()
+    assert host.alive()
+    for path in (file, Path(kept.token)):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with pytest.raises(InputError, match="no host 'h2'"):
+        end(file, ["h2"])
+    assert end(file) == ["h1"]
+    assert within(20, lambda: gone(processes) and not Path(kept.token).exists())
+    assert not file.exists()
+    assert end(file) == []
+    with pytest.raises(HostError, match="does not run any more"):
+        host.start()
+
+
+def test_the_supervisor_goes_with_its_java(tmp_path: Path) -> None:
+    """When the Java of a host that was left ends by itself, nothing of the host stays."""
+    (kept,) = read_kept(leave(tmp_path)).values()
+    supervisor = psutil.Process(kept.supervisor)
+    psutil.Process(kept.pid).kill()
+    assert within(20, lambda: gone([supervisor]) and not Path(kept.token).exists())
+    assert kept.end() is False
+
+
+def test_a_file_that_others_read_is_refused(tmp_path: Path) -> None:
+    """What names processes to end must be its owner's alone, and what it should be."""
+    file = tmp_path / "hosts.json"
+    file.write_text('{"hosts": {}}')
+    file.chmod(0o644)
+    with pytest.raises(InputError, match="another user"):
+        read_kept(file)
+    file.chmod(0o600)
+    assert read_kept(file) == {}
+    file.write_text('{"hosts": {"h1": {"pid": 1}}}')
+    with pytest.raises(InputError, match="expected the hosts"):
+        read_kept(file)
+
+
+def test_another_process_is_not_taken_for_a_host(tmp_path: Path) -> None:
+    """A process that has the id of a host, and began at another time, is neither the host nor ended."""
+    kept = read_kept(leave(tmp_path))["h1"]
+    other = psutil.Process()
+    wrong = attrs.evolve(kept, supervisor=other.pid, pid=other.pid)
+    assert not KeptHost(wrong).alive()
+    assert wrong.end() is False
+    assert other.is_running()
+    file = tmp_path / "again.json"
+    write_kept(file, {"h1": kept})
+    assert end(file, ["h1"]) == ["h1"]
+
+
+def test_only_a_host_that_outlives_is_let_go(tmp_path: Path) -> None:
+    """A host that ends with penstock cannot be left to others."""
+    made = EmbeddedHost("h1", java=script(tmp_path / "bin", READY), folder=tmp_path / "work")
+    with made as host, pytest.raises(HostError, match="does not outlive penstock"):
+        host.let_go()
+
+
+def test_hosts_are_listed_and_stopped(tmp_path: Path, penstock: Any) -> None:
+    """The command lists what runs and stops it; without a number of hosts it starts nothing."""
+    file = leave(tmp_path)
+    listed = penstock("hosts", "list", "--file", file, "--json")
+    assert listed.code == 0
+    assert listed.document["hosts"]["h1"]["alive"] is True
+    assert penstock("hosts", "start", "--file", file).code == 2
+    assert penstock("hosts", "start", "--hosts", "1", "--file", file).code == 2
+    assert penstock("hosts", "stop", "h7", "--file", file).code == 2
+    assert penstock("hosts", "stop", "--file", file, "--json").document["stopped"] == ["h1"]
+    assert penstock("hosts", "list", "--file", file, "--json").document["hosts"] == {}

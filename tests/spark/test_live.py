@@ -1,0 +1,234 @@
+"""The living system: units move, hosts die, queries come, while the rest goes on and no row is lost or twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sinks_kit import read_parquet
+
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.run import Engine, SparkEngine
+from penstock.spark.shipped.place import Place
+from penstock.steering import Kill, Observation, Plan, Recover, Slow
+from penstock.workload import Rates, nexmark
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+RATE, SECONDS = 60.0, 40
+
+DOCUMENT: dict[str, Any] = {
+    "name": "living",
+    "sources": {"events": {"format": "nexmark"}},
+    "operators": {
+        "bids": {"kind": "filter", "input": "events", "where": "kind = 'bid'"},
+        "euros": {"kind": "map", "input": "bids", "select": ["event", "price * 908 as price"]},
+        "busy": {
+            "kind": "aggregate", "input": "bids", "by": "auction", "window": "4 seconds", "select": "count(*) as n",
+        },
+        "people": {"kind": "filter", "input": "events", "where": "kind = 'person'"},
+        "auctions": {"kind": "filter", "input": "events", "where": "kind = 'auction'"},
+        "newcomers": {
+            "kind": "join", "inputs": ["people", "auctions"], "on": "people.id = auctions.seller",
+            "within": "5 seconds", "select": "people.id as person, auctions.id as auction",
+        },
+    },
+    "sinks": {
+        "converted": {"input": "euros"}, "counted": {"input": "busy"}, "joined": {"input": "newcomers"},
+    },
+}  # fmt: skip
+
+PLACEMENT = {"bids": "h1", "people": "h1", "auctions": "h1", "euros": "h1", "busy": "h2", "newcomers": "h2"}
+RATES = Rates.constant({"events": RATE}, SECONDS)
+
+Start = Callable[..., SparkEngine]
+
+
+@pytest.fixture
+def start(engine: Engine, tmp_path: Path) -> Iterator[Start]:
+    """Starts the network on three hosts; afterwards all hosts run again."""
+    begun: list[SparkEngine] = []
+
+    def run(**options: Any) -> SparkEngine:
+        network = parse_network(DOCUMENT)
+        deployment = engine.prepare(
+            network, PLACEMENT, tmp_path, rates=RATES, apart=["busy", "newcomers"], live=options.pop("live", False)
+        )
+        begun.append(SparkEngine(engine, deployment, **options))
+        return begun[-1]
+
+    yield run
+    for live in begun:
+        live.close()
+        for name in sorted(live.down):
+            host = engine.hosts[name]
+            host.stop()
+            engine.add(engine.cluster, host.start())
+
+
+def settle(live: SparkEngine, seen: list[Observation]) -> None:
+    """Wait until nothing moves any more."""
+    while True:
+        seen.append(live.observe())
+        if not seen[-1].moving:
+            return
+        live.wait(live.now + 0.3)
+
+
+def finish(live: SparkEngine, seen: list[Observation]) -> dict[str, Any]:
+    """Wait for the end, and return the report."""
+    while live.wait(live.now + 2):
+        seen.append(live.observe())
+    live.close()
+    seen.append(live.observe())
+    return live.report()
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """Return the events of the run."""
+    schedule = nexmark.Schedule.of(np.full(SECONDS, RATE), 1.0)
+    stream = nexmark.Nexmark(schedule, 0, int((folder / "epoch").read_text()))
+    return [dict(zip(nexmark.COLUMNS, row, strict=True)) for row in stream.rows(0, schedule.total)]
+
+
+def check(folder: Path) -> None:
+    """Compare the sinks with what follows from the events: each row once."""
+    all_events = events(folder)
+    bids, people, auctions = ([e for e in all_events if e["kind"] == k] for k in ("bid", "person", "auction"))
+    assert Counter((r["event"], r["price"]) for r in read_parquet(folder / "sinks/converted")) == Counter(
+        (b["event"], b["price"] * 908) for b in bids
+    )
+    pairs = Counter(
+        (p["id"], a["id"])
+        for p in people
+        for a in auctions
+        if p["id"] == a["seller"] and abs(p["at"] - a["at"]) <= timedelta(seconds=5)
+    )
+    assert Counter((r["person"], r["auction"]) for r in read_parquet(folder / "sinks/joined")) == pairs
+
+    def window(at: Any) -> int:
+        return int(at.timestamp()) // 4
+
+    want = Counter((window(b["at"]), b["auction"]) for b in bids)
+    last = window(all_events[-1]["at"])
+    rows = read_parquet(folder / "sinks/counted")
+    assert Counter((window(r["window_start"]), r["auction"], r["n"]) for r in rows) == Counter(
+        (begin, auction, n) for (begin, auction), n in want.items() if begin < last
+    )
+
+
+def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) -> None:
+    """Two units move, a host dies and its units go on elsewhere; every row is delivered once, and counted once."""
+    live, seen = start(), []
+    live.wait(live.now + 2)
+    done = live.apply(Plan(placement={"busy": "h3", "newcomers": "h1", "stranger": "h2"}))
+    assert [change.name for change in done.begun] == ["busy", "newcomers"]
+    assert "no operator 'stranger'" in done.refused[0].why
+    again = live.apply(Plan(placement={"busy": "h2"}))
+    assert "moves already" in again.refused[0].why
+    settle(live, seen)
+    assert seen[-1].placement["busy"] == "h3"
+    live.happen(Kill("h3"))
+    live.wait(live.now + 1)
+    seen.append(live.observe())
+    assert seen[-1].down == {"h3"}
+    assert [unit.name for unit in seen[-1].units if not unit.running] == ["busy"]
+    assert "down" in live.apply(Plan(placement={"newcomers": "h3"})).refused[0].why
+    assert not live.apply(Plan(placement={"busy": "h2"})).refused
+    settle(live, seen)
+    live.happen(Recover("h3"))
+    report = finish(live, seen)
+    assert seen[-1].down == set()
+    assert report["balanced"] is True
+    check(tmp_path)
+    for number, name in enumerate(seen[0].streams):
+        counted = sum(int(each.arrived[number]) for each in seen if each.arrived is not None)
+        assert counted == report["streams"][name]["arrived"], name
+    latencies = sum(each.latency[sink].count for each in seen for sink in each.latency)
+    assert latencies == report["latency"]["count"]
+
+
+def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
+    """Operators of one query go on on three hosts from where they were; the rest of the system goes on."""
+    live, seen = start(), []
+    live.wait(live.now + 3)
+    assert not live.apply(Plan(placement={"euros": "h3", "people": "h2"})).refused
+    settle(live, seen)
+    assert seen[-1].placement == {**PLACEMENT, "euros": "h3", "people": "h2"}
+    assert [unit.name for unit in seen[-1].units] == ["auctions", "busy", "euros", "newcomers", "people"]
+    live.wait(live.now + 2)
+    assert not live.apply(Plan(placement={"euros": "h2"})).refused
+    settle(live, seen)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    check(tmp_path)
+
+
+def grown() -> Network:
+    """Return the network with two queries more."""
+    more = {
+        "dear": {"kind": "filter", "input": "euros", "where": "price > 0"},
+        "often": {
+            "kind": "aggregate", "input": "dear", "by": "event", "window": "4 seconds", "select": "count(*) as n",
+        },
+        "guests": {"kind": "filter", "input": "events", "where": "kind = 'person'"},
+    }  # fmt: skip
+    sinks = {"all_dear": {"input": "dear"}, "counts": {"input": "often"}, "named": {"input": "guests"}}
+    return parse_network(
+        {**DOCUMENT, "operators": {**DOCUMENT["operators"], **more}, "sinks": {**DOCUMENT["sinks"], **sinks}}
+    )
+
+
+def test_queries_are_attached_while_all_goes_on(start: Start, tmp_path: Path) -> None:
+    """New queries take what comes from then on, without a gap; what ran before delivers what it would have."""
+    live, seen = start(), []
+    live.wait(live.now + 2)
+    hosts = {"dear": "h3", "often": "h2", "guests": "h3"}
+    wrong = parse_network({**DOCUMENT, "sinks": {"converted": {"input": "euros"}}})
+    assert not live.apply(Plan(network=wrong)).begun
+    done = live.apply(Plan(network=grown(), placement=hosts))
+    assert not done.refused
+    settle(live, seen)
+    live.wait(live.now + 3)
+    assert not live.apply(Plan(placement={"often": "h1"})).refused
+    settle(live, seen)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    check(tmp_path)
+    bids = [event["event"] for event in events(tmp_path) if event["kind"] == "bid"]
+    dear = sorted(row["event"] for row in read_parquet(tmp_path / "sinks/all_dear"))
+    assert len(dear) > RATE
+    assert dear == bids[-len(dear) :]
+    counts = Counter(row["event"] for row in read_parquet(tmp_path / "sinks/counts"))
+    assert set(counts.values()) == {1}
+    people = [event["event"] for event in events(tmp_path) if event["kind"] == "person"]
+    guests = sorted(row["event"] for row in read_parquet(tmp_path / "sinks/named"))
+    assert guests == people[-len(guests) :]
+
+
+def test_keep_fractions_and_triggers_change(start: Start, tmp_path: Path) -> None:
+    """Keep fractions hold from the next batch on; what is not known, or cannot be, is refused and changes nothing."""
+    live, seen = start(live=True), []
+    live.wait(live.now + 1)
+    assert not live.apply(Plan(keep={"bids->euros": 0.5})).refused
+    why = live.apply(Plan(keep={"a->b": 0.5}, triggers={"h9": 1.0}, limits={"events": 5.0})).refused
+    assert [each.change.kind for each in why] == ["keep", "limit", "trigger"]
+    assert not live.apply(Plan(triggers={"h2": 0.5})).refused
+    assert live.observe().keep == {"bids->euros": 0.5}
+    with pytest.raises(Exception, match="cannot happen"):
+        live.happen(Slow("h1", 0.5))
+    settle(live, seen)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    row = report["streams"]["bids->euros"]
+    assert 0.3 < row["dropped"] / row["arrived"] < 0.6
+    assert all(drop["dropped"] == 0 for name, drop in report["streams"].items() if name != "bids->euros")
+    converted = {row["event"] for row in read_parquet(tmp_path / "sinks/converted")}
+    assert converted < {event["event"] for event in events(tmp_path) if event["kind"] == "bid"}
+    assert Place(str(tmp_path / "keep.json")).exists()

@@ -1,0 +1,155 @@
+"""What is seen between two looks, from files that queries left, without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.network.file import parse_network
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.run.observing import Observer, operators_seen
+from penstock.spark.run.units import Unit
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
+from penstock.spark.shipped.writer import manifest_of
+
+NETWORK = parse_network(
+    {
+        "name": "two",
+        "sources": {"events": {"format": "json", "schema": "n bigint"}},
+        "operators": {
+            "first": {"kind": "filter", "input": "events", "where": "true"},
+            "second": {"kind": "filter", "input": "first", "where": "true"},
+        },
+        "sinks": {"out": {"input": "second"}},
+    }
+)
+EACH = 4
+"""Rows of a batch."""
+
+
+class Runner:
+    """Stands in for a unit under way."""
+
+    def __init__(self, unit: Unit, query: Query) -> None:
+        self.unit, self.query, self.marks = unit, query, (0, 0)
+
+
+def system(folder: Path) -> Any:
+    """Return two units on two hosts, of which the second reads the first one's log."""
+    deployment = Deployment(NETWORK, {"first": "h1", "second": "h2"}, str(folder))
+    units, compiled = {}, {}
+    frame: Any = None
+    for part in deployment.fragments:
+        last = part.name == "second"
+        origin = Origin("first" if last else "events", last, 0)
+        logs = () if last else (LogExit("first", "_e0", (), (0,), False, False),)
+        sinks = (SinkExit("out", (0, 0), (), None, {}, ""),) if last else ()
+        spec = WriterSpec(
+            deployment.place, part.name, (origin,), logs, sinks, (), {}, (), timed=True, knobs=None, host=part.host
+        )
+        units[part.name] = Unit.new(part)
+        compiled[part.name] = Query(part, frame, spec, ("first",) if last else ())
+    runners = {name: Runner(units[name], query) for name, query in compiled.items()}
+    return SimpleNamespace(
+        deployment=deployment, units=units, compiled=compiled, runners=runners, hosts={"h1": None, "h2": None},
+        queries=[*compiled.values()],
+    )  # fmt: skip
+
+
+def batch(made: Any, name: str, number: int, begin: float, took: float, latency: float = 0.5) -> None:
+    """Leave what a batch leaves; its report comes when `report` says so."""
+    folder, last = made.deployment.place, name == "second"
+    stream = {"first": "events->first", "second": "first->second"}[name]
+    counts = {stream: [EACH, 0], **({"second->out": [EACH, 1]} if last else {})}
+    content = {
+        "counts": counts, "rows": {} if last else {"first": [number, EACH]}, "visible": begin + took,
+        "host": made.units[name].host, "frontiers": {}, "latest": None,
+    }  # fmt: skip
+    manifest_of(folder, name, number).replace(json.dumps(content).encode())
+    checkpoint = made.compiled[name].spec.checkpoint
+    read = {"log": "first", "batch": number + 1, "piece": 0, "starts": 0} if last else {"logOffset": number}
+    head = {"batchTimestampMs": round(begin * 1000)}
+    (checkpoint / "offsets" / str(number)).replace(f"v1\n{json.dumps(head)}\n{json.dumps(read)}".encode())
+    (checkpoint / "commits" / str(number)).replace(b"v1\n{}")
+    made.runners[name].marks = (number, number)
+    if last:
+        buffer, visible = io.BytesIO(), round((begin + took) * 1e6)
+        np.save(buffer, np.array([visible, *[visible - round(latency * 1e6)] * (EACH - 1)], np.int64))
+        (folder / "latency" / "out" / f"{name}-{number:012d}.npy").replace(buffer.getvalue())
+
+
+def report(made: Any, name: str, number: int, begin: float, took: float) -> None:
+    """Leave Spark's report of a batch."""
+    content = {"start": begin, "duration": took, "rows": EACH, "counts": {}, "late": {}, "frontiers": {}}
+    report_of(made.deployment.place, name, number).replace(json.dumps(content).encode())
+
+
+def test_each_batch_is_in_one_look(tmp_path: Path) -> None:
+    """A batch is counted once, when its report is there or a later batch says that it will not come."""
+    made = system(tmp_path)
+    watch, now = Observer(made), time.time()
+    batch(made, "first", 0, now, 0.2)
+    assert watch.look([], []).counts == {}
+    report(made, "first", 0, now, 0.2)
+    assert watch.look([], []).counts == {"events->first": (EACH, 0)}
+    assert watch.look([], []).counts == {}
+    batch(made, "first", 1, now, 0.2)
+    batch(made, "first", 2, now, 0.2)
+    assert watch.look([], []).counts == {"events->first": (EACH, 0)}
+    report(made, "first", 2, now, 0.2)
+    assert watch.look([], []).counts == {"events->first": (EACH, 0)}
+
+
+def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
+    """What a unit has not read yet waits for it, as long as the oldest of it has been there; files are not known."""
+    made = system(tmp_path)
+    watch, now = Observer(made), time.time()
+    for number in range(3):
+        batch(made, "first", number, now - 10 + number, 0.5)
+        report(made, "first", number, now - 10 + number, 0.5)
+    first, second = watch.look([], ["h2"]).units
+    assert (first.waiting, first.behind) == (None, None)
+    assert second.waiting == 3 * EACH
+    assert second.behind == pytest.approx(9.5, abs=1.0)
+    assert not second.running
+    batch(made, "second", 0, now, 0.1)
+    batch(made, "second", 1, now, 0.1)
+    report(made, "second", 1, now, 0.1)
+    second = watch.look([], []).units[1]
+    assert (second.waiting, second.batches, second.running) == (EACH, 2, True)
+    # A controller that is new counts what waits from the files as well.
+    assert Observer(made).look([], []).units[1].waiting == EACH
+
+
+def test_latency_and_busy_share_are_of_the_period(tmp_path: Path) -> None:
+    """Latencies are those of the batches that the look counts; a host is busy while a batch of it runs."""
+    made = system(tmp_path)
+    watch = Observer(made)
+    began = time.time()
+    time.sleep(0.5)
+    batch(made, "second", 0, began + 0.1, 0.2, latency=0.25)
+    report(made, "second", 0, began + 0.1, 0.2)
+    seen = watch.look([], [])
+    assert seen.latency["out"].count == EACH - 1
+    assert seen.latency["out"].worst == pytest.approx(0.25)
+    share = seen.hosts["h2"].busy
+    assert share is not None
+    assert 0.2 < share < 0.45
+    assert (seen.hosts["h2"].batches, seen.hosts["h1"].busy) == (1, 0.0)
+    assert watch.look([], []).latency["out"].count == 0
+
+
+def test_counts_of_operators_follow_from_streams() -> None:
+    """An operator has served what arrived and was not dropped, and put out what its stream got."""
+    found = operators_seen(NETWORK, {"events->first": (10, 2), "first->second": (8, 0), "second->out": (3, 0)})
+    assert found["entered"].tolist() == [10]
+    assert found["served"].tolist() == [8, 8]
+    assert found["emitted"].tolist() == [8, 3]

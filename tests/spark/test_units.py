@@ -1,0 +1,148 @@
+"""Units as a run's folder keeps them, without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from penstock.errors import EngineError, InputError
+from penstock.latency.fragments import Fragment, fragments
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.compile import Deployment, Query
+from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.run.folder import claim, claimed, note, placement_of
+from penstock.spark.run.reshape import Border, go_on
+from penstock.spark.run.units import Unit, stamped
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.spec import LogExit, Origin, WriterSpec
+from penstock.spark.shipped.writer import manifest_of
+
+EVENTS = {"format": "json", "schema": "k string, at timestamp", "time": "at"}
+
+
+def network(**more: Any) -> Network:
+    """Return a filter and a window behind it, and what else is given."""
+    operators = {
+        "kept": {"kind": "filter", "input": "events", "where": "true"},
+        "counted": {"kind": "aggregate", "input": "kept", "window": "10 seconds", "by": "k"},
+        **more,
+    }
+    return parse_network(
+        {"name": "n", "sources": {"events": EVENTS}, "operators": operators, "sinks": {"out": {"input": "counted"}}}
+    )
+
+
+ON = {"kept": "h1", "counted": "h1"}
+FAR = {"kind": "filter", "input": "kept", "where": "k = 'a'"}
+
+
+def test_names_do_not_depend_on_hosts() -> None:
+    """A query is named by its first operator; operators that are apart are queries of their own, on any host."""
+    made = network()
+    assert [part.name for part in fragments(made, ON)] == ["kept"]
+    apart = fragments(made, ON, apart={"counted"})
+    assert [(part.name, part.operators) for part in apart] == [("kept", ("kept",)), ("counted", ("counted",))]
+    moved = fragments(made, {"kept": "h2", "counted": "h1"}, apart={"counted"})
+    assert {part.name: part.operators for part in moved} == {part.name: part.operators for part in apart}
+
+
+def test_a_folder_keeps_units(tmp_path: Path) -> None:
+    """What runs is read as it was written; a unit that moved is found where it is, another network is refused."""
+    deployment = Deployment(network(), ON, str(tmp_path), apart=frozenset(["counted"]))
+    first = claim(deployment)
+    assert claim(deployment) == first
+    units = tuple(unit.on("h2") if unit.name == "counted" else unit for unit in first.units)
+    whole = network(far=FAR)
+    far = Unit(Fragment("far", "h3", ("far",)), "far@3", {"far": -4}, {"kept": 7})
+    placed = {**ON, "counted": "h2", "far": "h3"}
+    note(attrs.evolve(deployment, network=whole, placement=placed), attrs.evolve(
+        first, units=(*units, far), since={"kept->far": 5}, grown=whole
+    ))  # fmt: skip
+    document = claimed(str(tmp_path))
+    assert document is not None
+    assert dict(placement_of(document)) == {"kept": "h1", "counted": "h2"}
+    again = claim(attrs.evolve(deployment, placement=placement_of(document)))
+    assert again.units == (*units, far)
+    assert again.since == {"kept->far": 5}
+    assert again.grown is not None
+    assert again.grown.operators == whole.operators
+    with pytest.raises(InputError, match="another network"):
+        claim(attrs.evolve(deployment, network=whole))
+
+
+def query(folder: Place, unit: Unit, origins: tuple[str, ...], inputs: tuple[str, ...], *logs: str) -> Query:
+    """Return a query as the compiler would describe it, without its frame."""
+    ways = tuple(LogExit(name, "_e0", (), (0,), False, False) for name in logs)
+    known = tuple(Origin(name, True, 0) for name in origins)
+    spec = WriterSpec(folder, unit.name, known, ways, (), (), {}, (), timed=True, knobs=None)
+    frame: Any = None
+    return stamped(Query(unit.fragment, frame, spec, (), (), inputs), unit, 1)
+
+
+def run_batch(made: Query, number: int, lines: list[str]) -> None:
+    """Leave what a batch leaves."""
+    spec, folder = made.spec, made.spec.folder
+    head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1})
+    (spec.checkpoint / "offsets" / str(number)).replace("\n".join(["v1", head, *lines]).encode())
+    (spec.checkpoint / "commits" / str(number)).replace(b"v1\n{}")
+    (spec.checkpoint / "sources" / "0" / "seen").replace(b"files")
+    manifest = {
+        "counts": {}, "rows": {way.writer: [way.base + number, 1] for way in spec.logs}, "visible": 1.0,
+        "frontiers": {str(place): 10 + place for place in range(len(spec.origins))}, "latest": 12,
+    }  # fmt: skip
+    manifest_of(folder, made.name, number).replace(json.dumps(manifest).encode())
+    report_of(folder, made.name, number).replace(json.dumps({"frontiers": {}}).encode())
+    for way in spec.logs:
+        (folder / "logs" / way.writer / f"{way.base + number:012d}.arrow").replace(b"")
+
+
+def test_a_query_goes_on_behind_a_border(tmp_path: Path) -> None:
+    """A query of another shape reads on from where the old one was, writes on in its logs, and knows its frontiers."""
+    folder = Place(str(tmp_path))
+    unit = Unit.new(Fragment("a", "h1", ("a", "b")))
+    old = query(folder, unit, ("one", "two"), ("one", "two", "one"), "a")
+    for number in range(3):
+        run_batch(old, number, [f'{{"x": {number}}}', '{"y": 5}', f'{{"x": {number}}}'])
+    new = query(folder, unit, ("two", "one"), ("two", "one"), "a", "b")
+    went = go_on(new, unit, [Border.of(old)])
+    assert went.bases == {"b": -3}
+    then = stamped(new, went, 2)
+    assert then.spec.checkpoint.name.startswith("a@2-")
+    assert begun_and_ended(then.spec.checkpoint) == (2, 2)
+    assert offsets(then.spec.checkpoint, 2)[1:] == [{"y": 5}, {"x": 2}]
+    assert (then.spec.checkpoint / "sources" / "1" / "seen").read() == b"files"
+    manifest = json.loads(manifest_of(folder, "a", 2).read())
+    assert manifest["frontiers"] == {"0": 11, "1": 10}
+    assert manifest["rows"] == {"a": [2, 1]}
+    assert {way.writer: way.base + 3 for way in then.spec.logs} == {"a": 3, "b": 0}
+    assert DirectoryLog(folder / "logs" / "a").length() == 3
+
+
+def test_a_cut_off_batch_is_no_border(tmp_path: Path) -> None:
+    """A query whose last batch left something and was not ended must end it before it can change its shape."""
+    folder = Place(str(tmp_path))
+    unit = Unit.new(Fragment("a", "h1", ("a",)))
+    made = query(folder, unit, ("one",), ("one",), "a")
+    run_batch(made, 0, ["{}"])
+    (folder / "logs" / "a" / f"{1:012d}.arrow").replace(b"")
+    with pytest.raises(EngineError, match="has not stopped at the end of a batch"):
+        Border.of(made)
+
+
+def test_two_positions_do_not_join(tmp_path: Path) -> None:
+    """Queries that have come to different positions in one input cannot go on as one."""
+    folder = Place(str(tmp_path))
+    parts = [Unit.new(Fragment(name, "h1", (name,))) for name in "ab"]
+    queries = [query(folder, unit, ("one",), ("one",)) for unit in parts]
+    for number, each in enumerate(queries):
+        run_batch(each, 0, [f'{{"x": {number}}}'])
+    both = Unit.new(Fragment("a", "h1", ("a", "b")))
+    with pytest.raises(EngineError, match="different positions in 'one'"):
+        go_on(query(folder, both, ("one",), ("one",)), both, [Border.of(each) for each in queries])
