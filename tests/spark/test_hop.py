@@ -199,7 +199,7 @@ def test_what_readers_have_passed_is_removed(make: Make, monkeypatch: pytest.Mon
 
 
 def test_a_reader_may_begin_in_the_middle(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the position in front of a batch a reader gets what follows, with the mark before it, also after cleaning."""
+    """From a position before a batch a reader gets what follows, with the mark before it, also after cleaning."""
     limited(monkeypatch, 100, 2)
     log = make()
     assert log.at(0) == START
