@@ -12,7 +12,7 @@ import csv
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -257,14 +257,21 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, help="requests_per_minute.csv; without it the day is left out")
     parser.add_argument("--date", default="1998-06-30")
     parser.add_argument("--operators", type=int, default=100_000)
+    parser.add_argument("--only", nargs="*", help="parts to measure; the others stay as they are in the results")
     given = parser.parse_args()
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "drift": drift,
+        "burst": burst,
+        "everything": everything,
+        "scale": lambda: scale(given.operators, given.operators // 100, 30),
+    }
+    if given.trace is not None:
+        parts["day"] = lambda: day(given.trace, given.date)
     known = RESULTS / "control.json"
     document: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
-    document |= {"drift": drift(), "burst": burst(), "everything": everything()}
-    if given.trace is not None:
-        document["day"] = day(given.trace, given.date)
-    document["scale"] = scale(given.operators, given.operators // 100, 30)
-    known.write_text(json.dumps(plain(document), indent=1) + "\n")
+    for name in given.only or parts:
+        document[name] = parts[name]()
+        known.write_text(json.dumps(plain(document), indent=1) + "\n")
     (RESULTS / "control.md").write_text(table(document))
 
 
