@@ -277,7 +277,7 @@ def main() -> None:
 
 def table(document: dict[str, Any]) -> str:
     """Return the results for people."""
-    drifted, shed, size = document["drift"], document["burst"], document["scale"]
+    drifted, shed, size = document["drift"], document["burst"], document.get("scale")
     lines = ["# The controller on the simulator", "", "Written by `benchmarks/bench_control.py`.", "", "## Drift", ""]
     lines += ["| policy | worst latency, s | moves | last move, s |", "|---|---|---|---|"]
     for name, row in drifted["policies"].items():
@@ -304,9 +304,12 @@ def table(document: dict[str, Any]) -> str:
         for name, row in one["policies"].items():
             numbers = " | ".join(f"{row[key]:.2f}" for key in ("lost", "late", "hosts", "moves", "total"))
             lines.append(f"| {name} | {numbers} |")
-    lines += ["", "## Size", "", f"{size['operators']} operators on {size['hosts']} hosts: a decision takes "]
-    lines[-1] += f"{size['decision']['mean']:.2f} s of a processor, at most {size['decision']['worst']:.2f} s "
-    lines[-1] += f"(the first, which lays the network out, {size['decision']['first']:.2f} s); {size['moves']} moves."
+    if size is not None:
+        lines += ["", "## Size", "", f"{size['operators']} operators on {size['hosts']} hosts: a decision takes "]
+        lines[-1] += f"{size['decision']['mean']:.2f} s of a processor, at most {size['decision']['worst']:.2f} s "
+        lines[-1] += (
+            f"(the first, which lays the network out, {size['decision']['first']:.2f} s); {size['moves']} moves."
+        )
     return "\n".join(lines) + "\n"
 
 
