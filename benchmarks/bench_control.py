@@ -12,7 +12,7 @@ import csv
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -257,20 +257,27 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, help="requests_per_minute.csv; without it the day is left out")
     parser.add_argument("--date", default="1998-06-30")
     parser.add_argument("--operators", type=int, default=100_000)
+    parser.add_argument("--only", nargs="*", help="parts to measure; the others stay as they are in the results")
     given = parser.parse_args()
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "drift": drift,
+        "burst": burst,
+        "everything": everything,
+        "scale": lambda: scale(given.operators, given.operators // 100, 30),
+    }
+    if given.trace is not None:
+        parts["day"] = lambda: day(given.trace, given.date)
     known = RESULTS / "control.json"
     document: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
-    document |= {"drift": drift(), "burst": burst(), "everything": everything()}
-    if given.trace is not None:
-        document["day"] = day(given.trace, given.date)
-    document["scale"] = scale(given.operators, given.operators // 100, 30)
-    known.write_text(json.dumps(plain(document), indent=1) + "\n")
+    for name in given.only or parts:
+        document[name] = parts[name]()
+        known.write_text(json.dumps(plain(document), indent=1) + "\n")
     (RESULTS / "control.md").write_text(table(document))
 
 
 def table(document: dict[str, Any]) -> str:
     """Return the results for people."""
-    drifted, shed, size = document["drift"], document["burst"], document["scale"]
+    drifted, shed, size = document["drift"], document["burst"], document.get("scale")
     lines = ["# The controller on the simulator", "", "Written by `benchmarks/bench_control.py`.", "", "## Drift", ""]
     lines += ["| policy | worst latency, s | moves | last move, s |", "|---|---|---|---|"]
     for name, row in drifted["policies"].items():
@@ -297,9 +304,12 @@ def table(document: dict[str, Any]) -> str:
         for name, row in one["policies"].items():
             numbers = " | ".join(f"{row[key]:.2f}" for key in ("lost", "late", "hosts", "moves", "total"))
             lines.append(f"| {name} | {numbers} |")
-    lines += ["", "## Size", "", f"{size['operators']} operators on {size['hosts']} hosts: a decision takes "]
-    lines[-1] += f"{size['decision']['mean']:.2f} s of a processor, at most {size['decision']['worst']:.2f} s "
-    lines[-1] += f"(the first, which lays the network out, {size['decision']['first']:.2f} s); {size['moves']} moves."
+    if size is not None:
+        lines += ["", "## Size", "", f"{size['operators']} operators on {size['hosts']} hosts: a decision takes "]
+        lines[-1] += f"{size['decision']['mean']:.2f} s of a processor, at most {size['decision']['worst']:.2f} s "
+        lines[-1] += (
+            f"(the first, which lays the network out, {size['decision']['first']:.2f} s); {size['moves']} moves."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -156,7 +156,7 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
     )
     try:
         folder = Folder(".penstock/two-chains")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not (folder.alive and (folder.read() or {}).get("status", {}).get("time", 0) > 5):
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -204,7 +204,7 @@ def test_killed_command_is_started_again(penstock, network, here):
     whole = penstock(*arguments, "--directory", "whole", "--pace", 1000, "--json").document
     run = [sys.executable, "-m", "penstock.cli.app", *arguments, "--directory", "killed", "--pace"]
     running = subprocess.Popen([*run, "10"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    folder, end = Folder("killed"), time.monotonic() + 60
+    folder, end = Folder("killed"), time.monotonic() + 240
     while not (folder.path.exists() and (folder.read() or {}).get("status", {}).get("time", 0) > 5):
         assert time.monotonic() < end
         time.sleep(0.05)

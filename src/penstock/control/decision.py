@@ -26,7 +26,7 @@ def seen_of(seen: Observation) -> dict[str, Any]:
         "rates": {n: c / seen.period for n, c in zip(seen.sources, seen.entered.tolist(), strict=True)},
         "busy": busy,
         "waiting": None if seen.waiting is None else float(np.nansum(seen.waiting)),
-        "behind": None if seen.behind is None else float(np.nanmax(seen.behind, initial=0.0)),
+        "behind": None if seen.behind is None else float(np.nan_to_num(seen.behind).max(initial=0.0)),
         "worst": max(worst, default=None),
         "p99": max(p99, default=None),
         "delivered": sum(row.count for row in seen.latency.values()),

@@ -70,7 +70,8 @@ class Control:
             if (self.act or found.asked) and not faults and not plan.empty:
                 applied = engine.apply(plan)
                 state = state.after(found, plan, applied, seen, journaled=self.journaled)
-            told = advised(state, found.policy, plan, applied is None and not found.asked, now)
+            idle = (applied is None or not applied.begun) and not found.asked
+            told = advised(state, found.policy, plan, idle, now)
             if told is not None:
                 state = attrs.evolve(told, decisions=state.decisions + 1)
                 lines.append(decision(now, attrs.evolve(found, plan=plan), applied, faults))
@@ -172,12 +173,12 @@ def trimmed(now: Situation, plan: Plan) -> Plan:
     return attrs.evolve(plan, placement=placement)
 
 
-def advised(state: State, policy: str, plan: Plan, dry: bool, now: Situation) -> State | None:
+def advised(state: State, policy: str, plan: Plan, idle: bool, now: Situation) -> State | None:
     """Return the state that remembers an advice, or None where the same was given a short time ago.
 
-    What is not applied would be advised again at every look.
+    What is not applied, or refused, would be advised again at every look.
     """
-    if not dry:
+    if not idle:
         return state
     text = json.dumps({**plan_document(plan), "network": None}, sort_keys=True)
     shape = {"placement": sorted(plan.placement), "keep": plan.keep is not None}
