@@ -26,7 +26,7 @@ TRUE = HostStatistics(overhead=0.2, factor=1.2)
 ALONE = Statistics(
     operators={name: OperatorStatistics(cost=o.cost, error=0.01) for name, o in NETWORK.operators.items()}
 )
-STREAMS = {"h1": ("s1->o1.1", 0.004), "h2": ("o1.1->o1.2", 0.003)}
+STREAMS = {"o1.1": ("s1->o1.1", 0.004), "o1.2": ("o1.1->o1.2", 0.003)}
 RATES = Rates.of(1.0, {"s1": [60.0] * 30 + [260.0] * 6 + [60.0] * 30})
 
 
@@ -115,11 +115,11 @@ def test_a_burst_is_as_high_and_as_long_as_the_real_one() -> None:
 def test_batches_up_to_the_first_with_input_are_left_out() -> None:
     """What a query does before it has compiled its plans tells nothing of the batches that follow."""
     found = [
-        Batch("h1", 0, 100.0, 1.5, 0, {}),
-        Batch("h1", 1, 102.0, 2.5, 50, {"s1->o1.1": (50, 0)}),
-        Batch("h1", 2, 105.0, 0.5, 60, {"s1->o1.1": (60, 0)}),
-        Batch("h1", 3, 106.0, 0.1, 0, {}),
-        Batch("h1", 4, 107.0, 0.4, 50, {"s1->o1.1": (50, 0)}, known=False),
+        Batch("o1.1", 0, 100.0, 1.5, 0, {}),
+        Batch("o1.1", 1, 102.0, 2.5, 50, {"s1->o1.1": (50, 0)}),
+        Batch("o1.1", 2, 105.0, 0.5, 60, {"s1->o1.1": (60, 0)}),
+        Batch("o1.1", 3, 106.0, 0.1, 0, {}),
+        Batch("o1.1", 4, 107.0, 0.4, 50, {"s1->o1.1": (50, 0)}, known=False),
     ]
     outcome = Outcome(epoch=100.0, batches=found, visible={}, stimulus={}, taken={}, seconds=9.0)
     row = host_batches(NETWORK, CLUSTER, PLACEMENT, outcome)["h1"]

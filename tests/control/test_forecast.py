@@ -40,7 +40,7 @@ def world(
     pace = placed._pace([1.0, 1.0])._replace(noise=noise.tolist())
     result = predicted(placed.made, placed.queries, pace, [1.0, 1.0])
     batches = [
-        Seen(b.query, b.start, b.start + b.duration, b.duration, 0.2 + b.load) for b in result.batches
+        Seen(PLACEMENT[b.query], b.start, b.start + b.duration, b.duration, 0.2 + b.load) for b in result.batches
     ]  # fmt: skip
     course = Course(network=NETWORK, cluster=CLUSTER, placement=PLACEMENT, statistics=STATISTICS, rates=rates)
     return course, sorted(batches, key=lambda batch: batch.end), result
@@ -132,11 +132,11 @@ def test_a_run_is_seen_by_its_batches() -> None:
     """A run's batches come in the order of their ends, with what their counts should have taken, lost ones left out."""
 
     def batch(query: str, start: float, duration: float, tuples: int, known: bool = True) -> SimpleNamespace:
-        stream = "s1->o1.1" if query == "h1" else "o1.1->o1.2"
+        stream = "s1->o1.1" if query == "o1.1" else "o1.1->o1.2"
         counts = {stream: (tuples, 0)}
         return SimpleNamespace(query=query, start=start, duration=duration, rows=tuples, counts=counts, known=known)
 
-    batches = [batch("h1", 101, 2.0, 300), batch("h2", 100, 0.5, 50), batch("h1", 104, 0, 0, False)]
+    batches = [batch("o1.1", 101, 2.0, 300), batch("o1.2", 100, 0.5, 50), batch("o1.1", 104, 0, 0, False)]
     outcome = SimpleNamespace(epoch=100.0, batches=batches)
     found = seen(NETWORK, CLUSTER, PLACEMENT, STATISTICS, outcome)
     assert [(each.host, each.start, each.end) for each in found] == [("h2", 0.0, 0.5), ("h1", 1.0, 3.0)]

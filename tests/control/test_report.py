@@ -14,7 +14,7 @@ from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 
 EPOCH = 1_000.0
-STREAMS = {"h1": ("s1->o1.1", 0.004), "h2": ("o1.1->o1.2", 0.003)}
+STREAMS = {"o1.1": ("s1->o1.1", 0.004), "o1.2": ("o1.1->o1.2", 0.003)}
 
 
 def outcome_of(result: MicrobatchResult) -> Outcome:

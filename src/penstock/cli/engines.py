@@ -100,7 +100,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
-    from penstock.spark.run import Engine, SparkEngine
+    from penstock.spark.run import Engine, SparkEngine, noted_sessions
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -110,7 +110,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     machines = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     tell("starting hosts", 0.0)
     with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
-        engine = Engine(machines, hosts)
+        engine = Engine(machines, hosts, noted_sessions(wanted.directory))
         about = attrs.evolve(wanted.setting, cluster=machines)
         deployment = engine.prepare(
             wanted.network,
@@ -131,12 +131,33 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
 ENGINES: dict[str, Callable[[Wanted, Report], Any]] = {"simulation": simulation, "spark": spark}
 
 
-def first_placement(wanted: str | None, algorithm: str | None, engine: str, directory: str, **parts: Any) -> Placement:
-    """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says."""
-    if engine == "spark":
+def first_placement(
+    given: str | None, algorithm: str | None, rates: Rates | None, seed: int, folder: str | None, **parts: Any
+) -> Placement:
+    """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says.
+
+    An algorithm may fill hosts beyond their quotas where it must: what is too much will be dropped, or get a host more.
+
+    Parameters
+    ----------
+    folder
+        Of a run on Spark; None: the simulator runs.
+    parts
+        ``network`` and ``cluster``.
+    """
+    network, cluster = parts["network"], parts["cluster"]
+    if folder is not None:
         from penstock.spark.run import claimed, placement_of
 
-        there = claimed(directory)
+        there = claimed(folder)
         if there is not None:
-            return placement_of(there).check(parts["network"].operators, parts["cluster"].hosts)
-    return common.decide_placement(placement=wanted, algorithm=algorithm, **parts)
+            return placement_of(there)
+    if given is not None or rates is None or len(cluster.hosts) == 1:
+        return common.decide_placement(network, cluster, given, algorithm, rates, seed)
+    import numpy as np
+
+    from penstock.load import load_model
+    from penstock.placement import Problem, place
+
+    problem = Problem(load_model(network, rates), cluster, None, network.pins)
+    return place(problem, algorithm or "correlation", np.random.default_rng(seed), overload=True).placement

@@ -48,14 +48,22 @@ class SparkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     mode: Literal["micro-batch", "real-time"] = "micro-batch"
     trigger: Annotated[str | float, msgspec.Meta(description="interval of the micro-batches")] = "500 ms"
-    hop: Literal["directory", "kafka"] = "directory"
+    hop: Annotated[
+        Literal["directory", "kafka"], msgspec.Meta(description="how rows pass between queries: by files or by topics")
+    ] = "directory"
     directory: (
         Annotated[str, msgspec.Meta(description="hop logs and checkpoints; a path that all hosts see")] | None
     ) = None
     conf: Annotated[dict[str, Option], msgspec.Meta(description="Spark settings of embedded hosts")] = {}
-    jars: list[str] = []
-    packages: list[str] = []
-    kafka: Annotated[dict[str, Option], msgspec.Meta(description="bootstrap and further Kafka settings")] = {}
+    jars: Annotated[list[str], msgspec.Meta(description="jar files of embedded hosts; patterns are fine")] = []
+    packages: Annotated[list[str], msgspec.Meta(description="Maven coordinates for embedded hosts")] = []
+    kafka: Annotated[
+        dict[str, Option],
+        msgspec.Meta(
+            description="bootstrap or bootstrap_env, username_env, password_env, ca, partitions, replication; "
+            "with a dot: Kafka's client settings"
+        ),
+    ] = {}
 
 
 class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -64,6 +64,9 @@ def compare(
     stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
     busy = dict.fromkeys(used, 0.0)
     for batch in outcome.batches:
+        if batch.query not in host_of:
+            # Of a query that was attached to the run later.
+            continue
         busy[host_of[batch.query]] += max(
             0.0, min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)
         )

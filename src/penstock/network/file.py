@@ -24,10 +24,12 @@ Option = str | int | float | bool
 class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[sources.NAME]``: where tuples enter."""
 
-    schema: Annotated[str, msgspec.Meta(description="Spark DDL schema")] | None = None
+    schema: (
+        Annotated[str, msgspec.Meta(description="Spark DDL schema; of a Kafka source, that of the values")] | None
+    ) = None
     format: Annotated[str, msgspec.Meta(description="Spark reader format, or nexmark")] | None = None
     options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark reader")] = {}
-    time: Annotated[str, msgspec.Meta(description="event-time column")] | None = None
+    time: Annotated[str, msgspec.Meta(description="event-time column, or SQL over the columns")] | None = None
     lateness: Annotated[str | float, msgspec.Meta(description="how late a row may come, e.g. '2 seconds'")] = 0.0
     arrivals: Annotated[Literal["even", "poisson"], msgspec.Meta(description="spacing of tuples (simulator)")] = "even"
     host: (

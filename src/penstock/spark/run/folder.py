@@ -53,6 +53,7 @@ CLAIMED = (
     ("apart", "a run with other operators apart"),
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
+    ("hop", "a run whose rows pass by other ways"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
 """What a run must be resumed with, since answers depend on it, and how a difference is told."""
@@ -203,6 +204,7 @@ def _described(deployment: Deployment) -> dict[str, Any]:
         "placement": dict(sorted(deployment.placement.items())),
         "apart": sorted(deployment.apart),
         "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
+        "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
         "plan": bool(deployment.live),
         "rates": _hashed(json.dumps(schedules)) if schedules else None,
     }

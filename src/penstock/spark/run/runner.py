@@ -11,7 +11,7 @@ from penstock.spark.compile import Query
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
 from penstock.spark.run.units import Unit
-from penstock.spark.shipped.gate import close, take_over
+from penstock.spark.shipped.gate import close, owner_of, take_over
 from penstock.spark.shipped.writer import make_writer
 
 
@@ -59,6 +59,14 @@ class Runner:
     def look(self) -> None:
         """Keep what Spark reports of its batches."""
         save_reports(self.query, self.handle)
+
+    def goes_on(self) -> bool:
+        """Whether the query runs and may deliver."""
+        owner = owner_of(self.query.spec.folder, self.name)
+        mine = owner["generation"] == self.query.spec.generation and not owner["closing"]
+        with contextlib.suppress(Exception):
+            return mine and bool(self.handle.isActive)
+        return False
 
     def failed(self) -> str | None:
         """Return what the query ended with, if it did."""

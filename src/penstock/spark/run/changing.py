@@ -1,0 +1,270 @@
+"""Changing a system while it runs: what a plan wants is begun, unit by unit, and goes on beside the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import attrs
+
+from penstock.cluster import Host
+from penstock.errors import InputError
+from penstock.spark.hosts.start import make_host
+from penstock.spark.run.attach import Grown, attach, grown
+from penstock.spark.run.engine import Engine
+from penstock.spark.run.folder import note_sessions
+from penstock.spark.run.split import parts_of, split
+from penstock.spark.run.system import System
+from penstock.spark.run.units import Unit
+from penstock.spark.run.wanted import Wanted
+from penstock.spark.run.warm import warm
+from penstock.spark.shipped.turn import ANNOUNCED
+from penstock.steering import Change
+from penstock.steering import plan as kinds
+
+
+class Changes:
+    """Begins changes, and knows which are under way.
+
+    Parameters
+    ----------
+    engine, system
+        Hosts, and what runs on them.
+    interval
+        Of the micro-batches (s), where no other is set.
+    following
+        Whether keep fractions follow rates batch by batch.
+
+    Attributes
+    ----------
+    keep, triggers
+        In force: keep fractions by stream, intervals by host.
+    down
+        Hosts that have died.
+    jobs
+        By unit, the change that is under way.
+    mine
+        Hosts that were added, to be ended with the engine.
+    """
+
+    def __init__(self, engine: Engine, system: System, interval: float, *, following: bool) -> None:
+        self.engine, self.system, self.interval, self.following = engine, system, interval, following
+        self.keep: dict[str, float] = {}
+        self.triggers: dict[str, float] = {}
+        self.down: set[str] = set()
+        self.jobs: dict[str, Future[None]] = {}
+        self.targets: dict[str, Mapping[str, str]] = {}
+        self.joining: dict[str, Future[None]] = {}
+        self.retiring: set[str] = set()
+        self.mine: dict[str, Any] = {}
+        self.pool = ThreadPoolExecutor(16, thread_name_prefix="penstock-change")
+
+    @property
+    def moving(self) -> list[str]:
+        """The units that are changed now."""
+        return [name for name, job in self.jobs.items() if not job.done()]
+
+    def begin(self, change: Change, wanted: Wanted) -> None:
+        """Begin one change of a plan.
+
+        Raises
+        ------
+        InputError
+            If it cannot be made; nothing of it was then.
+        """
+        match change.kind:
+            case kinds.ADD:
+                self._add(change.to)
+            case kinds.ATTACH:
+                self._attach(change, wanted)
+            case kinds.KEEP:
+                self._keep(change.to)
+            case kinds.TRIGGER:
+                self._trigger(change.name, change.to)
+            case kinds.MOVE:
+                self._move(change.name, wanted)
+            case kinds.RETIRE:
+                self._retire(change.name)
+            case _:
+                raise InputError("a limit cannot change while a query runs", at=f"limits.{change.name}")
+
+    def _keep(self, keep: Mapping[str, float]) -> None:
+        live, streams = self.system.deployment.live, {stream.name for stream in self.system.deployment.network.streams}
+        for name, share in keep.items():
+            if name not in streams:
+                raise InputError(f"no stream {name!r}", at="keep")
+            if name not in live and share < 1:
+                raise InputError("nothing can be dropped here while it runs", at=f"keep.{name}")
+            if not 0 <= share <= 1:
+                raise InputError(f"expected a share of 0 to 1, got {share}", at=f"keep.{name}")
+        if self.following:
+            raise InputError("keep fractions follow a plan table already", at="keep")
+        self.keep = {name: share for name, share in keep.items() if share < 1}
+        content = {"keep": self.keep, "looked": {}}
+        (self.system.deployment.place / ANNOUNCED).replace(json.dumps(content).encode())
+
+    def _trigger(self, host: str, interval: float) -> None:
+        self.known(host)
+        if not interval >= 0:
+            raise InputError(f"expected an interval >= 0 s, got {interval}", at=f"triggers.{host}")
+        if self.triggers.get(host, self.interval) == interval:
+            return
+        mine = [name for name, unit in self.system.units.items() if unit.host == host]
+        self._free(mine)
+        self.triggers[host] = interval
+        for name in mine:
+            self.do(name, lambda name=name: self.move_now(name, host))  # type: ignore[misc]
+
+    def _move(self, operator: str, wanted: Wanted) -> None:
+        """Begin to move the unit of an operator, or a part of it; of several of its operators the first one does."""
+        name, hosts = wanted.unit_of(operator)
+        unit, host = self.system.units[name], hosts[operator]
+        pin = self.system.deployment.network.operators[operator].pin
+        self.known(host)
+        if pin is not None and pin != host:
+            raise InputError(f"it is pinned to {pin!r}", at=f"operators.{operator}")
+        if host in self.down:
+            raise InputError(f"host {host!r} is down", at=f"placement.{operator}")
+        if name in wanted.begun:
+            return
+        if wanted.grown is not None and name in {each.name for each in wanted.grown.again}:
+            raise InputError("it is about to write for the query that is attached", at=f"placement.{operator}")
+        busy = name in self.jobs and not self.jobs[name].done()
+        there = self.targets.get(name, {}) if busy else dict.fromkeys(unit.fragment.operators, unit.host)
+        if there == hosts and (busy or name in self.system.runners):
+            return
+        self._free([name])
+        whole = len({*hosts.values()}) == 1
+        parts = () if whole else self._parts(unit, hosts)
+        self.targets[name] = hosts
+        wanted.begun.add(name)
+        if whole:
+            self.do(name, lambda: self.move_now(name, host))
+        else:
+            self.do(name, lambda: split(self.system, unit, parts, self.intervals()))
+
+    def _parts(self, unit: Unit, hosts: Mapping[str, str]) -> tuple[Unit, ...]:
+        """Return the parts of a unit that runs."""
+        if unit.name not in self.system.runners:
+            raise InputError(f"{unit.name!r} does not run, and only one that runs is split", at="placement")
+        if self.system.growing:
+            raise InputError("another unit changes its shape", at="placement", hint="wait until it runs")
+        away = self.down & {*hosts.values()}
+        if away:
+            raise InputError(f"host {sorted(away)[0]!r} is down", at="placement")
+        return parts_of(self.system.deployment.network, unit, hosts)
+
+    def move_now(self, unit: str, host: str) -> None:
+        """Move a unit to a host, which may still be starting."""
+        if host in self.joining:
+            self.joining[host].result()
+        self.system.move(unit, host, self.triggers.get(host, self.interval))
+
+    def _attach(self, change: Change, wanted: Wanted) -> None:
+        """Attach a query: its operators, and their new sources and sinks."""
+        network, placement = wanted.plan.network, dict(change.to)
+        assert network is not None  # noqa: S101 - no attachment without
+        for name, host in placement.items():
+            if host is None:
+                raise InputError("a query that is attached needs a host for each operator", at=f"placement.{name}")
+            self.known(host)
+            if host in self.down:
+                raise InputError(f"host {host!r} is down", at=f"placement.{name}")
+            pin = network.operators[name].pin
+            if pin is not None and pin != host:
+                raise InputError(f"it is pinned to {pin!r}", at=f"operators.{name}")
+        if self.system.growing:
+            raise InputError("another query is being attached", at="network", hint="wait until it runs")
+        for host in placement.values():
+            if host in self.joining:
+                self.joining[host].result()
+        found = grown(self.engine, self.system, network, placement, wanted.grown)
+        self._free([unit.name for unit in found.again])
+        wanted.grown = found
+
+    def grow(self, found: Grown) -> None:
+        """Begin to attach queries."""
+        self.system.growing = True
+        job = self.pool.submit(lambda: attach(self.system, found, self.intervals()))
+        self.jobs |= dict.fromkeys([unit.name for unit in (*found.again, *found.fresh)], job)
+
+    def intervals(self) -> dict[str, float]:
+        """Return the interval of the micro-batches of each host."""
+        return {name: self.triggers.get(name, self.interval) for name in self.engine.cluster.hosts}
+
+    def _add(self, host: Host) -> None:
+        if host.name in self.engine.cluster.hosts:
+            if host.name in self.down or host == self.engine.cluster.hosts[host.name]:
+                return
+            raise InputError(f"there is a host {host.name!r} already", at="add")
+        cluster = self.engine.cluster
+        self.engine.cluster = attrs.evolve(
+            cluster, hosts=dict(sorted({**cluster.hosts, host.name: host}.items()))
+        )  # fmt: skip
+
+        def join() -> None:
+            made = make_host(host, self.engine.cluster)
+            self.mine[host.name] = made.start()
+            self.engine.add(self.engine.cluster, made)
+            note_sessions(self.system.deployment.place, self.engine.sessions)
+            self.warm(host.name)
+
+        self.joining[host.name] = self.pool.submit(join)
+
+    def _retire(self, name: str) -> None:
+        self.known(name)
+        mine = [unit.name for unit in self.system.units.values() if unit.host == name]
+        if mine:
+            raise InputError(f"{', '.join(mine)} run there", at=f"hosts.{name}", hint="move them first")
+        self.retiring.add(name)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let hosts go that retire, once nothing moves away from them any more."""
+        if any(not job.done() for job in self.jobs.values()):
+            return
+        for name in sorted(self.retiring):
+            self.retiring.discard(name)
+            hosts = {other: host for other, host in self.engine.cluster.hosts.items() if other != name}
+            self.engine.cluster = attrs.evolve(self.engine.cluster, hosts=hosts)
+            gone = self.engine.hosts.pop(name, None)
+            self.engine.sessions.pop(name, None)
+            self.down.discard(name)
+            if gone is not None:
+                self.pool.submit(gone.stop)
+
+    def known(self, host: str) -> None:
+        """Refuse a host that is none."""
+        if host not in self.engine.cluster.hosts:
+            raise InputError(f"no host {host!r}", at="placement", hint=f"one of {', '.join(self.engine.cluster.hosts)}")
+
+    def _free(self, units: Iterable[str]) -> None:
+        """Refuse to touch units that move already."""
+        for name in units:
+            if name in self.jobs and not self.jobs[name].done():
+                raise InputError(f"{name!r} moves already", at=f"placement.{name}")
+
+    def do(self, unit: str, job: Callable[[], None]) -> None:
+        """Begin to change a unit."""
+        self.jobs[unit] = self.pool.submit(job)
+
+    def warm(self, host: str) -> None:
+        """Let a host get ready for what may move there."""
+        place = self.system.deployment.place / f"warm-{host}"
+        self.pool.submit(warm, self.engine.sessions[host], place)
+
+    def recover(self, name: str) -> None:
+        """Start a host again, and what was placed there."""
+        host = self.engine.hosts[name]
+        host.stop()
+        host.start()
+        self.engine.add(self.engine.cluster, host)
+        note_sessions(self.system.deployment.place, self.engine.sessions)
+        self.down.discard(name)
+        if all(unit.host != name for unit in self.system.units.values()):
+            self.warm(name)
+        for unit in [*self.system.units.values()]:
+            if unit.host == name and unit.name not in self.jobs:
+                self.do(unit.name, lambda unit=unit: self.move_now(unit.name, name))  # type: ignore[misc]
