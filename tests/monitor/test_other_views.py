@@ -105,7 +105,9 @@ def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
     folder.grow(10, dropped=20)
     view.look(BEGIN + 22)
     text = exposition(view, BEGIN + 22)
+    told = (Path(__file__).parent.parent.parent / "docs/reference/metrics.md").read_text()
     for metric in METRICS:
+        assert f"| `{metric.name}` | {metric.type} |" in told
         assert text.count(f"# HELP {metric.name} ") == 1
         assert text.count(f"# TYPE {metric.name} {metric.type}\n") == 1
     assert 'penstock_stream_rows_total{stream="clicks->views"} 2000' in text

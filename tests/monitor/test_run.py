@@ -187,7 +187,8 @@ def test_the_newest_run_is_found(tmp_path: Path) -> None:
 
     for age, name in ((2, "one"), (1, "two/run"), (3, "three")):
         Folder(tmp_path / name, run=name)
-        os.utime(tmp_path / name / "run.json", (BEGIN - age, BEGIN - age))
+        for file in ("run.json", "about.json"):
+            os.utime(tmp_path / name / file, (BEGIN - age, BEGIN - age))
     assert latest_run(tmp_path) == tmp_path / "two/run"
     view = open_view([str(tmp_path)])
     assert isinstance(view, RunView)

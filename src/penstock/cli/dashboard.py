@@ -12,16 +12,20 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[DIR]",
-            help="Folder of a run, of inspect --out, or event logs. Default: the newest run in .penstock, as it comes.",
+            help="A run, a controller, event logs, or what inspect --out wrote. Default: the newest run in .penstock.",
         ),
     ] = None,
     port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0: any free one.")] = 8765,
     host: Annotated[
         str,
-        typer.Option("--host", metavar="ADDRESS", help="Address to listen on. Others than this machine can see it!"),
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Address to listen on; with 0.0.0.0 everyone who reaches this machine can look on.",
+        ),
     ] = "127.0.0.1",
 ) -> None:
-    """Show a network, its hosts, latency, backlog and decisions on one page, live; ask what if.
+    """Watch a network on one page: hosts, latency beside its prediction, backlog, decisions; ask what if; act.
 
     Example: penstock dashboard examples/event-log/spark-4.3.zstd --port 8765
     """

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.cluster import Cluster
 from penstock.errors import InputError
-from penstock.files import Text, convert, suggest
+from penstock.files import Text, convert, schema_of, suggest
 from penstock.load import Statistics
 from penstock.network import Network, read_network
 from penstock.sizing.admit import merged
@@ -128,4 +128,4 @@ def _rates(given: str, at: str) -> Rates:
 
 def scenario_schema() -> dict[str, Any]:
     """Return the JSON schema of scenario files."""
-    return msgspec.json.schema(ScenarioFile)
+    return schema_of(ScenarioFile, "scenario")
