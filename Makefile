@@ -3,10 +3,10 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check lint docs setup help
+.PHONY: demo test nightly check lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 demo: setup ## calibrate, predict, place, run and compare on two embedded Spark hosts
 	@$(UV) run --no-sync penstock demo
@@ -27,6 +27,33 @@ check: lint test ## what CI runs: lint and tests
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py
+
+site: setup ## build the documentation's pages into site/
+	$(UV) sync --locked --quiet --inexact --group docs
+	$(UV) run --no-sync python scripts/site.py
+
+package: setup ## build wheel and sdist into dist/, check them, and try the wheel in an environment of its own
+	$(UV) sync --locked --quiet --inexact --group release
+	sh scripts/package.sh $(UV)
+
+kafka: setup ## fetch Kafka through Maven and start a broker on loopback; `make kafka-stop` ends it
+	@$(UV) run --no-sync python scripts/kafka.py start
+
+clicks-on-kafka: kafka ## put clicks into a topic, count them on two Spark hosts, show the counts in another topic
+	@. .tools/kafka/run/client.env && cd $(CURDIR) && \
+	$(UV) run --no-sync python examples/clicks-on-kafka/clicks.py feed && \
+	$(UV) run --no-sync penstock run examples/clicks-on-kafka/network.toml --cluster examples/clicks-on-kafka/cluster.toml \
+	  --placement views=h1,counted=h2 --once && \
+	$(UV) run --no-sync python examples/clicks-on-kafka/clicks.py show
+
+cluster: setup ## start a Spark cluster on loopback: master, two workers, Connect server; `make cluster-stop` ends it
+	@$(UV) run --no-sync python scripts/cluster.py start
+
+cluster-stop:
+	@$(UV) run --no-sync python scripts/cluster.py stop
+
+kafka-stop:
+	@$(UV) run --no-sync python scripts/kafka.py stop
 
 setup: $(READY)
 

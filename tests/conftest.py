@@ -28,7 +28,9 @@ settings.load_profile("penstock")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what shares Spark hosts in one process: they are started once, and the other processes take the rest."""
     for item in items:
-        if "engine" in getattr(item, "fixturenames", ()):
+        if item.get_closest_marker("kafka"):
+            item.add_marker(pytest.mark.xdist_group("kafka"))
+        elif "engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group(str(item.path)))

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from penstock.api import estimate, inspect, load_network, place, shed, simulate
     from penstock.spark.listener import Listener
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Listener", "__version__", "estimate", "inspect", "load_network", "place", "shed", "simulate"]
 
 _HOME = {

@@ -223,3 +223,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and value - value != 0.0:
         return None
     return value
+
+
+def compact(document: Any) -> str:
+    """Return a document as JSON on one line, for machines."""
+    return json.dumps(plain(document), separators=(",", ":"), allow_nan=False)
+
+
+SITE = "https://penstock.github.io/penstock/"
+"""Where the documentation, and with it the schemas, is published."""
+
+
+def schema_of(shape: type[Any], name: str) -> dict[str, Any]:
+    """Return the JSON schema of a file's shape, under the address at which it is published."""
+    address = f"{SITE}reference/{name}.schema.json"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": address, **msgspec.json.schema(shape)}

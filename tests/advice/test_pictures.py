@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from penstock.advice import Aims, advise, deployed, with_burst
-from penstock.advice.pictures import before_after, heat_map, load_matrix, save, timeline, write_pictures
+from penstock.advice.pictures import before_after, heat_map, load_matrix, timeline, write_pictures
 from penstock.inspection import inspect
+from penstock.pictures.save import save
 from penstock.telemetry import read_telemetry
 
 

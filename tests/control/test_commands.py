@@ -109,6 +109,16 @@ def test_bad_scenarios_are_refused(penstock, network, burst, text, words):
     assert not Path(".penstock").exists()
 
 
+def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, burst):
+    """Rates and speeds that only the simulator can change are refused on Spark before anything starts."""
+    Path("scenario.toml").write_text("[[events]]\nat = 1\nslow = {host = 'h1', factor = 0.5}\n")
+    done = penstock(
+        "control", network, "--hosts", 2, "--rates", burst, "--engine", "spark", "--scenario", "scenario.toml"
+    )
+    assert done.code == 2
+    assert "cannot be made to happen on Spark" in done.err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -14,7 +14,7 @@ from penstock.advice.measure import correlation
 from penstock.advice.replay import Replayed, replay
 from penstock.advice.values import Advice, Array, Deployment, Report
 from penstock.errors import InputError
-from penstock.files import atomic
+from penstock.pictures.save import save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,21 +267,11 @@ def write_pictures(
     for name, figure in figures.items():
         for ending in ("png", "svg"):
             path = target / f"{name}.{ending}"
-            save(figure, path)
+            with _style():
+                save(figure, path, dpi=144)
             written.append(str(path))
     return written
 
 
 def _file(name: str) -> str:
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[:60]
-
-
-def save(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Write a figure; the ending of the path is its format, and no date is in it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    FigureCanvasAgg(figure)
-    ending = Path(path).suffix.lstrip(".").lower()
-    metadata = {"png": {"Software": None}, "svg": {"Date": None}}.get(ending)
-    with _style(), atomic(path, "wb") as file:
-        figure.savefig(file, format=ending, dpi=144, metadata=metadata)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from penstock.cluster import Cluster, Placement, read_cluster, read_placement
+from penstock.cli.progress import progress as progress
+from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
 from penstock.errors import Infeasible, InputError, PenstockError
 from penstock.files import Text, suggest, to_json, write_json
 from penstock.load import LoadModel, Statistics, deviation, load_model, read_statistics
@@ -35,6 +35,10 @@ PlanOption = Annotated[
     str | None, typer.Option("--plan", metavar="FILE", help="Plan table of shed: keep what the rates allow.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of everything random.")]
+KeepOption = Annotated[
+    str | None,
+    typer.Option("--keep", metavar="FILE|INLINE", help="Share of each stream to keep: a file, or clicks->views=0.4."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -171,8 +175,14 @@ def between(pair: Sequence[float]) -> str:
     return " to ".join(f"{value:.3g}" for value in pair)
 
 
-def get_keep(given: str | None, network: Network) -> dict[str, float]:
-    """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``."""
+def get_keep(given: str | None, network: Network, *, copies: bool = False) -> dict[str, float]:
+    """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``.
+
+    Parameters
+    ----------
+    copies
+        Whether a stream may lead to a replica, ``a->b#2``.
+    """
     import os
 
     if given is None:
@@ -198,7 +208,7 @@ def get_keep(given: str | None, network: Network) -> dict[str, float]:
     source = None if "->" in given else given
     streams = [stream.name for stream in network.streams]
     for name, fraction in table.items():
-        if name not in streams:
+        if (base_name(name) if copies else name) not in streams:
             raise InputError(
                 "is no stream of the network", file=source, at=f"keep.{name}", hint=suggest(name, streams, "streams")
             )
@@ -235,24 +245,6 @@ def joined_rates(parts: dict[str, Rates]) -> Rates:
         raise InputError("expected equal periods of all scheduled sources", at="sources")
     length = min(rates.periods for rates in parts.values())
     return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str, float], None]]:
-    """Show a progress bar on standard error while work is told."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-    )
-    # Few refreshes: hosts may be pinned to every core of this machine.
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
 
 
 def write_document(path: str, document: dict[str, Any]) -> None:

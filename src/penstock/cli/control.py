@@ -101,16 +101,18 @@ def command(
     _check(engine, moves, spare, {"--every": every, "--latency": latency, "--for": seconds, "--pace": pace})
     graph, known = common.get_network(network, statistics)
     machines = common.get_cluster(cluster, hosts, graph)
-    happenings = scenario_of(scenario, graph, machines, known)
+    happenings = scenario_of(scenario, graph, machines, known, engine)
     given = control_rates(rates, graph, [each.event for each in happenings], duration, period)
     where = directory or machines.spark.directory or f".penstock/{graph.name}"
     own = None if given is None else Rates.of(given.period, {name: given.of_source(name) for name in graph.sources})
-    placed = first_placement(placement, algorithm, engine, where, network=graph, cluster=machines, rates=own, seed=seed)
+    simulated = engine == "simulation"
+    placed = first_placement(
+        placement, algorithm, own, seed, None if simulated else where, network=graph, cluster=machines
+    )
     pause = (3.0 if engine == "spark" else 0.5) if move_time is None else move_time
     goals = Goals(
         bound=latency, moves=moves, pause=pause, spare=spares(machines, spare), prices=read_prices(prices)
     )  # fmt: skip
-    simulated = engine == "simulation"
     control = Control(policies=policies(policy), goals=goals, every=every, act=act, seed=seed, journaled=simulated)
     if own is not None and simulated:
         load_model(graph, own)  # names a missing cost
@@ -156,11 +158,21 @@ def _check(engine: str, moves: int, spare: int, times: dict[str, float | None]) 
         raise InputError(f"expected at least 1 and 0, got {moves} and {spare}", at="--moves, --spare")
 
 
-def scenario_of(given: str | None, network: Network, cluster: Cluster, known: Statistics) -> tuple[Happening, ...]:
-    """Read a scenario, if there is one."""
+def scenario_of(
+    given: str | None, network: Network, cluster: Cluster, known: Statistics, engine: str
+) -> tuple[Happening, ...]:
+    """Read a scenario, if there is one, and refuse what an engine cannot let happen."""
     from penstock.control.scenario import read_scenario
+    from penstock.steering import Admit, NewRates, Slow
 
-    return () if given is None else read_scenario(given, network, cluster, known)
+    found = () if given is None else read_scenario(given, network, cluster, known)
+    for each in found if engine == "spark" else ():
+        if isinstance(each.event, Slow | NewRates) or (isinstance(each.event, Admit) and each.event.rates is not None):
+            raise InputError(
+                f"what is to happen at {each.at:g} s cannot be made to happen on Spark", file=given,
+                hint="rates come from the sources there; try it with --engine simulation",
+            )  # fmt: skip
+    return found
 
 
 def apart_of(given: str | None, network: Network) -> tuple[str, ...]:

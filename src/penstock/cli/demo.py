@@ -36,7 +36,7 @@ def command(
         document = demo(seed, tell, common.say)
     document = plain(document)
     common.write_document(str(folder / "demo-report.json"), document)
-    from penstock.cli.figures import demo_picture
+    from penstock.pictures.demo import demo_picture
 
     for name, theme in PICTURES.items():
         demo_picture(document, folder / name, theme)

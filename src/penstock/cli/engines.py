@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,6 +21,7 @@ from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.control.engine import Engine
+    from penstock.load.setting import Setting
 
 Report = Callable[[str, float], None]
 
@@ -60,15 +62,31 @@ class Wanted:
     pace: float | None = None
     apart: tuple[str, ...] = ()
 
+    @property
+    def setting(self) -> Setting:
+        """What is deployed, for those who look on."""
+        from penstock.load.setting import Setting
+
+        return Setting(
+            network=self.network,
+            cluster=self.cluster,
+            placement=self.placement,
+            statistics=self.statistics,
+            rates=self.rates,
+        )
+
 
 @contextmanager
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """Give the simulator."""
+    from penstock.files import write_json
     from penstock.simulation import MicroBatch, Options, SimulationEngine
+    from penstock.telemetry.runs import ABOUT
 
     if wanted.rates is None:
         raise InputError("the simulator needs rates", at="--rates")
     batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
+    write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches)
     yield SimulationEngine(
         wanted.network, wanted.cluster, wanted.placement, wanted.rates, options, seed=wanted.seed, pace=wanted.pace,
@@ -93,8 +111,15 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     tell("starting hosts", 0.0)
     with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
         engine = Engine(machines, hosts, noted_sessions(wanted.directory))
+        about = attrs.evolve(wanted.setting, cluster=machines)
         deployment = engine.prepare(
-            wanted.network, wanted.placement, wanted.directory, rates=wanted.rates, live=True, apart=wanted.apart
+            wanted.network,
+            wanted.placement,
+            wanted.directory,
+            rates=wanted.rates,
+            live=True,
+            apart=wanted.apart,
+            about=about.document(),
         )
         running = SparkEngine(engine, deployment)
         try:
@@ -106,12 +131,33 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
 ENGINES: dict[str, Callable[[Wanted, Report], Any]] = {"simulation": simulation, "spark": spark}
 
 
-def first_placement(wanted: str | None, algorithm: str | None, engine: str, directory: str, **parts: Any) -> Placement:
-    """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says."""
-    if engine == "spark":
+def first_placement(
+    given: str | None, algorithm: str | None, rates: Rates | None, seed: int, folder: str | None, **parts: Any
+) -> Placement:
+    """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says.
+
+    An algorithm may fill hosts beyond their quotas where it must: what is too much will be dropped, or get a host more.
+
+    Parameters
+    ----------
+    folder
+        Of a run on Spark; None: the simulator runs.
+    parts
+        ``network`` and ``cluster``.
+    """
+    network, cluster = parts["network"], parts["cluster"]
+    if folder is not None:
         from penstock.spark.run import claimed, placement_of
 
-        there = claimed(directory)
+        there = claimed(folder)
         if there is not None:
-            return placement_of(there).check(parts["network"].operators, parts["cluster"].hosts)
-    return common.decide_placement(placement=wanted, algorithm=algorithm, **parts)
+            return placement_of(there)
+    if given is not None or rates is None or len(cluster.hosts) == 1:
+        return common.decide_placement(network, cluster, given, algorithm, rates, seed)
+    import numpy as np
+
+    from penstock.load import load_model
+    from penstock.placement import Problem, place
+
+    problem = Problem(load_model(network, rates), cluster, None, network.pins)
+    return place(problem, algorithm or "correlation", np.random.default_rng(seed), overload=True).placement

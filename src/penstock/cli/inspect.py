@@ -52,11 +52,8 @@ def command(
     from penstock.inspection import export, inspect, moment
     from penstock.telemetry import read_telemetry
 
-    if sys.stderr.isatty():
-        with common.progress() as tell:
-            told = read_telemetry(paths, lambda name, share: tell(name[-28:], share))
-    else:
-        told = read_telemetry(paths)
+    with common.progress() as tell:
+        told = read_telemetry(paths, lambda name, share: tell(name[-28:], share))
     found = inspect(
         told,
         None if since is None else moment(since, told, "--since"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
 from penstock.cli import common
 from penstock.cli.estimate import CheckOption, checker
-from penstock.errors import InputError
 
 
 def command(
@@ -83,7 +81,9 @@ def command(
             {"latency": wanted, "hosts": count, "lower_bound": least, "price": price}
             for wanted, count, least, price in rows
         ]
-        _draw(plot, rows, bound)
+        from penstock.sizing.plot import draw_hosts
+
+        draw_hosts(plot, rows, bound)
     if json:
         common.answer(document)
         return
@@ -97,29 +97,3 @@ def command(
     common.say(f"worst {found.estimate.total.worst:.4g} s by the model {model}, bound {bound:g}; {least}")
     if check:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
-
-
-def _draw(path: str, rows: list[tuple[float, int | None, int | None, float | None]], bound: float) -> None:
-    """Draw hosts over bounds, with the certificate below."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from penstock.files import atomic
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    known = [(wanted, count, least) for wanted, count, least, _ in rows if count is not None]
-    if known:
-        x, y, low = zip(*known, strict=True)
-        axes.step(x, y, where="post", marker="o", label="hosts")
-        axes.step(x, low, where="post", linestyle=":", label="at least")
-        axes.legend()
-    axes.axvline(bound, color="grey", linewidth=0.8)
-    axes.set(xlabel="latency bound (s)", ylabel="hosts", xscale="log" if bound > 0 else "linear")
-    axes.grid(alpha=0.3)
-    ending = os.path.splitext(path)[1].lstrip(".").lower() or "png"
-    if ending not in canvas.get_supported_filetypes():
-        raise InputError(f"expected a picture such as out.png, got {path!r}", at="--plot")
-    with atomic(path, "wb") as file:
-        figure.savefig(file, format=ending, dpi=120, metadata={"Software": None} if ending == "png" else None)

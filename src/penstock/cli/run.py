@@ -28,24 +28,25 @@ def command(
     ] = None,
     statistics: common.StatisticsOption = None,
     rates: Annotated[
-        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates to expect; also drives nexmark sources.")
+        str | None,
+        typer.Option("--rates", metavar="FILE|INLINE", help="Rates to expect; they drive nexmark sources too."),
     ] = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
-    keep: Annotated[
-        str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or clicks->views=0.4.")
-    ] = None,
+    keep: common.KeepOption = None,
     plan: common.PlanOption = None,
     control_period: Annotated[
         float | None,
         typer.Option("--control-period", metavar="S", help="How often --plan is looked up; default: the trigger."),
     ] = None,
-    seconds: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time; else when the sources end.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False,
     directory: DirectoryOption = None,
     learn: Annotated[
         str | None,
-        typer.Option("--learn", metavar="OUT.json", help="Write statistics: the given ones, as this run showed them."),
+        typer.Option("--learn", metavar="OUT.json", help="Write the statistics, corrected by what this run measured."),
     ] = None,
     report: Annotated[str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report.")] = None,
     seed: common.SeedOption = 0,

@@ -11,6 +11,7 @@ import typer
 from penstock.cli import common
 from penstock.errors import Infeasible, InputError
 from penstock.files import suggest
+from penstock.pictures.save import kind_of
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -68,7 +69,8 @@ def command(
         raise InputError(f"expected an error between 0 and 1, got {error:g}", at="--error")
     if budget is not None and not 0 <= budget < math.inf:
         raise InputError(f"expected a time of at least 0 s, got {budget:g}", at="--budget")
-    kind = _kind(plot)
+    if plot is not None:
+        kind_of(plot)
     program = build_program(graph, machines, placed)
     if planner == "replica":
         if save is not None or plot is not None:
@@ -84,7 +86,9 @@ def command(
     question = Question(exact, most, error, _scale(workload), budget)
     document = _planned(program, question, rates, planner, plan, save)
     if plot:
-        _plot(program, question, rates, plot, kind)
+        from penstock.shedding.plot import draw_scores
+
+        draw_scores(program, question, rates, plot)
     _show(document, json=json)
 
 
@@ -239,47 +243,3 @@ def _scale(workload: str) -> float | None:
     if kind != "exponential" or not (math.isfinite(scale) and scale > 0):
         raise InputError(f"expected uniform or exponential:MEAN, got {workload!r}", at="--workload")
     return scale
-
-
-def _kind(plot: str | None) -> str:
-    """Return the format that the ending of a plot's name asks for."""
-    ending = (plot or ".png").rpartition(".")[2].lower()
-    if ending not in ("svg", "png", "pdf"):
-        raise InputError(f"expected a name that ends in .svg, .png or .pdf, got {plot!r}", at="--plot")
-    return ending
-
-
-def _plot(program: Program, question: Question, rates: Matrix, path: str, kind: str) -> None:
-    import matplotlib as mpl
-    import numpy as np
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    from penstock.files import atomic
-    from penstock.shedding.baselines import input_only, random_drop
-
-    whole = program.K @ program.flow(rates) / program.limit
-    heaviest = float(whole.max(initial=0.0)) or 1.0
-    share = np.linspace(0, 3, 61)
-    points = share[:, None] / heaviest * rates[None, :]
-    lines = {
-        "no limit": [program.score(program.flow(point)) for point in points],
-        "exact": [program.score(question.exact.plan(point)) for point in points],
-        "same share of every input": [program.score(input_only(program, point)) for point in points],
-        "each host for itself": [program.score(random_drop(program, point)) for point in points],
-    }
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    for (name, line), style in zip(lines.items(), (":", "-", "--", "-."), strict=True):
-        axes.plot(share, line, style, label=name)
-    axes.axvline(heaviest, color="grey", linewidth=0.8)
-    axes.set_ylim(0, 1.5 * max(lines["exact"]) or 1)
-    axes.set_xlabel("load of the busiest host, if nothing were dropped (share of its quota)")
-    axes.set_ylabel("score (weighted tuples/s)")
-    axes.set_title(f"{program.network.name}: what shedding delivers")
-    axes.legend(loc="upper left")
-    with atomic(path, "wb") as file:
-        # Without dates and versions the same plot is the same file.
-        stamp = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-        figure.savefig(file, format=kind, dpi=120, metadata=stamp)
-    pyplot.close(figure)

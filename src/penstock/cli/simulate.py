@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ import typer
 
 from penstock.cli import common
 from penstock.errors import InputError
-from penstock.files import Text, atomic
+from penstock.files import atomic
 from penstock.load import load_model
 from penstock.workload import Rates
 
@@ -48,9 +47,7 @@ def command(
     queue: Annotated[
         int | None, typer.Option("--queue", metavar="N", help="Tuples that may wait at an operator input.")
     ] = None,
-    keep: Annotated[
-        str | None, typer.Option("--keep", metavar="FILE|INLINE", help="Keep fractions, or 'a->b=0.4'.")
-    ] = None,
+    keep: common.KeepOption = None,
     plan: common.PlanOption = None,
     control_period: Annotated[
         float, typer.Option("--control-period", metavar="S", help="How often --plan is looked up.")
@@ -138,7 +135,7 @@ def command(
         duration=duration,
         warmup=warmup,
         queue=queue,
-        keep=_keep(keep),
+        keep=common.get_keep(keep, graph, copies=True),
         drain=drain,
         move_time=move_time,
         move_time_per_tuple=move_time_per_tuple,
@@ -225,18 +222,11 @@ def _span(arrivals: Any, options: Options) -> float:
 
 
 @contextmanager
-def _progress(arrivals: Any, options: Options) -> Iterator[Callable[[float], None] | None]:
-    """Show a progress bar on standard error, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
+def _progress(arrivals: Any, options: Options) -> Iterator[Callable[[float], None]]:
+    """Show how far virtual time has come."""
     end = _span(arrivals, options)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=end)
-        yield lambda reached: bar.update(task, completed=min(reached, end))
+    with common.progress() as tell:
+        yield lambda reached: tell("simulating", min(reached / end, 1.0))
 
 
 def _events(fail: list[str] | None, recover: list[str] | None, move: list[str] | None) -> dict[str, Any]:
@@ -267,33 +257,6 @@ def _timed(given: list[str] | None, option: str, make: Callable[[str, float], T]
             raise InputError(f"expected …@SECONDS, got {item!r}", at=option, hint="e.g. h1@10")
         made.append(make(what.strip(), number))
     return tuple(made)
-
-
-def _keep(given: str | None) -> dict[str, float]:
-    """Read keep fractions: ``{"keep": {"a->b": 0.4}}``, or inline ``a->b=0.4,b->c=0.5``."""
-    if given is None:
-        return {}
-    table: Any
-    if "=" in given and "->" in given:
-        table = {}
-        for item in given.split(","):
-            stream, _, share = (part.strip() for part in item.partition("="))
-            if stream in table:
-                raise InputError(f"stream {stream!r} is given twice", at="--keep")
-            try:
-                table[stream] = float(share)
-            except ValueError:
-                raise InputError(f"expected STREAM=FRACTION, got {item!r}", at="--keep") from None
-        return dict(table)
-    text = Text(given)
-    name, document = text.name, text.json()
-    table = document.get("keep") if isinstance(document, dict) else None
-    if not isinstance(table, dict):
-        raise InputError('expected {"keep": {"a->b": 0.4}}', file=name, at="keep")
-    for stream, share in table.items():
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"expected a fraction in 0..1, got {share!r}", file=name, at=f"keep.{stream}")
-    return {stream: float(share) for stream, share in table.items()}
 
 
 def _shed(plan: str | None, period: float) -> Shed | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
 from penstock.errors import InputError
-from penstock.files import Text, convert
+from penstock.files import Text, convert, schema_of
 from penstock.units import seconds
 
 Option = str | int | float | bool
@@ -48,14 +48,22 @@ class SparkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     mode: Literal["micro-batch", "real-time"] = "micro-batch"
     trigger: Annotated[str | float, msgspec.Meta(description="interval of the micro-batches")] = "500 ms"
-    hop: Literal["directory", "kafka"] = "directory"
+    hop: Annotated[
+        Literal["directory", "kafka"], msgspec.Meta(description="how rows pass between queries: by files or by topics")
+    ] = "directory"
     directory: (
         Annotated[str, msgspec.Meta(description="hop logs and checkpoints; a path that all hosts see")] | None
     ) = None
     conf: Annotated[dict[str, Option], msgspec.Meta(description="Spark settings of embedded hosts")] = {}
-    jars: list[str] = []
-    packages: list[str] = []
-    kafka: Annotated[dict[str, Option], msgspec.Meta(description="bootstrap and further Kafka settings")] = {}
+    jars: Annotated[list[str], msgspec.Meta(description="jar files of embedded hosts; patterns are fine")] = []
+    packages: Annotated[list[str], msgspec.Meta(description="Maven coordinates for embedded hosts")] = []
+    kafka: Annotated[
+        dict[str, Option],
+        msgspec.Meta(
+            description="bootstrap or bootstrap_env, username_env, password_env, ca, partitions, replication; "
+            "with a dot: Kafka's client settings"
+        ),
+    ] = {}
 
 
 class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -163,7 +171,7 @@ def _spark(document: Any) -> SparkSettings:
 
 def cluster_schema() -> dict[str, Any]:
     """Return the JSON schema of cluster files."""
-    schema = msgspec.json.schema(ClusterFile)
+    schema = schema_of(ClusterFile, "cluster")
     (links, spark), parts = msgspec.json.schema_components((LinkTable, SparkTable), ref_template="#/$defs/{name}")
     properties = schema["$defs"]["ClusterFile"]["properties"]
     properties["links"]["additionalProperties"] = links

@@ -16,13 +16,13 @@ from penstock.control.flow import Flow
 from penstock.control.folder import Folder, Request
 from penstock.control.loop import Asked, Control, Turned
 from penstock.control.policies.admit import admit
-from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.scenario import Happening
 from penstock.control.situation import Situation
 from penstock.control.state import State, read_network_document, read_plan
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.steering import Admit, NewRates, Plan
+from penstock.steering import Admit, Event, NewRates, Plan
 from penstock.workload import Rates
 
 SAVED = 0.5
@@ -122,14 +122,22 @@ class Controller:
             due = self._coming.pop(0)
             if not self.engine.wait(max(due.at, self.engine.now)):
                 return False
-            if isinstance(due.event, Admit):
-                if due.event.rates is not None:
-                    self.engine.happen(NewRates(due.event.rates))
-                event = due.event
-                self._asked.append(Asked(None, lambda now, event=event: admit(now, event)))  # type: ignore[misc]
-            else:
-                self.engine.happen(due.event)
+            self._happen(due.event)
         return self.engine.wait(until)
+
+    def _happen(self, event: Event) -> None:
+        """Let an event happen, and note where it cannot; a query that is asked for waits for the next look."""
+        try:
+            if not isinstance(event, Admit):
+                self.engine.happen(event)
+                return
+            if event.rates is not None:
+                self.engine.happen(NewRates(event.rates))
+        except InputError as error:
+            found = Proposal(policy="scenario", plan=Plan(), why=f"refused: {error}", asked=True)
+            self._asked.append(Asked(None, lambda _now: found))
+            return
+        self._asked.append(Asked(None, lambda now: admit(now, event)))
 
     def _step(self) -> bool:
         """Wait for the next look, and take it; return whether it goes on."""
@@ -224,7 +232,7 @@ def drained(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
         return Proposal(
             policy="drain",
             plan=Plan(placement=moves),
-            why=f"{host} is to become empty: {len(moves)} operators leave",
+            why=f"{host} is to become empty: {counted(len(moves), 'operator')} to leave",
             expected={"worst": now.worst(now.where(moves))} if now.ready else {},
             asked=not given.get("dry"),
         )

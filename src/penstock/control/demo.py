@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -16,6 +13,7 @@ from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
+from penstock.control.workplace import workplace
 from penstock.load import load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
@@ -59,8 +57,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
 
     graph, rates = network(), burst()
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
-    scratch = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
-    try:
+    with workplace() as scratch:
         tell("starting two Spark hosts", 0.0)
         with hosts.start_hosts(cluster) as running:
             engine = run.Engine(cluster, running)
@@ -96,8 +93,6 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         for name, row in virtual.sinks.items():
             document["sinks"][name]["simulated"] = dict(row)
         return {**document, "calibration": statistics.document(), "plans": comparison}
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def calibrated(measured: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from penstock.control.chain import Prediction, Report
 from penstock.control.outlook import Course, reported
 from penstock.control.report import compare
 from penstock.load import Statistics
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.workload import Rates
 
@@ -64,6 +65,18 @@ class Job:
     once: bool = False
     seed: int = 0
 
+    @property
+    def setting(self) -> Setting:
+        """What is deployed, for those who look on."""
+        return Setting(
+            network=self.network,
+            cluster=self.cluster,
+            placement=self.placement,
+            statistics=self.statistics,
+            rates=self.rates,
+            keep={name: share for name, share in self.keep.items() if share < 1},
+        )
+
 
 @attrs.frozen(eq=False)
 class Done:
@@ -97,6 +110,7 @@ def execute(engine: Any, job: Job, tell: Report) -> Any:
         rates=job.rates if job.scheduled else None,
         everything=job.once,
         live=job.shedder is not None,
+        about=job.setting.document(),
     )
     return engine.run(deployment, seconds=job.seconds, once=job.once, shedder=job.shedder, report=tell)
 

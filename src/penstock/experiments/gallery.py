@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.experiments.base import Figure
+from penstock.pictures.save import save
 
 
 def file_name(figure: Figure) -> str:
@@ -34,9 +35,7 @@ def draw(figure: Figure, folder: str | os.PathLike[str]) -> Path:
         axis.legend(frameon=False, fontsize=8)
     canvas.suptitle(f"{figure.paper}, {figure.name}: {figure.title}", fontsize=10)
     path = Path(folder) / file_name(figure)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Without a date the same figure is the same bytes.
-    canvas.savefig(path, dpi=110, metadata={"Software": None})
+    save(canvas, path, dpi=110)
     return path
 
 

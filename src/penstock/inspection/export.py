@@ -70,7 +70,7 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise InputError("expected a folder, got a file", file=target, at="--out")
-    named = _named(inspection)
+    named = named_in(inspection)
     with atomic(target / "network.toml") as file:
         file.write(_network(inspection, named))
     named.rates.write_csv(target / "rates.csv")
@@ -83,7 +83,8 @@ def export(inspection: Inspection, folder: str | os.PathLike[str]) -> list[str]:
     return [str(target / name) for name in files]
 
 
-def _named(inspection: Inspection) -> Exported:
+def named_in(inspection: Inspection) -> Exported:
+    """Return the names that queries, sources and applications get in the files."""
     queries = inspection.queries
     taken: set[str] = set()
     operators = {name: _unique(_word(name), taken) for name in queries}

@@ -59,7 +59,8 @@ class BatchHosts:
     factor
         By host: seconds that a benchmark-core second of load takes, its in-place factor over its capacity.
     progressive
-        Whether output appears evenly during a batch (Kafka) rather than at its end (directory).
+        Whether output appears evenly during a batch, as where Spark itself writes to Kafka, rather than at its end,
+        as with both of penstock's hops.
     machines
         By name: hosts that share a machine, and on how many cores.
     statistics
@@ -84,7 +85,6 @@ class BatchHosts:
             overhead={name: row.overhead for name, row in rows.items()},
             idle={name: row.idle for name, row in rows.items() if row.idle is not None},
             factor={name: rows[name].factor / host.capacity for name, host in cluster.hosts.items()},
-            progressive=cluster.spark.hop == "kafka",
             machines={
                 name: (tuple(host.name for host in cluster.hosts.values() if host.machine == name), cores)
                 for name, cores in cluster.machines.items()

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Text, convert, suggest, write_json
+from penstock.files import Text, convert, schema_of, suggest, write_json
 from penstock.network import Network
 from penstock.network.file import GrowthTable, growth_of
 from penstock.network.model import Growth
@@ -198,34 +198,36 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
         Naming file and key.
     """
     text = Text(path)
-    document = text.json()
     try:
-        if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
-            raise InputError('expected {"operators": {"name": {"cost": …}}}', at="operators")
-        operators = {}
-        for name, table in document["operators"].items():
-            at = f"operators.{name}"
-            if network is not None and name not in network.operators:
-                raise InputError(
-                    "is no operator of the network", at=at, hint=suggest(name, network.operators, "operators")
-                )
-            row = convert(table, OperatorRow, at)
-            operators[name] = OperatorStatistics(
-                cost=_numbers(row.cost, f"{at}.cost"),
-                selectivity=_numbers(row.selectivity, f"{at}.selectivity"),
-                error=row.error,
-                tuples=row.tuples,
-                resolution=row.resolution,
-                growth=growth_of(row.growth, f"{at}.growth"),
-            )
-            _finite(row.error, f"{at}.error")
-            _finite(row.resolution, f"{at}.resolution")
-        rest = convert({**document, "operators": {}}, StatisticsFile, "")
-        for name, host in rest.hosts.items():
-            for key in HostRow.__struct_fields__:
-                _finite(getattr(host, key) or 0.0, f"hosts.{name}.{key}")
+        return parse_statistics(text.json(), network)
     except InputError as error:
         raise error.located(text.name) from None
+
+
+def parse_statistics(document: Any, network: Network | None = None) -> Statistics:
+    """Check the content of a statistics file; operators that a given network does not have are refused."""
+    if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
+        raise InputError('expected {"operators": {"name": {"cost": …}}}', at="operators")
+    operators = {}
+    for name, table in document["operators"].items():
+        at = f"operators.{name}"
+        if network is not None and name not in network.operators:
+            raise InputError("is no operator of the network", at=at, hint=suggest(name, network.operators, "operators"))
+        row = convert(table, OperatorRow, at)
+        operators[name] = OperatorStatistics(
+            cost=_numbers(row.cost, f"{at}.cost"),
+            selectivity=_numbers(row.selectivity, f"{at}.selectivity"),
+            error=row.error,
+            tuples=row.tuples,
+            resolution=row.resolution,
+            growth=growth_of(row.growth, f"{at}.growth"),
+        )
+        _finite(row.error, f"{at}.error")
+        _finite(row.resolution, f"{at}.resolution")
+    rest = convert({**document, "operators": {}}, StatisticsFile, "")
+    for name, host in rest.hosts.items():
+        for key in HostRow.__struct_fields__:
+            _finite(getattr(host, key) or 0.0, f"hosts.{name}.{key}")
     hosts = {name: HostStatistics(**msgspec.structs.asdict(host)) for name, host in rest.hosts.items()}
     return Statistics(operators=operators, hosts=hosts, measured=rest.measured)
 
@@ -248,4 +250,4 @@ def _finite(number: float, at: str) -> None:
 
 def statistics_schema() -> dict[str, Any]:
     """Return the JSON schema of statistics files."""
-    return msgspec.json.schema(StatisticsFile)
+    return schema_of(StatisticsFile, "statistics")

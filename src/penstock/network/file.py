@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Text, convert, suggest
+from penstock.files import Text, convert, schema_of, suggest
 from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.units import seconds
 
@@ -24,10 +24,12 @@ Option = str | int | float | bool
 class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[sources.NAME]``: where tuples enter."""
 
-    schema: Annotated[str, msgspec.Meta(description="Spark DDL schema")] | None = None
+    schema: (
+        Annotated[str, msgspec.Meta(description="Spark DDL schema; of a Kafka source, that of the values")] | None
+    ) = None
     format: Annotated[str, msgspec.Meta(description="Spark reader format, or nexmark")] | None = None
     options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark reader")] = {}
-    time: Annotated[str, msgspec.Meta(description="event-time column")] | None = None
+    time: Annotated[str, msgspec.Meta(description="event-time column, or SQL over the columns")] | None = None
     lateness: Annotated[str | float, msgspec.Meta(description="how late a row may come, e.g. '2 seconds'")] = 0.0
     arrivals: Annotated[Literal["even", "poisson"], msgspec.Meta(description="spacing of tuples (simulator)")] = "even"
     host: (
@@ -330,4 +332,4 @@ def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
 
 def network_schema() -> dict[str, Any]:
     """Return the JSON schema of network files."""
-    return msgspec.json.schema(NetworkFile)
+    return schema_of(NetworkFile, "network")

@@ -21,7 +21,7 @@ NAME = re.compile(r"\w[\w.\-]*")
 class Source:
     """Where tuples enter.
 
-    ``schema``, ``format``, ``options``, ``time`` (event-time column) and ``lateness`` (s) are for Spark,
+    ``schema``, ``format``, ``options``, ``time`` (event-time column or SQL) and ``lateness`` (s) are for Spark,
     ``arrivals`` (``even`` or ``poisson``) for the simulator; ``host`` is where the source enters, if anywhere.
     """
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
-from penstock.files import atomic
+from penstock.pictures.save import save
 from penstock.simulation.result import SimulationResult
 
 
@@ -27,14 +27,12 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     InputError
         If the run kept no samples, or the file cannot be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if result.series is None:
         raise InputError("expected a run with samples", hint="simulate with trace=True and sample=SECONDS")
     series = result.series
     figure = Figure(figsize=(8, 8), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     top, centre, bottom = figure.subplots(3, 1, sharex=True)
     for index, name in enumerate(result.sinks):
         mine = None if result.trace is None else result.trace[result.trace["sink"] == index]
@@ -51,11 +49,7 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
         axes.grid(alpha=0.3)
         if 0 < len(axes.get_lines()) <= 12:
             axes.legend(loc="upper left", fontsize="small")
-    ending = os.path.splitext(path)[1].lstrip(".").lower() or "png"
-    if ending not in canvas.get_supported_filetypes():
-        raise InputError(f"expected a picture such as out.png, got {os.fspath(path)!r}", at="--plot")
-    with atomic(path, "wb") as file:
-        figure.savefig(file, format=ending, dpi=120)
+    save(figure, path)
 
 
 def _mean(times: NDArray[np.float64], values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import attrs
@@ -112,16 +112,13 @@ class Metrics:
 
     def _lines(self) -> Iterator[str]:
         for metric in METRICS:
-            yield f"# HELP {metric.name} {metric.help}"
-            yield f"# TYPE {metric.name} {metric.type}"
             if metric.type == "histogram":
+                yield from _heading(metric)
                 yield from self._histogram(metric.name)
             elif not metric.labels:
-                yield f"{metric.name} {self._dropped()}"
+                yield from exposed(metric, [((), self._dropped())])
             else:
-                for labels, value in sorted(self._values[metric.name].items()):
-                    shown = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(metric.labels, labels, strict=True))
-                    yield f"{metric.name}{{{shown}}} {value:.17g}"
+                yield from exposed(metric, sorted(self._values[metric.name].items()))
 
     def _histogram(self, name: str) -> Iterator[str]:
         for query, counts in sorted(self._buckets.items()):
@@ -131,6 +128,19 @@ class Metrics:
                 yield f'{name}_bucket{{{label},le="{shown}"}} {count}'
             yield f"{name}_sum{{{label}}} {self._sums[query]:.17g}"
             yield f"{name}_count{{{label}}} {counts[-1]}"
+
+
+def exposed(metric: Metric, values: Iterable[tuple[tuple[str, ...], float]]) -> Iterator[str]:
+    """Return the lines of a metric that is no histogram: its labels' values, and its value."""
+    yield from _heading(metric)
+    for labels, value in values:
+        shown = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(metric.labels, labels, strict=True))
+        yield f"{metric.name}{{{shown}}} {value:.17g}" if shown else f"{metric.name} {value:.17g}"
+
+
+def _heading(metric: Metric) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.help}"
+    yield f"# TYPE {metric.name} {metric.type}"
 
 
 def _escaped(text: str) -> str:

@@ -2,7 +2,7 @@
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
 ``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones,
-``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5;
+``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between their hosts;
 ``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2, and moves units of as many; ``PENSTOCK_SHRINK`` is
 for how many seconds a network that differs is made smaller.
 """
@@ -83,6 +83,29 @@ def test_small_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> No
 def test_large_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> None:
     """Every sink of a larger random network has exactly the rows of plain Spark."""
     must_agree(case(seed, LARGE), compare, tmp_path)
+
+
+@pytest.fixture
+def compare_topics(topic_engine: Engine, tmp_path: Path) -> Compare:
+    """Run a case with topics between hosts; say how it differs."""
+    number = itertools.count()
+    session = oracle_session(topic_engine)
+    return lambda tried: differences(topic_engine, session, tried, tmp_path / str(next(number)))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", range(SEED, SEED + SMALLER))
+def test_small_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp_path: Path) -> None:
+    """Every sink of a small random network has exactly the rows of plain Spark, also with topics between its hosts."""
+    must_agree(case(seed, SMALL), compare_topics, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.parametrize("seed", range(SEED + 25, SEED + 25 + min(NETWORKS, 200)))
+def test_large_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp_path: Path) -> None:
+    """Every sink of a larger random network has exactly the rows of plain Spark, also with topics between its hosts."""
+    must_agree(case(seed, LARGE), compare_topics, tmp_path)
 
 
 @pytest.mark.slow

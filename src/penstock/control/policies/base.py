@@ -155,6 +155,11 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     return found
 
 
+def counted(number: int, word: str) -> str:
+    """Return a number of things for people: ``1 move``, ``2 moves``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def percent(share: float) -> str:
     """Return a share for people."""
     return f"{100 * share:.0f} %"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.situation import Situation
 from penstock.steering import Plan
 
@@ -24,7 +24,7 @@ def drain(now: Situation, rng: np.random.Generator) -> Proposal | None:
     return Proposal(
         policy="drain",
         plan=Plan(placement=moves),
-        why=f"{', '.join(there)} is to become empty: {len(moves)} operators leave",
+        why=f"{', '.join(there)} is to become empty: {counted(len(moves), 'operator')} to leave",
         expected={"worst": now.worst(now.where(moves))} if now.ready else {},
         asked=True,
     )

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.control.flow import Floats, Ints
-from penstock.control.policies.base import Proposal, arrays_of, calm, percent, resting
+from penstock.control.policies.base import Proposal, arrays_of, calm, counted, percent, resting
 from penstock.control.situation import Situation
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -73,7 +73,7 @@ class Rebalance:
             policy="rebalance",
             plan=Plan(placement=moves),
             why=f"{now.hosts[hot]} is at {percent(shares[hot])} of what it can work off, the mean is "
-            f"{percent(float(shares.mean()))}: {len(moves)} moves ({self.by}) bring the highest to "
+            f"{percent(float(shares.mean()))}: {counted(len(moves), 'move')} ({self.by}), after which the highest is "
             f"{percent(float(then.max()))}",
             expected={"worst": now.worst(after), "otherwise": worst, "highest": float(then.max())},
             hard=bool(worst > now.goals.bound or shares[hot] > 1),

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Placement, base_name
-from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.situation import Situation
 from penstock.errors import Infeasible
 from penstock.shedding.program import build_program
@@ -32,7 +32,7 @@ class Replicate:
             return Proposal(
                 policy="replicate",
                 plan=Plan(placement=moves),
-                why=f"{', '.join(dead)} is down: its {len(moves)} operators start on the hosts with most room{rest}",
+                why=f"{', '.join(dead)} is down: {counted(len(moves), 'operator')} to start where most room is{rest}",
                 expected={"worst": now.worst(now.where(moves)), "single": float(len(single))},
             )
         return self._shed(now) if any("#" in name for name in now.seen.operators) and now.ready else None

@@ -9,6 +9,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
+from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import place_of, scheme_of
 
@@ -21,12 +22,15 @@ def check_network(network: Network, settings: SparkSettings) -> None:
     InputError
         Naming operator, reason and remedy.
     """
-    if settings.mode != "micro-batch" or settings.hop != "directory":
+    if settings.mode != "micro-batch":
+        raise InputError(f"the mode {settings.mode!r} does not run yet", at="spark.mode", hint='mode = "micro-batch"')
+    if settings.hop == "kafka" and not settings.kafka:
         raise InputError(
-            f"mode {settings.mode!r} with hop {settings.hop!r} does not run yet",
-            at="spark",
-            hint='use mode = "micro-batch" and hop = "directory"',
+            "topics between hosts need a broker", at="spark.kafka", hint='kafka = { bootstrap = "host:9092" }'
         )
+    formats = [part.format for table in (network.sources, network.sinks) for part in table.values()]
+    if settings.hop == "kafka" or "kafka" in formats:
+        Connection.of(settings)
     for source in network.sources.values():
         _check_source(source)
     for operator in network.operators.values():

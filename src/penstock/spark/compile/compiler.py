@@ -136,6 +136,7 @@ class _Compiler:
             knobs=self.knobs,
             generation=self.generation,
             session=cast("Any", self.session).session_id,
+            topics=deployment.topics(self.run),
             host=graph.fragment.host,
         )
         inputs = inputs_of(self.session, whole, self.reads)
@@ -170,8 +171,12 @@ class _Compiler:
         shown += [f"CASE WHEN {live} THEN {column} END AS {name}" for column, name in columns.items()]
         clock: list[str] = []
         if graph.timed:
-            # Identities are for logs; a sink's rows only have to be told from marks.
-            clock = ["_id" if logs else "CASE WHEN _id IS NOT NULL THEN 0L END AS _id", "_time", shown_number]
+            clock = ["_time", shown_number]
+        if logs or any(self.network.sinks[stream.reader].format == "kafka" for stream in graph.sinks(origin)):
+            clock.append("_id")
+        elif graph.timed:
+            # Identities are for logs and messages; other sinks' rows only have to be told from marks.
+            clock.append("CASE WHEN _id IS NOT NULL THEN 0L END AS _id")
         # Every row counts where somebody here reads it. (A filter would be pushed down, and all that it tests be
         # computed twice.)
         wide = done.frame.selectExpr("_stimulus", *clock, *seen, *shown)
@@ -213,6 +218,8 @@ class _Compiler:
         if sink.format in FILES:
             # The host has another current folder.
             options["path"] = absolute(options["path"])
+        elif sink.format == "kafka":
+            options = {**self.deployment.messages, **options}
         return SinkExit(sink.name, seen, columns, sink.format, options, label)
 
     def _log(self, origin: str, member: str, columns: tuple[tuple[str, str], ...]) -> LogExit:
@@ -265,14 +272,18 @@ class _Compiler:
         if name in self.network.operators:
             shape = StructType([*self.deployment.schemas[name].fields, *ENVELOPE_FIELDS])
             reader = self.session.readStream.format("penstock-log").option("schema", shape.json())
+            reader = reader.option("folder", self.deployment.place.uri).option("writer", name)
             reader = reader.option("begin", self._first(name))
-            return reader.option("folder", (self.deployment.place / "logs" / name).uri).load()
+            if topics := self.deployment.topics(self.run):
+                reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
+                reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
+            return reader.load()
         source: Source = self.network.sources[name]
         if source.scheduled:
             options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
             options["begin"] = self._first(name)
             return self.session.readStream.format("penstock-nexmark").options(**options).load()
-        return read_source(self.session, source)
+        return read_source(self.session, source, self.deployment.messages)
 
     def _first(self, name: str) -> str:
         """Return the first batch of a log, or event of a source, that the query takes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import attrs
 from pyspark.sql.types import StructType
@@ -11,6 +12,8 @@ from pyspark.sql.types import StructType
 from penstock.latency.fragments import Fragment, fragments, lineage
 from penstock.network import Network
 from penstock.spark.compile.drops import Drops
+from penstock.spark.connection import Connection
+from penstock.spark.hop.kafka import Topics
 from penstock.spark.shipped.place import Place, place_of
 
 
@@ -44,6 +47,12 @@ class Deployment:
         By query, the first batch of a log or event of a schedule that it takes, where that is not 0.
     since
         By stream, rows of its log that its reader was never to take, less those that reached it another way.
+    about
+        What the folder tells those who look on, of `penstock.load.setting.Setting`.
+    kafka
+        The cluster's Kafka, if it names one.
+    hop
+        How rows pass between queries: ``directory`` or ``kafka``.
     """
 
     network: Network
@@ -59,11 +68,30 @@ class Deployment:
     units: tuple[Fragment, ...] | None = None
     begins: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     since: Mapping[str, int] = attrs.field(factory=dict)
+    about: Mapping[str, Any] | None = None
+    kafka: Connection | None = None
+    hop: str = "directory"
 
     @cached_property
     def place(self) -> Place:
         """The run's folder."""
         return place_of(self.folder)
+
+    @property
+    def messages(self) -> Mapping[str, str]:
+        """Options of Spark's Kafka readers and writers."""
+        return {} if self.kafka is None else self.kafka.spark
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of the topics that rows pass through."""
+        return 1 if self.kafka is None else self.kafka.partitions
+
+    def topics(self, run: str) -> Topics | None:
+        """Return where the logs of a run are, if in topics."""
+        if self.hop != "kafka" or self.kafka is None:
+            return None
+        return Topics(self.kafka.native, f"penstock-{run}", self.kafka.partitions)
 
     @property
     def drops(self) -> Drops:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from penstock.errors import InputError
-from penstock.network import Network
+from penstock.network import Network, Sink
 from penstock.spark.compile import kinds
 from penstock.spark.compile.functions import import_function, tells_rows
 from penstock.spark.compile.graph import stateful_behind
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.messages import message
 from penstock.spark.shipped.nexmark import ROWS
+
+NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
+"""What Spark calls it when a host has not the jars for Kafka."""
 
 ENVELOPE_FIELDS = tuple(
     StructField(name, kind, True)
@@ -36,8 +51,10 @@ def nullable(kind: DataType) -> DataType:
     return kind
 
 
-def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructType]:
-    """Return the columns of every source's and operator's rows, without envelope.
+def derive_schemas(
+    session: SparkSession, network: Network, kafka: Mapping[str, str] | None = None
+) -> dict[str, StructType]:
+    """Return the columns of every source's and operator's rows, without envelope; ``kafka``: see `read_source`.
 
     Spark analyses the operators on empty frames.
 
@@ -56,7 +73,7 @@ def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructT
 
     for name, source in network.sources.items():
         with blame(f"sources.{name}"):
-            note(name, ROWS if source.scheduled else read_source(session, source).schema)
+            note(name, ROWS if source.scheduled else read_source(session, source, kafka).schema)
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             if operator.kind == "python":
@@ -66,10 +83,27 @@ def derive_schemas(session: SparkSession, network: Network) -> dict[str, StructT
             result.isStreaming  # noqa: B018
             note(name, result.schema)
     for sink in network.sinks.values():
-        with blame(f"sinks.{sink.name}.format", only="DATA_SOURCE_NOT_FOUND"):
+        if sink.format == "kafka":
+            with blame(f"sinks.{sink.name}"):
+                _check_messages(sink, frames[sink.input].drop(*ENVELOPE))
+        with blame(f"sinks.{sink.name}.format", only=("DATA_SOURCE_NOT_FOUND", NO_CONNECTOR)):
             if sink.format is not None:
                 session.read.format(sink.format).load().isStreaming  # noqa: B018
     return found
+
+
+def _check_messages(sink: Sink, frame: DataFrame) -> None:
+    """Refuse a Kafka sink whose rows make no messages."""
+    if "topic" not in sink.options and "topic" not in frame.columns:
+        raise InputError("a kafka sink needs a topic", at=f"sinks.{sink.name}.options", hint='{ topic = "out" }')
+    fields = frame.selectExpr(*message(sink.options, tuple(frame.columns))).schema.fields
+    for field in fields:
+        if field.name in ("key", "value", "topic") and not isinstance(field.dataType, StringType | BinaryType):
+            raise InputError(
+                f"expected text or bytes as {field.name}, got {field.dataType.simpleString()}",
+                at=f"sinks.{sink.name}.options",
+                hint=f'{field.name} = "CAST(… AS STRING)"',
+            )
 
 
 def _check_rows(network: Network, name: str, taken: StructType) -> None:
@@ -84,9 +118,9 @@ def _check_rows(network: Network, name: str, taken: StructType) -> None:
 
 
 class blame:  # noqa: N801
-    """Translate Spark's errors in a block into one that names the table at fault; ``only`` one class of them."""
+    """Translate Spark's errors in a block into one that names the table at fault; ``only`` some of them."""
 
-    def __init__(self, at: str, only: str | None = None) -> None:
+    def __init__(self, at: str, only: Collection[str] | None = None) -> None:
         self.at, self.only = at, only
 
     def __enter__(self) -> None:
@@ -95,10 +129,12 @@ class blame:  # noqa: N801
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Translate, or pass over what is none of ours."""
         if isinstance(error, PySparkException):
-            if self.only is not None and self.only != error.getCondition():
+            if self.only is not None and error.getCondition() not in self.only:
                 return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
             hint = "mend the SQL" if self.only is None else None
+            if error.getCondition() == NO_CONNECTOR:
+                hint = "name Spark's connector in packages or jars under [spark]; see docs/how-to/kafka.md"
             raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,15 +24,26 @@ BOUNDED = {"files": ("maxBytesPerTrigger", str(128 << 20)), "kafka": ("maxOffset
 """The bound where the user sets none: a backlog of any size must pass through a small host."""
 
 
+PAYLOADS = {"json": "from_json", "csv": "from_csv"}
+"""Spark's functions that take a Kafka value apart, by the option ``payload``."""
+
+MESSAGE = ("payload", "include")
+"""Options of a Kafka source that are not the reader's; neither are those that begin with ``json.`` or ``csv.``."""
+
+
 def positioned(source: Source) -> bool:
     """Whether a source's rows have positions, or equal rows come in one batch, so that identities do not repeat."""
     return source.scheduled or source.format in (*FILES, "kafka", "rate", "rate-micro-batch")
 
 
-def options_of(source: Source, *, batch: bool = False) -> dict[str, str]:
-    """Return the options for Spark's reader: paths as URIs, reading bounded."""
+def options_of(source: Source, kafka: Mapping[str, str], *, batch: bool = False) -> dict[str, str]:
+    """Return the options for Spark's reader: paths as URIs, reading bounded, Kafka's as the cluster has them."""
     options = dict(source.options)
     family = "files" if source.format in FILES else source.format or ""
+    if family == "kafka":
+        own = {key: value for key, value in options.items() if key not in MESSAGE and not _parses(key)}
+        # What the topics hold when a run begins belongs to it, as with files.
+        options = {**kafka, "startingOffsets": "earliest", **own}
     if family == "files" and "path" in options:
         options["path"] = absolute(options["path"])
     given = {key.lower() for key in options}
@@ -39,8 +52,10 @@ def options_of(source: Source, *, batch: bool = False) -> dict[str, str]:
     return options
 
 
-def read_source(session: SparkSession, source: Source, *, batch: bool = False) -> DataFrame:
-    """Return a frame of a source that Spark itself reads, with envelope.
+def read_source(
+    session: SparkSession, source: Source, kafka: Mapping[str, str] | None = None, *, batch: bool = False
+) -> DataFrame:
+    """Return a frame of a source that Spark itself reads, with envelope; ``kafka``: the options of the cluster's Kafka.
 
     Identity and stimulus time: Kafka's topic, partition and offset, and its timestamp; ``rate``'s value and
     timestamp; a file's path with the row's place in it, or its content (see `penstock.spark.shipped.identity`), and the
@@ -48,25 +63,66 @@ def read_source(session: SparkSession, source: Source, *, batch: bool = False) -
     """
     reader: Any = session.read if batch else session.readStream
     name = source.format or ""
-    reader = reader.format(name).options(**options_of(source, batch=batch))
-    if source.schema is not None:
+    reader = reader.format(name).options(**options_of(source, kafka or {}, batch=batch))
+    if source.schema is not None and name != "kafka":
         reader = reader.schema(source.schema)
     frame = reader.load()
-    names = frame.columns
+    identity, stimulus = _envelope(name, literal(source.name), hashed(frame))
+    frame = frame.selectExpr("*", f"{identity} AS _id", f"{stimulus} AS _stimulus")
+    frame, names = _payload(frame, source) if name == "kafka" and source.schema else (frame, frame.columns[:-2])
     for column in names:
         if column in (*ENVELOPE, "_origin", ROW) or column.startswith("__"):
             raise InputError(f"the column name {column!r} is used by penstock", at=f"sources.{source.name}.schema")
-    if source.time is not None and source.time not in names:
+    shown: DataFrame = frame.selectExpr(*map(quoted, names), "_id", "_stimulus", f"{_time(source, names)} AS _time")
+    return shown
+
+
+def _time(source: Source, names: list[str]) -> str:
+    """Return SQL for a row's event time: a column, or what the user computes."""
+    if source.time is None:
+        return "CAST(NULL AS TIMESTAMP)"
+    if source.time in names:
+        return f"CAST({quoted(source.time)} AS TIMESTAMP)"
+    if re.fullmatch(r"[\w ]+", source.time):
         raise InputError(
-            f"expected a column of the source ({', '.join(names)}), got {source.time!r}",
+            f"expected a column of the source ({', '.join(names)}) or SQL, got {source.time!r}",
             at=f"sources.{source.name}.time",
         )
-    identity, stimulus = _envelope(name, literal(source.name), hashed(frame))
-    time = f"CAST({quoted(source.time)} AS TIMESTAMP)" if source.time else "CAST(NULL AS TIMESTAMP)"
-    shown: DataFrame = frame.selectExpr(
-        *map(quoted, names), f"{identity} AS _id", f"{stimulus} AS _stimulus", f"{time} AS _time"
-    )
-    return shown
+    return f"CAST(({source.time}) AS TIMESTAMP)"
+
+
+def _payload(frame: DataFrame, source: Source) -> tuple[DataFrame, list[str]]:
+    """Return a frame with the columns of Kafka values and, where no column is called so, of Kafka; and which show.
+
+    Raises
+    ------
+    InputError
+        If the payload is of no known kind, or what to include is none of Kafka's columns.
+    """
+    at = f"sources.{source.name}.options"
+    kind = source.options.get("payload", "json")
+    if kind not in PAYLOADS:
+        raise InputError(f"expected one of {', '.join(PAYLOADS)}, got {kind!r}", at=f"{at}.payload")
+    settings = [
+        f"{literal(key.partition('.')[2])}, {literal(value)}" for key, value in source.options.items() if _parses(key)
+    ]
+    how = f", map({', '.join(settings)})" if settings else ""
+    parsed = f"{PAYLOADS[kind]}(CAST(value AS STRING), {literal(source.schema or '')}{how})"
+    frame = frame.selectExpr("*", f"{parsed} AS _payload")
+    names = list(frame.select("_payload.*").columns)
+    columns = [name for name in frame.columns if name not in ("_id", "_stimulus", "_payload")]
+    include = [name.strip() for name in source.options.get("include", "").split(",") if name.strip()]
+    for name in include:
+        if name not in columns or name in names:
+            known = ", ".join(column for column in columns if column not in names)
+            raise InputError(f"expected some of {known}, got {name!r}", at=f"{at}.include")
+    given = [f"_payload.{quoted(name)} AS {quoted(name)}" for name in names]
+    rest = ["CAST(key AS STRING) AS key" if name == "key" else name for name in columns if name not in names]
+    return frame.selectExpr(*given, *rest, "_id", "_stimulus"), [*names, *include]
+
+
+def _parses(key: str) -> bool:
+    return key.partition(".")[0] in PAYLOADS and "." in key
 
 
 def _envelope(name: str, source: str, content: str) -> tuple[str, str]:

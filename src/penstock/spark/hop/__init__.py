@@ -11,7 +11,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 Position = dict[str, int]
-"""Where a reader is: the batch that it reads next, and how many pieces of that batch it has read already."""
+"""Where a reader is: the batch that it reads next, how many pieces of that batch it has read already, and what the log
+notes besides."""
+
+START: Position = {"batch": 0, "piece": 0}
+SILENT = (None, None)
 
 Mark = tuple[int | None, int | None]
 """Frontier and latest event time (µs since the epoch)."""
@@ -26,6 +30,10 @@ PIECE_ROWS = 20_000
 class Hop(Protocol):
     """A log, as its writer and its readers see it."""
 
+    @property
+    def writer(self) -> str:
+        """The operator whose rows it holds."""
+
     def write(self, batch: int, rows: Any, mark: Mark) -> bool:
         """Append a batch (a pyarrow table with envelope); return False if it is there already."""
 
@@ -35,11 +43,43 @@ class Hop(Protocol):
     def between(self, start: Position, end: Position) -> list[Any]:
         """Return what lies between two positions, the same whenever it is asked for."""
 
+    def at(self, batch: int) -> Position:
+        """Return the position in front of a batch that is there, or comes next."""
+
     def mark(self, position: Position) -> list[Any]:
         """Return what is known of event time at a position, as a record batch with one mark, or nothing."""
 
     def length(self) -> int:
         """Return the number of the batch that comes next."""
 
-    def clean(self, before: int) -> None:
-        """Remove the batches that all readers have passed."""
+    def settled(self) -> int:
+        """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
+
+    def clean(self, passed: list[Position]) -> None:
+        """Remove what readers at these positions have passed; the mark before stays."""
+
+    def close(self) -> None:
+        """Let go of what was opened."""
+
+
+def shaped(batch: Any, shape: Any) -> Any:
+    """Return a record batch in the readers' types (Arrow schema), which differ in what may be null."""
+    import pyarrow as pa
+
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for field, column in ((field, batch.column(field.name)) for field in shape)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=shape)
+
+
+def mark_row(mark: Mark, shape: Any) -> Any:
+    """Return a record batch with a mark as its only row."""
+    import pyarrow as pa
+
+    values = dict(zip(("_time", "_stimulus"), mark, strict=True))
+    columns = [
+        pa.array([values[field.name]], pa.int64()).cast(field.type) if field.name in values else pa.nulls(1, field.type)
+        for field in shape
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=shape)

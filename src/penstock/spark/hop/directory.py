@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.spark.hop import PIECE_ROWS, READ_ROWS, Mark, Position
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
 from penstock.spark.shipped.place import Place
 
 MARK = b"penstock.mark"
-SILENT: Mark = (None, None)
-START: Position = {"batch": 0, "piece": 0}
 
 
 class DirectoryLog:
@@ -27,6 +25,11 @@ class DirectoryLog:
     def __init__(self, folder: Place, shape: Any = None) -> None:
         self.folder, self.shape = folder, shape
         self._passed = 0
+
+    @property
+    def writer(self) -> str:
+        """The operator whose rows it holds."""
+        return self.folder.name
 
     def file(self, batch: int) -> Place:
         """Return the file of a batch."""
@@ -57,7 +60,7 @@ class DirectoryLog:
                 reader = self._reader(file)
                 count, mark = reader.num_record_batches, _mark(reader.schema)
                 while piece < count and left > 0:
-                    found.append(self._shaped(reader.get_batch(piece)))
+                    found.append(shaped(reader.get_batch(piece), self.shape))
                     left -= found[-1].num_rows
                     piece += 1
             if piece < count:
@@ -76,8 +79,12 @@ class DirectoryLog:
             with self.file(batch).open() as file:
                 reader = self._reader(file)
                 last = end["piece"] if batch == end["batch"] else reader.num_record_batches
-                found += [self._shaped(reader.get_batch(piece)) for piece in range(first, last)]
+                found += [shaped(reader.get_batch(piece), self.shape) for piece in range(first, last)]
         return found + (self.mark(end) if end["batch"] > start["batch"] else [])
+
+    def at(self, batch: int) -> Position:
+        """Return the position in front of a batch."""
+        return {**START, "batch": batch}
 
     def mark(self, position: Position) -> list[Any]:
         """Return the mark of the last whole batch before a position, or nothing."""
@@ -111,38 +118,20 @@ class DirectoryLog:
                     break
         return self._passed
 
-    def clean(self, before: int) -> None:
-        """Remove the batches before a number; the newest of them stays, since it carries the frontier."""
+    def clean(self, passed: list[Position]) -> None:
+        """Remove what readers have passed; the batch before stays, since it carries the frontier."""
+        before = min(position["batch"] for position in passed)
         for batch in self.folder.numbers():
             if batch < before - 1:
                 self.file(batch).remove()
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def _reader(self, file: Any) -> Any:
         import pyarrow as pa
 
         return pa.ipc.open_file(file)
-
-    def _shaped(self, batch: Any) -> Any:
-        """Return a record batch in the readers' types, which differ in what may be null."""
-        import pyarrow as pa
-
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for field, column in ((field, batch.column(field.name)) for field in self.shape)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.shape)
-
-
-def mark_row(mark: Mark, shape: Any) -> Any:
-    """Return a record batch with a mark as its only row."""
-    import pyarrow as pa
-
-    values = dict(zip(("_time", "_stimulus"), mark, strict=True))
-    columns = [
-        pa.array([values[field.name]], pa.int64()).cast(field.type) if field.name in values else pa.nulls(1, field.type)
-        for field in shape
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=shape)
 
 
 def _mark(schema: Any) -> Mark:

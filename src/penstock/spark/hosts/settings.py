@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
 import sys
@@ -107,9 +108,25 @@ def checked(conf: Mapping[str, str]) -> dict[str, str]:
 
 def with_lists(conf: Mapping[str, str], jars: Sequence[str], packages: Sequence[str]) -> dict[str, str]:
     """Return settings with jar files and Maven coordinates added to those that they name already."""
-    more = {"spark.jars": jars, "spark.jars.packages": packages}
+    more = {"spark.jars": [file for jar in jars for file in _found(jar)], "spark.jars.packages": packages}
     lists = {key: ",".join([*filter(None, [conf.get(key)]), *values]) for key, values in more.items()}
     return {**conf, **{key: value for key, value in lists.items() if value}}
+
+
+def _found(jar: str) -> list[str]:
+    """Return the files that a path or pattern names, as the host finds them from its own folder; a URI as it is.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if "://" in jar:
+        return [jar]
+    files = sorted(glob.glob(os.path.abspath(jar)))
+    if not files:
+        raise InputError(f"no file is called {jar}", at="spark.jars", hint="paths begin in the current folder")
+    return files
 
 
 def spark_settings(

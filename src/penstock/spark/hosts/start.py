@@ -129,7 +129,10 @@ def make_host(
         jars=spark.jars,
         packages=spark.packages,
         # Also those of hosts that are not wanted now.
-        secrets=[other.token_env for other in cluster.hosts.values() if other.token_env],
+        secrets=[
+            *(other.token_env for other in cluster.hosts.values() if other.token_env),
+            *(name for key, name in spark.kafka.items() if key in ("username_env", "password_env")),
+        ],
         folder=folder,
         java=java,
         outlive=outlive,

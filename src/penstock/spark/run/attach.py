@@ -15,7 +15,7 @@ from penstock.network import Network
 from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
 from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.sql import computes
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.hop.logs import log_of
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.rows import rows_of_logs
@@ -158,7 +158,7 @@ def _begins(system: System, change: Grown, unit: Unit) -> dict[str, int]:
     for origin in Graph(change.deployment.network, unit.fragment).outside:
         name = origin[1:]
         if name in system.deployment.network.operators:
-            found[name] = DirectoryLog(place / "logs" / name).length()
+            found[name] = log_of(place, system.deployment.topics(system.claim.run), name).length()
         elif name in change.deployment.schedules:
             rates = json.loads(change.deployment.schedules[name]["rates"])
             now = time.time() - epoch_of(place)

@@ -29,6 +29,7 @@ from penstock.spark.compile import (
     sheddable,
 )
 from penstock.spark.compile.sql import computes
+from penstock.spark.connection import Connection
 from penstock.spark.run.deaths import telling_deaths
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.folder import claim as claimed_by
@@ -133,14 +134,22 @@ class Engine:
         everything: bool = False,
         live: bool = False,
         apart: Iterable[str] = (),
+        about: Mapping[str, Any] | None = None,
     ) -> Deployment:
         """Check a network and gather what its queries need.
 
-        ``live``: keep fractions will change; ``apart``: operators that are queries of their own, so that they can move
-        alone.
+        Parameters
+        ----------
+        live
+            Whether keep fractions will change.
+        apart
+            Operators that are queries of their own, so that they can move alone.
+        about
+            What the folder tells those who look on.
         """
         check_network(network, self.cluster.spark)
         check_placement(placement)
+        kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
         for name in used if live else ():
@@ -150,7 +159,7 @@ class Engine:
         with telling_deaths({name: self.hosts[name] for name in used}):
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
-            schemas = derive_schemas(self.sessions[used[0]], network)
+            schemas = derive_schemas(self.sessions[used[0]], network, None if kafka is None else kafka.spark)
         return Deployment(
             network=network,
             placement=dict(placement),
@@ -161,7 +170,10 @@ class Engine:
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
+            about=about,
             apart=frozenset(apart),
+            kafka=kafka,
+            hop=self.cluster.spark.hop,
         )
 
     def schedules(

@@ -3,6 +3,7 @@
 Everything that a run leaves is in its folder, written so that a killed run finds it again:
 
     run.json            what runs here: network, units and their hosts, keep fractions, and the run's identity
+    about.json          network, hosts and costs for those who look on, without passwords and addresses
     owners/UNIT         which generation of a unit delivers
     fences/UNIT         held while one commits or takes over
     sessions.json       the hosts' sessions, in which queries may run on without penstock
@@ -35,10 +36,12 @@ import attrs
 
 from penstock.cluster import Placement
 from penstock.errors import InputError
+from penstock.files import compact
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
+from penstock.telemetry.runs import ABOUT
 
 FORM = 2
 """Of what a run leaves; another version of penstock may have left it otherwise."""
@@ -50,6 +53,7 @@ CLAIMED = (
     ("apart", "a run with other operators apart"),
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
+    ("hop", "a run whose rows pass by other ways"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
 """What a run must be resumed with, since answers depend on it, and how a difference is told."""
@@ -157,6 +161,7 @@ def claim(deployment: Deployment) -> Claim:
             raise InputError(
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
+    _tell(deployment)
     grown = None if there["grown"] is None else _network(there["grown"], deployment.network.file)
     return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
 
@@ -172,6 +177,7 @@ def note(deployment: Deployment, claim: Claim) -> None:
         "units": [unit.document() for unit in claim.units],
         "since": dict(claim.since),
     }
+    _tell(deployment)
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
 
 
@@ -198,9 +204,15 @@ def _described(deployment: Deployment) -> dict[str, Any]:
         "placement": dict(sorted(deployment.placement.items())),
         "apart": sorted(deployment.apart),
         "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
+        "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
         "plan": bool(deployment.live),
         "rates": _hashed(json.dumps(schedules)) if schedules else None,
     }
+
+
+def _tell(deployment: Deployment) -> None:
+    if deployment.about is not None:
+        (deployment.place / ABOUT).replace(compact(deployment.about).encode())
 
 
 def placement_of(document: Mapping[str, Any]) -> Placement:

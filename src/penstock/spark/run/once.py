@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.compile import Query
+from penstock.spark.hop import Hop
+from penstock.spark.hop.logs import log_of
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import Report, System
 
@@ -15,7 +18,17 @@ def drain(system: System, tell: Report) -> None:
     """Run every unit over what there is, then again those whose logs bring more, until none does."""
     order = {name: number for number, name in enumerate(system.deployment.network.operators)}
     waiting = sorted(system.queries, key=lambda query: order[query.fragment.operators[0]])
-    logs = {name: DirectoryLog(system.deployment.place / "logs" / name) for q in waiting for name in q.reads}
+    folder = system.deployment.place
+    logs = {name: log_of(folder, query.spec.topics, name) for query in waiting for name in query.reads}
+    try:
+        _drain(system, waiting, logs, tell)
+    finally:
+        for log in logs.values():
+            log.close()
+
+
+def _drain(system: System, waiting: Sequence[Query], logs: Mapping[str, Hop], tell: Report) -> None:
+    """Run units in this order, again while their logs bring more."""
     read: dict[str, tuple[int, ...]] = {}
     again = 3
     while True:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.network import Network
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.hop import PIECE_ROWS
+from penstock.spark.hop import PIECE_ROWS, START, Position
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.history import History, read_history
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
@@ -164,8 +164,8 @@ def read_latency(file: Place) -> tuple[float, Array]:
     return float(row[0]) / 1e6, row[1:] / 1e6
 
 
-def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, tuple[int, int]]:
-    """Return batch and piece of each log up to which a query has come with its last ended batch, or one before it."""
+def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, Position]:
+    """Return the position in each log up to which a query has come with its last ended batch, or one before it."""
     ended = begun_and_ended(query.spec.checkpoint)[1] - before
     if ended < 0:
         return {}
@@ -174,7 +174,7 @@ def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, 
     except FileNotFoundError:
         # Of a checkpoint that began with the batch after it.
         return {}
-    return {offset["log"]: (offset["batch"], offset["piece"]) for offset in found if "log" in offset}
+    return {offset["log"]: offset for offset in found if "log" in offset}
 
 
 def _taken(
@@ -195,9 +195,10 @@ def _taken(
             if stream.reader not in query.fragment.operators or stream.writer not in logged or inside:
                 continue
             if stream.share == 1:
-                next_one, piece = come.get(stream.writer, (0, 0))
-                whole = sum(count for number, count in rows[stream.writer] if number < next_one)
-                part = sum(min(n, piece * PIECE_ROWS) for number, n in rows[stream.writer] if number == next_one)
+                place = come.get(stream.writer, START)
+                most = place.get("rows", place["piece"] * PIECE_ROWS)
+                whole = sum(count for number, count in rows[stream.writer] if number < place["batch"])
+                part = sum(min(n, most) for number, n in rows[stream.writer] if number == place["batch"])
                 before = history.rows.get(stream.writer, 0) - deployment.since.get(stream.name, 0)
                 taken[stream.name] = before + whole + part
     return taken

@@ -17,7 +17,7 @@ import attrs
 
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.hop.logs import log_of
 from penstock.spark.run.reports import marks
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.checkpoint import border
@@ -122,7 +122,7 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
     bases = dict(unit.bases)
     for way in spec.logs:
         if mine is None or way.writer not in {other.writer for other in mine.query.spec.logs} or mine.batch != batch:
-            bases[way.writer] = DirectoryLog(folder / "logs" / way.writer).length() - (batch + 1)
+            bases[way.writer] = log_of(folder, spec.topics, way.writer).length() - (batch + 1)
     return attrs.evolve(unit, saved=saved, bases=bases)
 
 
@@ -130,8 +130,8 @@ def _newest(query: Query, name: str) -> str:
     """Return the position behind all that a log has: what came before went another way; ``-`` for other inputs."""
     if name not in query.reads:
         return "-"
-    position = {"log": name, "batch": DirectoryLog(query.spec.folder / "logs" / name).length(), "piece": 0, "starts": 0}
-    return json.dumps(position)
+    log = log_of(query.spec.folder, query.spec.topics, name)
+    return json.dumps({"log": name, **log.at(log.length()), "starts": 0})
 
 
 def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border]) -> None:

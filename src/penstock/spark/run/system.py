@@ -17,6 +17,7 @@ from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
+from penstock.spark.run.topics import make_topics
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.gate import owner_of, take_over
@@ -99,6 +100,7 @@ class System:
         # Spark asks for the folders that it reads when it hears of them.
         (deployment.place / RECALLED / unit.name).make()
         query = compile_fragment(self.sessions[unit.host], deployment, unit.fragment, self.claim.run)
+        make_topics(deployment, query, unit.host, self.sessions[unit.host])
         if self.prompt and query.spec.knobs is not None:
             knobs = dataclasses.replace(query.spec.knobs, prompt=prompts(deployment, unit.fragment))
             query = attrs.evolve(query, spec=dataclasses.replace(query.spec, knobs=knobs))

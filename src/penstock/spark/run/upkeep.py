@@ -8,7 +8,8 @@ import attrs
 import numpy as np
 
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.hop import START, Position
+from penstock.spark.hop.logs import log_of
 from penstock.spark.run.history import History, classed, read_history, write_history
 from penstock.spark.run.outcome import reached, read_batch, read_latency
 from penstock.spark.shipped.progress import report_of
@@ -23,14 +24,16 @@ LEFT = 2
 
 def clean_logs(deployment: Deployment, queries: Sequence[Query]) -> None:
     """Remove what every reader of a log has passed, with a batch to spare."""
-    passed: dict[str, list[int]] = {name: [] for query in queries for name in query.reads}
+    passed: dict[str, list[Position]] = {name: [] for query in queries for name in query.reads}
     for query in queries:
         come = reached(deployment, query, before=1)
         for name in query.reads:
-            passed[name].append(come.get(name, (0, 0))[0])
+            passed[name].append(come.get(name, START))
     for name, positions in passed.items():
-        if min(positions) > 1:
-            DirectoryLog(deployment.place / "logs" / name).clean(min(positions))
+        if min(position["batch"] for position in positions) > 1:
+            log = log_of(deployment.place, queries[0].spec.topics, name)
+            log.clean(positions)
+            log.close()
 
 
 def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> None:
@@ -42,7 +45,8 @@ def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> 
     for query in queries:
         come = reached(deployment, query)
         for name in query.reads:
-            behind[name] = min(behind.get(name, come.get(name, (0, 0))[0]), come.get(name, (0, 0))[0])
+            batch = come.get(name, START)["batch"]
+            behind[name] = min(behind.get(name, batch), batch)
     units = (deployment.place / "batches").names()
     for unit in units:
         grown = _folded(deployment, unit, behind, grown, max(keep, LEFT))

@@ -31,13 +31,13 @@ def _writer(session: Any, folder: Place) -> Any:
 
     table = pa.table({name: pa.array([1], pa.int64()) for name in ("k", "_id", "_stimulus")})
     table = table.append_column("_time", pa.array([1], pa.timestamp("us", "UTC")))
-    DirectoryLog(folder / "log").write(0, table, (1, 1))
+    DirectoryLog(folder / "logs" / "log").write(0, table, (1, 1))
 
     def take(frame: Any, _batch: int) -> None:
         frame.toArrow()
 
     reader = session.readStream.format("penstock-log").option("schema", StructType.fromDDL(SCHEMA).json())
-    rows = reader.option("folder", (folder / "log").uri).load().withWatermark("_time", "0 seconds")
+    rows = reader.option("folder", folder.uri).option("writer", "log").load().withWatermark("_time", "0 seconds")
     counted = rows.groupBy(F.window("_time", "1 second"), "k").agg(F.count(F.lit(1)).alias("n"))
     writer = counted.writeStream.foreachBatch(take).outputMode("append").trigger(availableNow=True)
     return writer.option("checkpointLocation", (folder / "checkpoint").uri)

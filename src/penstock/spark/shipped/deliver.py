@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.spark.shipped.identity import unique
+from penstock.spark.shipped.messages import deliver_messages
 from penstock.spark.shipped.place import Place, absolute, place_of
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 
@@ -42,16 +44,30 @@ class Delivery:
         self.note.publish(content.getvalue())
 
 
-def deliver(spec: WriterSpec, way: SinkExit, rows: Any, stimulus: Any, batch: int, session: Any) -> Delivery:
-    """Prepare a batch's rows of a sink."""
+@dataclass(frozen=True)
+class Brought:
+    """What a batch brings to a sink: its rows (Arrow table); stimulus time and identity of each where it has one."""
+
+    rows: Any
+    stimulus: Any
+    ids: Any = None
+
+
+def deliver(
+    spec: WriterSpec, way: SinkExit, batch: int, brought: Brought, session: Any, begun: int | None = None
+) -> Delivery:
+    """Prepare a batch's rows of a sink; ``begun``: when it may have been begun before (ms since 1970)."""
+    rows, label = brought.rows, f"{way.label}-{batch:012d}"
     note = spec.folder / "latency" / way.name / f"{spec.query}-{batch:012d}.npy"
     if way.format is None:
         show = _parquet(spec.folder / "sinks" / way.name / f"{spec.query}-{batch:012d}.parquet", rows)
     elif way.format in FILES and "path" in way.options:
-        show = _files(way, rows, f"{way.label}-{batch:012d}", session, spec.generation)
+        show = _files(way, rows, label, session, spec.generation)
+    elif way.format == "kafka":
+        show = deliver_messages(rows, unique(brought.ids), way.options, f"{label}:", session, begun)
     else:
         show = _saved(way, rows, session)
-    return Delivery(show, note, stimulus)
+    return Delivery(show, note, brought.stimulus)
 
 
 def _parquet(target: Place, rows: Any) -> Callable[[], int]:

@@ -9,7 +9,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from penstock.spark.hop.directory import START, DirectoryLog
+from penstock.spark.hop import Hop
+from penstock.spark.hop.kafka import Topics
+from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped.gate import end_with_parent
 from penstock.spark.shipped.place import place_of
 
@@ -17,7 +19,9 @@ from penstock.spark.shipped.place import place_of
 class LogSource(DataSource):
     """Reads a log.
 
-    Options: ``folder``, ``schema``, the JSON of its rows' type with envelope, and ``begin``, the first batch to take.
+    Options: ``folder``, the run's; ``writer``, whose rows; ``schema``, the JSON of their type with envelope; ``begin``,
+    the first batch to take; where they are in topics, ``prefix`` and ``partitions``, and the client's settings behind
+    ``kafka.``.
     """
 
     @classmethod
@@ -35,7 +39,12 @@ class LogSource(DataSource):
         """Return a reader."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        log = DirectoryLog(place_of(self.options["folder"]), to_arrow_schema(schema, timezone="UTC"))
+        topics = None
+        if "prefix" in self.options:
+            client = {key[6:]: value for key, value in self.options.items() if key.startswith("kafka.")}
+            topics = Topics(client, self.options["prefix"], int(self.options["partitions"]))
+        shape = to_arrow_schema(schema, timezone="UTC")
+        log = log_of(place_of(self.options["folder"]), topics, self.options["writer"], shape)
         return LogReader(log, int(self.options.get("begin", "0")))
 
 
@@ -47,8 +56,9 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     repeats the last mark first; the offset counts these starts, since the rows of a batch follow from offsets.
     """
 
-    def __init__(self, log: Any, begin: int = 0) -> None:
-        self.log, self.begin, self.until, self.fresh = log, begin, None, True
+    def __init__(self, log: Hop, begin: int = 0) -> None:
+        self.log, self.begin, self.fresh = log, begin, True
+        self.until: int | None = None
         end_with_parent()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -57,14 +67,14 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Begin with the first batch to take."""
-        return {"log": self.log.folder.name, **START, "batch": self.begin, "starts": 0}
+        return {"log": self.log.writer, **self.log.at(self.begin), "starts": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
         """Read what follows, a bounded number of rows."""
         starts = start["starts"] + (self.fresh and start["batch"] > 0)
         self.fresh = False
         batches, position = self.log.read(start, self.until)
-        end = {"log": start["log"], "batch": position["batch"], "piece": position["piece"], "starts": starts}
+        end = {"log": start["log"], **position, "starts": starts}
         return iter(self._first(start, end) + batches), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802

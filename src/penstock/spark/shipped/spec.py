@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.spark.hop.kafka import Topics
 from penstock.spark.shipped.place import Place
 
 
@@ -157,6 +158,8 @@ class WriterSpec:
         Name of the checkpoint's folder; the query's, unless it was begun anew.
     host
         Where the query runs.
+    topics
+        Where its logs are, if not in the folder.
     """
 
     folder: Place
@@ -173,6 +176,7 @@ class WriterSpec:
     generation: int = 0
     saved: str = ""
     host: str = ""
+    topics: Topics | None = None
 
     @property
     def checkpoint(self) -> Place:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.spark.hop.directory import DirectoryLog
+from penstock.spark.hop import Hop
+from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped import BITS, ENVELOPE
-from penstock.spark.shipped.checkpoint import watermark
-from penstock.spark.shipped.deliver import Delivery, deliver
+from penstock.spark.shipped.checkpoint import offsets, watermark
+from penstock.spark.shipped.deliver import Brought, Delivery, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.identity import unique
 from penstock.spark.shipped.place import Place
@@ -38,6 +39,26 @@ class Reached:
     latest: int | None = None
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A computed batch.
+
+    Attributes
+    ----------
+    rows
+        Arrow table of all that it brought.
+    reached
+        How far event time has come with it.
+    begun
+        When it was begun (ms since 1970), if it may have been cut off since.
+    """
+
+    number: int
+    rows: Any
+    reached: Reached
+    begun: int | None
+
+
 def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
@@ -46,6 +67,8 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
     what it had left and writes the rest.
     """
     turn = None if spec.knobs is None else make_turn(spec)
+    # What is open stays so from batch to batch.
+    logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
     state: dict[str, Any] = {"next": None, "reached": Reached()}
     reports: dict[str, Any] = {}
 
@@ -66,7 +89,10 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         done = manifest.exists()
         if done and not spec.observed:
             return
+        begun = None
         if state["next"] != batch:
+            # An earlier run may have been cut off in the middle of this batch.
+            begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
             state["reached"] = Reached()
             if batch > 0:
                 before = json.loads(manifest_of(spec.folder, spec.query, batch - 1).read())
@@ -78,17 +104,18 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         if spec.timed:
             reached = risen(reached, table, spec)
         if not done:
-            _commit(spec, batch, table, reached, frame)
+            _commit(spec, logs, Batch(batch, table, reached, begun), frame.sparkSession)
         state.update(next=batch + 1, reached=reached)
 
     return write
 
 
-def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: Any) -> None:
+def _commit(spec: WriterSpec, logs: Sequence[Hop], batch: Batch, session: Any) -> None:
     """Make a batch's rows visible, all of them or, if another query of the unit delivers, none."""
     import pyarrow as pa
 
-    logged = [(way, *_logged(spec, way, batch, table, reached)) for way in spec.logs]
+    table, reached = batch.rows, batch.reached
+    logged = [(way, *_logged(spec, way, batch.number, table, reached)) for way in spec.logs]
     delivered: list[Delivery] = []
     for way in spec.sinks:
         there = arrived(table, way)
@@ -96,24 +123,25 @@ def _commit(spec: WriterSpec, batch: int, table: Any, reached: Reached, frame: A
             [table.column(column).filter(there) for column, _ in way.columns], names=[name for _, name in way.columns]
         )
         if rows.num_rows:
-            stimulus = table.column("_stimulus").filter(there)
-            delivered.append(deliver(spec, way, rows, stimulus, batch, frame.sparkSession))
+            ids = table.column("_id").filter(there) if "_id" in table.column_names else None
+            brought = Brought(rows, table.column("_stimulus").filter(there), ids)
+            delivered.append(deliver(spec, way, batch.number, brought, session, batch.begun))
     counts = count(table, spec.passes)
     with committing(spec.folder, spec.query, spec.generation):
-        for log, rows, frontier in logged:
-            DirectoryLog(spec.folder / "logs" / log.writer).write(log.base + batch, rows, (frontier, reached.latest))
+        for log, (exit_, rows, frontier) in zip(logs, logged, strict=True):
+            log.write(exit_.base + batch.number, rows, (frontier, reached.latest))
         for delivery in delivered:
             delivery.commit()
         content = {
-            "batch": batch,
+            "batch": batch.number,
             "host": spec.host,
             "frontiers": reached.frontiers,
             "latest": reached.latest,
-            "rows": {way.writer: [way.base + batch, rows.num_rows] for way, rows, _ in logged},
+            "rows": {way.writer: [way.base + batch.number, rows.num_rows] for way, rows, _ in logged},
             "counts": counts,
             "visible": time.time(),
         }
-        manifest_of(spec.folder, spec.query, batch).publish(json.dumps(content).encode())
+        manifest_of(spec.folder, spec.query, batch.number).publish(json.dumps(content).encode())
 
 
 def _logged(spec: WriterSpec, way: LogExit, batch: int, table: Any, reached: Reached) -> tuple[Any, int | None]:

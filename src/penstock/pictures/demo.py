@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cli.drawn import THEMES, Theme, draw_network
-from penstock.files import atomic
+from penstock.pictures.network import THEMES, Theme, draw_network
+from penstock.pictures.save import save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,10 +77,7 @@ def demo_picture(report: Mapping[str, Any], path: str | os.PathLike[str], theme:
         _loads(loads, report["series"], colour, look)
         _latency(waits, report, look)
         figure.align_ylabels([rates, loads, waits])
-        ending = Path(path).suffix.lstrip(".").lower() or "png"
-        metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
-        with atomic(path, "wb") as file:
-            figure.savefig(file, format=ending, dpi=160, metadata=metadata)
+        save(figure, path, dpi=160)
 
 
 def _rates(axes: Axes, series: Mapping[str, Any], theme: Theme) -> None:

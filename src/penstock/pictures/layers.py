@@ -77,7 +77,7 @@ def layered(inputs: Mapping[str, Sequence[str]], last: Sequence[str] = ()) -> La
         for names in columns[1:] if forward else columns[-2::-1]:
             wish = {name: np.mean([row[other] for other in near.get(name, [name])]) for name in names}
             names.sort(key=lambda name: (wish[name], row[name]))
-            _spread(names, [float(wish[name]) for name in names], gap, row)
+            spread(names, [float(wish[name]) for name in names], gap, row)
     places = {name: (float(layer[name]), row[name]) for name in inputs}
     points = {
         edge: [(float(layer[path[0]] + k), row[name]) for k, name in enumerate(path)] for edge, path in paths.items()
@@ -85,7 +85,7 @@ def layered(inputs: Mapping[str, Sequence[str]], last: Sequence[str] = ()) -> La
     return Layout(places, points)
 
 
-def _spread(column: Sequence[str], wish: Sequence[float], gap: Mapping[str, float], row: dict[str, float]) -> None:
+def spread(column: Sequence[str], wish: Sequence[float], gap: Mapping[str, float], row: dict[str, float]) -> None:
     """Set the rows of a column: as near as possible to the wishes, in order, and apart (pool adjacent violators)."""
     offset = np.concatenate([[0.0], np.cumsum([(gap[a] + gap[b]) / 2 for a, b in pairwise(column)])])
     pools: list[list[float]] = []

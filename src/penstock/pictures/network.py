@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from penstock.cli.layers import layered
+from penstock.pictures.layers import layered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

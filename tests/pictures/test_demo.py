@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cli.common import microseconds
-from penstock.cli.drawn import BOX, _describe
-from penstock.cli.figures import bursts, demo_picture, drains, saturated, smoothed
-from penstock.cli.layers import layered
 from penstock.network import hybrid
+from penstock.pictures.demo import bursts, demo_picture, drains, saturated, smoothed
+from penstock.pictures.layers import layered
+from penstock.pictures.network import BOX, _describe
 
 
 def report() -> dict[str, Any]:

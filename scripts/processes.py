@@ -1,0 +1,114 @@
+"""Servers of your own on the loopback interface: free ports, private files, and ends by pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class Server:
+    """A process that outlives the program that starts it, noted in a pid file.
+
+    Parameters
+    ----------
+    folder
+        Of its pid file and its log.
+    name
+        Of the two files.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process, if it runs, also one that another program has started."""
+        with contextlib.suppress(OSError, ValueError):
+            pid, since = (int(part) for part in (self.folder / f"{self.name}.pid").read_text().split())
+            # Another process may have got the number since.
+            return pid if begun(pid) == since else None
+        return None
+
+    def start(self, command: Sequence[object], port: int, environ: Mapping[str, str], patience: float = 60.0) -> None:
+        """Start it, and wait until it answers on a port."""
+        log = self.folder / f"{self.name}.log"
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environ),
+                start_new_session=True,
+            )  # fmt: skip
+        (self.folder / f"{self.name}.pid").write_text(f"{self.process.pid} {begun(self.process.pid)}")
+        deadline = time.monotonic() + patience
+        while not answers(port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.end(signal.SIGKILL)
+                raise SystemExit(f"the {self.name} did not start; see {log}")
+            time.sleep(0.05)
+
+    def end(self, how: int = signal.SIGTERM, patience: float = 20.0) -> None:
+        """End it, the hard way where the soft one takes too long."""
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, how)
+            deadline = time.monotonic() + patience
+            while begun(pid) is not None and time.monotonic() < deadline:
+                if self.process is not None:
+                    self.process.poll()
+                time.sleep(0.05)
+            if begun(pid) is not None:
+                os.kill(pid, signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait(10.0)
+            self.process = None
+        (self.folder / f"{self.name}.pid").unlink(missing_ok=True)
+
+
+def private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+
+
+def exported(path: Path) -> dict[str, str]:
+    """Return the variables of a file that a shell reads."""
+    return dict(line.removeprefix("export ").split("=", 1) for line in path.read_text().splitlines())
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in found:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in found]
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens on a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def begun(pid: int) -> int | None:
+    """Return when a process began (ticks since the machine did), None if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        if Path("/proc/self").exists():
+            return None
+        with contextlib.suppress(OSError):
+            os.kill(pid, 0)
+            return 0
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[19])

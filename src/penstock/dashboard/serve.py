@@ -1,0 +1,86 @@
+"""Serving the page until somebody stops it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from penstock.dashboard.server import LOOPBACK, make_app
+from penstock.dashboard.watcher import Watcher
+from penstock.errors import InputError
+from penstock.monitor import View, latest_run, open_view
+from penstock.telemetry.runs import ABOUT
+
+TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
+"""Environment variable with the token; without it a new one is made and printed."""
+
+
+def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") -> None:
+    """Serve the dashboard until it is interrupted.
+
+    Parameters
+    ----------
+    paths
+        What to look at; nothing: the newest run in ``.penstock``, and each newer one when it begins.
+    port, host
+        Where to listen; port 0: any free one.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to see, or the port is taken.
+    """
+    view = open_view(paths) if paths else None
+    watcher = Watcher(view, _newer if not paths else lambda _: None)
+    listening = _listening(host, port)
+    names = LOOPBACK if host in LOOPBACK else ()
+    app = make_app(watcher, token=os.environ.get(TOKEN), names=names)
+    address = f"[{host}]" if ":" in host else host
+    url = f"http://{address}:{listening.getsockname()[1]}/"
+    print(f"penstock dashboard: {url}#token={app.state.token}", file=sys.stderr, flush=True)  # noqa: T201
+    print("stop it with Ctrl-C", file=sys.stderr, flush=True)  # noqa: T201
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
+    watcher.start()
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        watcher.end()
+        listening.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen on {host}:{port}: {why}", at="--port", hint="give another --port") from None
+    return listening
+
+
+def _newer(seen: View | None) -> View | None:
+    """Return a view of the newest run, if it is another one than is seen."""
+    folder = latest_run()
+    if folder is None:
+        return None
+    if seen is not None and Path(seen.folder) == folder and not _begun_anew(seen, folder):
+        return None
+    return open_view([str(folder)])
+
+
+def _begun_anew(seen: View, folder: Path) -> bool:
+    from penstock.monitor.run import RunView
+    from penstock.telemetry.runs import RunReader
+
+    if isinstance(seen, RunView):
+        return seen.identity != (RunReader(folder).run or {}).get("run")
+    return (folder / "control" / ABOUT).stat().st_mtime > seen.made

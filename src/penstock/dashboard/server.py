@@ -1,0 +1,158 @@
+"""The requests behind the page."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, Field
+
+import penstock
+from penstock.dashboard.watcher import Watcher
+from penstock.errors import InputError, PenstockError
+from penstock.files import plain
+from penstock.monitor import Question, View
+from penstock.monitor.exposition import exposition
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "testserver")
+"""Names by which a page on this machine may ask; others are refused: a web page elsewhere may have our address."""
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class WhatIf(BaseModel, extra="forbid"):
+    """What would happen if …"""
+
+    rates: dict[str, float] = Field(default_factory=dict, description="Rows per second by source.")
+    duration: float = Field(60.0, description="How long these rates last (s).")
+    placement: dict[str, str] = Field(default_factory=dict, description="Operators that would run elsewhere.")
+    algorithm: str | None = Field(None, description="Place everything by this algorithm instead.")
+    keep: dict[str, float] = Field(default_factory=dict, description="Keep fractions by stream.")
+    shed: bool = Field(False, description="Drop as much as the hosts need.")
+
+
+class Act(BaseModel, extra="forbid"):
+    """What shall be done."""
+
+    kind: Literal["move", "drain", "stop"] = Field(description="What to do.")
+    operator: str | None = Field(None, description="What moves.")
+    host: str | None = Field(None, description="Where it moves to, or what is emptied.")
+    dry: bool = Field(True, description="Only say what it would do.")
+
+
+def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ...] = LOOPBACK) -> FastAPI:
+    """Return the application.
+
+    Parameters
+    ----------
+    watcher
+        What is looked at; whoever serves starts and ends it.
+    token
+        Without it nothing that changes anything is done; None: a new one.
+    names
+        Host names by which it may be asked; empty: all.
+    """
+    app = FastAPI(
+        title="penstock",
+        version=penstock.__version__,
+        description="What penstock's dashboard shows, for programs.",
+        openapi_url="/api",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.token = token or secrets.token_urlsafe(24)
+    page = resources.files("penstock.dashboard") / "page"
+
+    @app.middleware("http")
+    async def guard(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+        if names and (request.url.hostname or "") not in names:
+            return PlainTextResponse("this name is not served\n", 403)
+        response = await proceed(request)
+        response.headers.update(HEADERS)
+        return response
+
+    @app.exception_handler(PenstockError)
+    async def refused(_: Request, error: PenstockError) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, 422 if isinstance(error, InputError) else 409)
+
+    def view() -> View:
+        if watcher.view is None:
+            raise HTTPException(404, "there is nothing to see yet")
+        return watcher.view
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return Response((page / "index.html").read_bytes(), media_type="text/html; charset=utf-8")
+
+    @app.get("/healthz", response_class=PlainTextResponse)
+    def healthy() -> str:
+        """Say that the dashboard lives."""
+        return "ok\n"
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    def metrics() -> Response:
+        """Return the metrics in Prometheus' text format."""
+        text = "" if watcher.view is None else exposition(watcher.view, watcher.clock())
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/api/about")
+    def about() -> Any:
+        """Return what is looked at: network, hosts, placement."""
+        return plain(view().about())
+
+    @app.get("/api/live")
+    def live() -> Any:
+        """Return what is measured and predicted, over the window."""
+        return plain(view().live(watcher.clock()))
+
+    @app.get("/api/history")
+    def history() -> Any:
+        """Return the decisions, the oldest first."""
+        return {"decisions": plain(view().decisions)}
+
+    @app.get("/api/events", response_class=StreamingResponse)
+    def events() -> StreamingResponse:
+        """Stream what is new, as server-sent events: about, live, beat."""
+        return StreamingResponse(watcher.listen(), media_type="text/event-stream")
+
+    @app.post("/api/what-if")
+    def ask(question: WhatIf) -> Any:
+        """Say what would happen under other rates, on another placement, with other drops. Nothing is changed."""
+        return plain(view().ask(Question(**question.model_dump())))
+
+    @app.post("/api/actions")
+    def act(wanted: Act, authorization: Annotated[str | None, Header()] = None) -> Any:
+        """Ask the controller to move an operator, empty a host, or stop. Needs the token, also for a dry run."""
+        allowed(app.state.token, authorization)
+        given = {key: value for key, value in wanted.model_dump().items() if key != "kind" and value is not None}
+        if wanted.kind == "stop" and wanted.dry:
+            return {"done": False, "why": "the controller and what it runs would stop"}
+        return plain(view().act(wanted.kind, given))
+
+    app.mount("/static", StaticFiles(directory=str(page)), name="static")
+    return app
+
+
+def allowed(token: str, given: str | None) -> None:
+    """Refuse whoever does not have the token.
+
+    Raises
+    ------
+    HTTPException
+        401.
+    """
+    scheme, _, word = (given or "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(word.strip(), token):
+        raise HTTPException(401, "this needs the token that `penstock dashboard` printed")

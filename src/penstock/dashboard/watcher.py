@@ -1,0 +1,146 @@
+"""The thread that looks again and again, and tells all pages what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.files import compact
+from penstock.monitor import Question, View
+
+PERIOD = 1.0
+"""Seconds between two looks."""
+
+WAITING = 8
+"""Messages that wait for a page at most; a page that is slower gets everything anew."""
+
+
+class Watcher(threading.Thread):
+    """Looks at a view every second, and hands messages to the pages that listen.
+
+    Parameters
+    ----------
+    view
+        What is looked at; None while there is nothing.
+    newer
+        Asked now and then for a view of something newer; None: there is nothing newer.
+    period
+        Seconds between two looks.
+    clock
+        Tells the time (s since the epoch).
+    """
+
+    def __init__(
+        self,
+        view: View | None,
+        newer: Callable[[View | None], View | None] = lambda _: None,
+        *,
+        period: float = PERIOD,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name="penstock watcher", daemon=True)
+        self.view, self.clock = view, clock
+        self._newer, self._period = newer, period
+        self._ended = threading.Event()
+        self._pool = ThreadPoolExecutor(1, "penstock expecting")
+        self._expecting: Future[Any] | None = None
+        self._pages: dict[asyncio.Queue[str | None], asyncio.AbstractEventLoop] = {}
+        self._lock = threading.Lock()
+        self._warmed: View | None = None
+        self._told: tuple[View | None, int] = (None, -1)
+
+    def run(self) -> None:
+        """Look until the end."""
+        count = 0
+        while not self._ended.is_set():
+            if count % 3 == 0:
+                with contextlib.suppress(PenstockError, OSError):
+                    self.view = self._newer(self.view) or self.view
+            count += 1
+            # A file may vanish while it is read, as a run cleans up behind itself: it is looked at again.
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                self.look()
+            self._ended.wait(self._period)
+
+    def look(self) -> None:
+        """Look once, and tell the pages."""
+        view = self.view
+        if view is None:
+            self._tell(event("beat", {"now": self.clock()}))
+            return
+        now = self.clock()
+        with view.lock:
+            view.look(now)
+            if self._told != (view, view.revision):
+                self._told = (view, view.revision)
+                self._tell(event("about", view.about()))
+                view.board.mark()
+                message = event("live", view.live(now))
+            else:
+                message = event("live", view.live(now, view.board.mark()))
+        self._tell(message)
+        if self._expecting is None or self._expecting.done():
+            work = view.needs_expecting(now)
+            if work is None and self._warmed is not view and view.usual_rates():
+                # The first question loads the model's kernels: nobody shall wait for that.
+                self._warmed, work = view, self._warm
+            self._expecting = None if work is None else self._pool.submit(work)
+
+    def _warm(self) -> None:
+        with contextlib.suppress(PenstockError):
+            if self.view is not None:
+                self.view.ask(Question(duration=10.0, shed=True))
+
+    def end(self) -> None:
+        """Look no more, and let all pages go."""
+        self._ended.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            for queue, loop in self._pages.items():
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(queue.put_nowait, None)
+
+    async def listen(self) -> AsyncIterator[str]:
+        """Yield messages for one page: first everything, then what is new."""
+        queue: asyncio.Queue[str | None] = asyncio.Queue()
+        with self._lock:
+            self._pages[queue] = asyncio.get_running_loop()
+        try:
+            for message in await asyncio.to_thread(self.everything):
+                yield message
+            while (fresh := await queue.get()) is not None:
+                if queue.qsize() > WAITING:
+                    while not queue.empty():
+                        queue.get_nowait()
+                    for message in await asyncio.to_thread(self.everything):
+                        yield message
+                else:
+                    yield fresh
+        finally:
+            with self._lock:
+                self._pages.pop(queue, None)
+
+    def everything(self) -> list[str]:
+        """Return the messages that tell all there is."""
+        view = self.view
+        if view is None:
+            return [event("about", None), event("beat", {"now": self.clock()})]
+        with view.lock:
+            return [event("about", view.about()), event("live", view.live(self.clock()))]
+
+    def _tell(self, message: str) -> None:
+        with self._lock:
+            for queue, loop in self._pages.items():
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(queue.put_nowait, message)
+
+
+def event(kind: str, document: Any) -> str:
+    """Return a document as a server-sent event."""
+    return f"event: {kind}\ndata: {compact(document)}\n\n"

@@ -1,0 +1,242 @@
+"""What is measured, second by second, for a window of time: rates, busy shares, latency, backlog, keep fractions.
+
+A board is a set of series of equal length over one window, which slides when newer figures come. However long a run
+goes on, a board stays as large as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+BINS = 900
+"""Bins of a window: a quarter of an hour of seconds."""
+
+STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
+"""Lengths of a bin (s) that people can read off."""
+
+CLASSES, LEAST, MOST = 200, 1e-4, 1e6
+"""Classes of latency per factor of e, each half a per cent wide; the least and the most latency (s) they tell apart."""
+
+
+def step_of(duration: float, bins: int = BINS) -> float:
+    """Return a length of bins (s) by which a duration fits a window."""
+    return float(next((step for step in STEPS if step * bins >= duration), STEPS[-1]))
+
+
+class Latencies:
+    """All latencies of a sink, in classes half a per cent wide."""
+
+    def __init__(self) -> None:
+        self.classes = np.zeros(int(math.log(MOST / LEAST) * CLASSES) + 1, np.int64)
+        self.worst = self.total = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self.classes.sum())
+
+    def add(self, latency: Array) -> None:
+        """Take latencies (s) in."""
+        if latency.size:
+            number = np.log(np.clip(latency, LEAST, MOST) / LEAST) * CLASSES
+            self.classes += np.bincount(np.round(number).astype(np.int64), minlength=self.classes.size).astype(np.int64)
+            self.worst = max(self.worst, float(latency.max()))
+            self.total += float(latency.sum())
+
+    def add_classes(self, counts: Mapping[str, int], worst: float) -> None:
+        """Take in what a run's history holds: the number of tuples of each class, and the worst latency (s)."""
+        for name, count in counts.items():
+            number = min(int(name), self.classes.size - 1)
+            self.classes[number] += count
+            self.total += count * LEAST * math.exp(number / CLASSES)
+        self.worst = max(self.worst, worst)
+
+
+def summary(parts: Iterable[Latencies]) -> dict[str, float | int | None]:
+    """Return worst, p99, p50, mean (s) and count over some sinks; None where nothing came out."""
+    rows = list(parts)
+    classes = sum((row.classes for row in rows), np.zeros_like(Latencies().classes))
+    count = int(classes.sum())
+    if not count:
+        return {"worst": None, "p99": None, "p50": None, "mean": None, "count": 0}
+    worst, reached = max(row.worst for row in rows), np.cumsum(classes)
+
+    def quantile(share: float) -> float:
+        place = int(np.searchsorted(reached, share * count))
+        return min(worst, LEAST * math.exp(place / CLASSES))
+
+    mean = sum(row.total for row in rows) / count
+    return {"worst": worst, "p99": quantile(0.99), "p50": quantile(0.5), "mean": mean, "count": count}
+
+
+class Board:
+    """Series over a sliding window.
+
+    Parameters
+    ----------
+    streams, hosts, sinks
+        Their names.
+    begin
+        When the first bin begins (s since the epoch).
+    step
+        Length of a bin (s).
+    bins
+        How many bins the window has.
+    """
+
+    SERIES = ("arrived", "dropped", "put", "taken", "busy", "worst", "tuples")
+
+    def __init__(
+        self,
+        streams: Iterable[str],
+        hosts: Iterable[str],
+        sinks: Iterable[str],
+        *,
+        begin: float,
+        step: float = 1.0,
+        bins: int = BINS,
+    ) -> None:
+        self.streams, self.hosts = list(streams), list(hosts)
+        self.sinks = {name: Latencies() for name in sinks}
+        self.step, self.bins = step, bins
+        self.first = math.floor(begin / step)
+        """Number of the window's first bin since the epoch."""
+        self.changed = self.first
+        """Number of the first bin that changed since `mark`."""
+        self.last = self.first
+        """Number of the newest bin that something fell into."""
+        self._stream = {name: k for k, name in enumerate(self.streams)}
+        self._host = {name: k for k, name in enumerate(self.hosts)}
+        flows = np.zeros((len(self.streams), bins))
+        self.arrived, self.dropped, self.put, self.taken = (flows.copy() for _ in range(4))
+        self.busy = np.zeros((len(self.hosts), bins))
+        self.worst = np.full(bins, np.nan)
+        self.tuples = np.zeros(bins)
+        self.waiting = np.zeros(len(self.streams))
+        """Rows that waited on each stream when the window began."""
+        self.totals = np.zeros((4, len(self.streams)), np.int64)
+        """By stream: rows that arrived, were dropped, came late, and how many times something was told of it."""
+
+    @property
+    def start(self) -> float:
+        """When the window begins (s since the epoch)."""
+        return self.first * self.step
+
+    @property
+    def length(self) -> int:
+        """How many bins of the window something fell into, or lie before one."""
+        return min(self.bins, self.last - self.first + 1)
+
+    def mark(self) -> int:
+        """Return the first bin of the window that changed since the last call."""
+        found = max(0, self.changed - self.first)
+        self.changed = self.last + 1
+        return found
+
+    def slide(self, when: float) -> None:
+        """Let the window hold a time (s since the epoch)."""
+        number = math.floor(when / self.step)
+        self.last = max(self.last, number)
+        over = self.last - (self.first + self.bins) + 1
+        if over <= 0:
+            return
+        # Eight at a time: sliding costs as much as the window is long.
+        over = min(self.bins, max(over, self.bins // 8))
+        self.waiting += self.put[:, :over].sum(axis=1) - self.taken[:, :over].sum(axis=1)
+        for name in self.SERIES:
+            series = getattr(self, name)
+            series[..., :-over] = series[..., over:]
+            series[..., -over:] = np.nan if name == "worst" else 0.0
+        self.first = max(self.first + over, self.last - self.bins + 1)
+
+    def add_flow(self, series: str, stream: str, rows: float, begin: float, end: float) -> None:
+        """Spread rows of a stream over a time (s since the epoch)."""
+        if stream in self._stream and rows:
+            self._spread(getattr(self, series)[self._stream[stream]], rows, begin, end)
+
+    def count(self, stream: str, arrived: int, dropped: int, late: int = 0) -> None:
+        """Count rows of a stream."""
+        if stream in self._stream:
+            place = self._stream[stream]
+            self.totals[:, place] = self.totals[:, place] + np.array([arrived, dropped, late, 1])
+
+    def add_busy(self, host: str, begin: float, end: float) -> None:
+        """Note that a host worked."""
+        if host in self._host:
+            self._spread(self.busy[self._host[host]], (end - begin) / self.step, begin, end)
+
+    def add_share(self, host: str, share: float, begin: float, end: float) -> None:
+        """Note the share of a time (s since the epoch) in which a host worked."""
+        if host in self._host:
+            self._spread(self.busy[self._host[host]], share * (end - begin) / self.step, begin, end)
+
+    def add_worst(self, latency: float, when: float) -> None:
+        """Note the worst latency (s) that was seen at a time (s since the epoch)."""
+        self.slide(when)
+        place = math.floor(when / self.step) - self.first
+        if 0 <= place < self.bins:
+            self.worst[place] = np.fmax(self.worst[place], latency)
+            self._touched(place)
+
+    def add_latency(self, sink: str, stimulus: Array, visible: float) -> None:
+        """Note rows that became visible at a sink, each in the bin of its stimulus time (s since the epoch)."""
+        latency = visible - stimulus
+        self.sinks[sink].add(latency)
+        self.slide(visible)
+        place = np.floor(stimulus / self.step).astype(np.int64) - self.first
+        inside = (place >= 0) & (place < self.bins)
+        if inside.any():
+            np.fmax.at(self.worst, place[inside], latency[inside])
+            np.add.at(self.tuples, place[inside], 1)
+            self._touched(int(place[inside].min()))
+
+    def backlog(self) -> Array:
+        """Return the rows that wait on each stream at the end of each bin, array (streams, bins)."""
+        found: Array = self.waiting[:, None] + np.cumsum(self.put - self.taken, axis=1)
+        return np.maximum(found, 0.0)
+
+    def rates(self) -> Array:
+        """Return the rows a second that arrived on each stream, array (streams, bins)."""
+        return self.arrived / self.step
+
+    def keep(self) -> Array:
+        """Return the share that each stream let through, array (streams, bins); NaN where nothing came."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(self.arrived > 0, 1 - self.dropped / self.arrived, np.nan)
+
+    def _spread(self, row: Array, amount: float, begin: float, end: float) -> None:
+        self.slide(end)
+        low, high = begin / self.step - self.first, end / self.step - self.first
+        if high <= low:
+            place = math.floor(high)
+            if 0 <= place < self.bins:
+                row[place] += amount
+                self._touched(place)
+            return
+        first, last = max(0, math.floor(low)), min(self.bins - 1, math.ceil(high) - 1)
+        if first > last:
+            return
+        edges = np.arange(first, last + 2)
+        inside = np.clip(edges, low, high)
+        shares = (inside[1:] - inside[:-1]) / (high - low)
+        row[first : last + 1] += amount * shares
+        self._touched(first)
+
+    def _touched(self, place: int) -> None:
+        self.changed = min(self.changed, self.first + place)
+
+
+def tail(series: Array, begin: int, end: int, digits: int = 4) -> list[Any]:
+    """Return part of the series, rounded to so many digits, None for NaN; a list for each row."""
+    part = np.asarray(series)[..., begin:end]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(np.where(part == 0, 1.0, part)))))
+        rounded = np.round(part * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, None).tolist()  # type: ignore[no-any-return,call-overload]

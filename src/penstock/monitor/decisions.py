@@ -1,0 +1,69 @@
+"""The decisions of a controller, as they come: those of which it is known what came, and those that are still open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+MOST = 5_000
+"""Decisions that are remembered."""
+
+
+class Decisions:
+    """Reads a controller's history, and at each look only the lines that are new and whole.
+
+    Parameters
+    ----------
+    folder
+        ``DIR/control`` of the controller.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._settled: list[dict[str, Any]] = []
+        self._open: list[dict[str, Any]] = []
+        self._read = 0
+        self._seen = 0
+
+    def look(self) -> list[dict[str, Any]] | None:
+        """Return all decisions, the oldest first; None if nothing is new."""
+        fresh, still = self._fresh(), self._unsettled()
+        if not fresh and still == self._open:
+            return None
+        self._settled, self._open = [*self._settled, *fresh][-MOST:], still
+        return [*self._settled, *self._open]
+
+    def _fresh(self) -> list[dict[str, Any]]:
+        path = self.folder / "history.jsonl"
+        try:
+            if path.stat().st_size < self._read:
+                # It was begun anew.
+                self._read, self._settled = 0, []
+            with path.open("rb") as file:
+                file.seek(self._read)
+                whole = file.read().rpartition(b"\n")[0]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        self._read += len(whole) + 1 if whole else 0
+        return [row for line in whole.splitlines() if (row := _decision(line)) is not None]
+
+    def _unsettled(self) -> list[dict[str, Any]]:
+        path = self.folder / "state.json"
+        try:
+            when = path.stat().st_mtime_ns
+            if when == self._seen:
+                return self._open
+            found = json.loads(path.read_bytes())
+            self._seen = when
+        except (OSError, ValueError):
+            return self._open
+        return [row[0] for row in found.get("state", {}).get("open", ())]
+
+
+def _decision(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("time"), int | float) else None

@@ -1,0 +1,293 @@
+"""What the latency model expects of a setting: beside what is measured, and under rates that somebody asks about."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.cluster import Cluster, Placement
+from penstock.errors import InputError
+from penstock.files import suggest
+from penstock.latency.batches import POLLING, BatchHosts
+from penstock.latency.estimate import KEYS, Quantiles, Spread
+from penstock.latency.fragments import fragments
+from penstock.latency.mace import mace
+from penstock.load import Statistics, load_model
+from penstock.load.setting import Setting
+from penstock.network import Network
+from penstock.placement import ALGORITHMS, Problem, place
+from penstock.shedding.optimum import Solver
+from penstock.shedding.program import build_program
+from penstock.workload import Rates
+
+Array = NDArray[np.float64]
+
+DRAWS, QUICK = 200, 40
+"""How often an interval is drawn: where there is time, and where somebody waits for the answer."""
+
+FOLLOWED = 120
+"""Operators up to which micro-batches are followed; of larger networks Mace tells the backlog of the hosts."""
+
+LONGEST = 3600.0
+"""Seconds of a question at most, so that it is answered while somebody waits."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Expected:
+    """What a latency model expects.
+
+    Attributes
+    ----------
+    model
+        Its name: ``microbatch``, or ``mace`` of a large network, which leaves out batches and drops.
+    period
+        Of all series (s), which begin with the rates.
+    total, sinks
+        Latency (s) over everything and by sink.
+    series, low, high
+        Arrays (periods,): worst latency (s) of what enters in each period, p05 and p95 of it.
+    load
+        Array (hosts, periods): share of its time that each host needs; with the fixed costs of its batches at most 1,
+        since batches grow longer and fewer under load, so that above 1 it is the work alone.
+    spread
+        The interval; None where nothing is known to be uncertain.
+    """
+
+    model: str
+    period: float
+    total: Quantiles
+    sinks: Mapping[str, Quantiles]
+    series: Array
+    low: Array
+    high: Array
+    load: Array
+    spread: Spread | None
+
+
+def expect(setting: Setting, rng: np.random.Generator, draws: int = DRAWS, *, batches: bool = True) -> Expected:
+    """Return what the model expects of a setting with rates.
+
+    Parameters
+    ----------
+    rng
+        Where the chance of the interval comes from.
+    draws
+        How often it is drawn, at most.
+    batches
+        Whether hosts work in micro-batches, rather than row by row.
+
+    Raises
+    ------
+    InputError
+        If rates or a cost are not known.
+    """
+    if setting.rates is None:
+        raise InputError("needs the rates of the sources", at="rates")
+    network = setting.statistics.complete(setting.network)
+    model = load_model(network, setting.rates)
+    hosts = BatchHosts.of(setting.statistics, setting.cluster)
+    work = model.host_load(setting.placement, setting.cluster) * _factors(setting, hosts)[:, None]
+    load = _busy(work, _fixed(setting, hosts)[:, None]) if batches else work
+    if len(network.operators) > FOLLOWED or not batches:
+        told = mace(model, setting.placement, hosts.paced(setting.cluster), setting.statistics)
+        return Expected(
+            model="mace", period=model.period, total=told.total, sinks=told.sinks, series=told.series,
+            low=told.series, high=told.series, load=load, spread=None,
+        )  # fmt: skip
+    placed = hosts.placed(model, setting.placement, setting.keep)
+    result = placed.run()
+    _, latency, weight = result.whole()
+    total = Quantiles.of(latency, weight)
+    sinks = {name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()}
+    series = result.worst(model.period, model.rates.periods)
+    found = placed.spread(rng, scheduled=network.scheduled, count=draws) if draws else None
+    interval = None if found is None else found.around(total, sinks, series)
+    return Expected(
+        model="microbatch",
+        period=model.period,
+        total=total,
+        sinks=sinks,
+        series=series,
+        low=series if interval is None else interval.low,
+        high=series if interval is None else interval.high,
+        load=load,
+        spread=interval,
+    )
+
+
+def _factors(setting: Setting, hosts: BatchHosts) -> Array:
+    """Return by host the seconds that a benchmark-core second of load takes."""
+    return np.array([hosts.factor[name] for name in setting.cluster.hosts])
+
+
+def _fixed(setting: Setting, hosts: BatchHosts) -> Array:
+    """Return by host the share of its time that the fixed costs of its batches take while it has little to do.
+
+    Without a trigger Spark makes a batch only when there is data, so that nothing is fixed.
+    """
+    if hosts.trigger <= POLLING:
+        return np.zeros(len(setting.cluster.hosts))
+    queries = [fragment.host for fragment in fragments(setting.network, setting.placement)]
+    shares = [queries.count(name) * hosts.overhead[name] / hosts.trigger for name in setting.cluster.hosts]
+    return np.minimum(shares, 1.0)
+
+
+def _busy(work: Array, fixed: Array) -> Array:
+    return np.maximum(work, np.minimum(work + fixed, 1.0))
+
+
+@attrs.frozen(kw_only=True)
+class Question:
+    """What would happen if …
+
+    Attributes
+    ----------
+    rates
+        Tuples per second by source; sources that are not named keep their mean rate.
+    duration
+        How long these rates last (s).
+    placement
+        Operators that would run elsewhere.
+    algorithm
+        Place everything by this algorithm instead.
+    keep
+        Keep fractions by stream.
+    shed
+        Drop as much as the hosts need, in the way that keeps the greatest score.
+    """
+
+    rates: Mapping[str, float] = attrs.field(factory=dict)
+    duration: float = 60.0
+    placement: Mapping[str, str] = attrs.field(factory=dict)
+    algorithm: str | None = None
+    keep: Mapping[str, float] = attrs.field(factory=dict)
+    shed: bool = False
+
+
+def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> Setting:
+    """Return the setting that a question is about.
+
+    Parameters
+    ----------
+    usual
+        Mean rate of each source (tuples/s), for those that the question does not name.
+
+    Raises
+    ------
+    InputError
+        If it names strangers or impossible numbers.
+    """
+    network, cluster = setting.network, setting.cluster
+    if not 0 < question.duration <= LONGEST:
+        raise InputError(f"expected a duration of at most {LONGEST:.0f} s, got {question.duration}", at="duration")
+    for name, rate in question.rates.items():
+        if name not in network.sources:
+            raise InputError("is no source", at=f"rates.{name}", hint=suggest(name, network.sources, "sources"))
+        if not (math.isfinite(rate) and rate >= 0):
+            raise InputError(f"expected a rate >= 0, got {rate}", at=f"rates.{name}")
+    streams = [stream.name for stream in network.streams]
+    for name, share in question.keep.items():
+        if name not in streams:
+            raise InputError("is no stream", at=f"keep.{name}", hint=suggest(name, streams, "streams"))
+        if not 0 <= share <= 1:
+            raise InputError(f"expected a fraction 0..1, got {share}", at=f"keep.{name}")
+    period = max(1.0, question.duration / 600)
+    rates = Rates.constant(
+        {name: question.rates.get(name, usual.get(name, 0.0)) for name in network.sources}, question.duration, period
+    )
+    placement = Placement({**setting.placement, **question.placement})
+    placement.check(network.operators, cluster.hosts, network.pins)
+    changed = attrs.evolve(setting, rates=rates, placement=placement, keep={**setting.keep, **question.keep})
+    if question.algorithm is not None:
+        if question.algorithm not in ALGORITHMS or ALGORITHMS[question.algorithm].replicas != "none":
+            free = [name for name, row in ALGORITHMS.items() if row.replicas == "none"]
+            raise InputError(
+                f"{question.algorithm!r} cannot be asked for", at="algorithm", hint=suggest("", free, "algorithms")
+            )
+        problem = Problem(load_model(setting.statistics.complete(network), rates), cluster, None, network.pins)
+        found = place(problem, question.algorithm, np.random.default_rng(0)).placement
+        changed = attrs.evolve(changed, placement=found)
+    return changed
+
+
+def what_if(
+    setting: Setting, question: Question, usual: Mapping[str, float], seed: int = 0, *, batches: bool = True
+) -> dict[str, Any]:
+    """Answer a question: latency with its interval, load of every host, drops, moves.
+
+    Parameters
+    ----------
+    usual
+        Mean rate of each source (tuples/s), for those that the question does not name.
+    seed
+        Of the interval.
+    batches
+        Whether hosts work in micro-batches, rather than row by row.
+
+    Raises
+    ------
+    InputError
+        If the question names strangers, or a cost is not known.
+    """
+    begin = time.perf_counter()
+    changed = asked(setting, question, usual)
+    network = setting.statistics.complete(setting.network)
+    hosts = BatchHosts.of(setting.statistics, setting.cluster)
+    program = build_program(network, hosts.paced(setting.cluster), changed.placement)
+    rates = np.array([changed.rates.of_source(name)[0] for name in program.sources])  # type: ignore[union-attr]
+    flow = program.flow(rates, changed.keep)
+    if question.shed:
+        room = build_program(network, _room(changed, hosts), changed.placement) if batches else program
+        flow = Solver(room).solve(rates)
+        changed = attrs.evolve(changed, keep=room.keep(rates, flow))
+    expected = expect(changed, np.random.default_rng(seed), QUICK, batches=batches)
+    interval = None if expected.spread is None else {k: list(v) for k, v in expected.spread.total.items()}
+    work = program.load(flow)
+    busy = _busy(work, _fixed(changed, hosts)) if batches else work
+    full = _score_of_everything(changed, network, rates)
+    return {
+        "rates": {name: float(changed.rates.of_source(name)[0]) for name in network.sources},  # type: ignore[union-attr]
+        "duration": question.duration,
+        "model": expected.model,
+        "latency": {key: getattr(expected.total, key) for key in KEYS},
+        "interval": interval,
+        "sinks": {name: attrs.asdict(row) for name, row in expected.sinks.items()},
+        "hosts": {
+            name: {"work": float(work[k]), "busy": float(busy[k]), "quota": host.quota}
+            for k, (name, host) in enumerate(setting.cluster.hosts.items())
+        },
+        "fits": program.feasible(flow),
+        "keep": dict(changed.keep),
+        "score": program.score(flow),
+        "full": full,
+        "placement": dict(changed.placement),
+        "moved": sorted(name for name, host in changed.placement.items() if setting.placement.get(name) != host),
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+def _room(setting: Setting, hosts: BatchHosts) -> Cluster:
+    """Return the cluster with what the fixed costs of batches leave of its hosts: without it batches grow for ever."""
+    paced, fixed = hosts.paced(setting.cluster), _fixed(setting, hosts)
+    left = {
+        name: attrs.evolve(host, quota=max(1e-6, min(host.quota, 1.0 - share)))
+        for (name, host), share in zip(paced.hosts.items(), fixed.tolist(), strict=True)
+    }
+    return attrs.evolve(paced, hosts=left)
+
+
+def _score_of_everything(setting: Setting, network: Network, rates: Array) -> float:
+    """Return the score where nothing is dropped and no host has a limit."""
+    program = build_program(network, setting.cluster, setting.placement)
+    return program.score(program.flow(rates))
+
+
+def uncosted(network: Network, statistics: Statistics) -> list[str]:
+    """Return the operators whose cost nobody knows."""
+    return [name for name, operator in statistics.complete(network).operators.items() if operator.cost is None]

@@ -1,0 +1,121 @@
+"""Queries that somebody else runs, looked at from their event logs; and plans, of which nothing was measured."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from penstock.inspection import Inspection, Query, export, inspect
+from penstock.inspection.export import Exported, named_in
+from penstock.load.setting import Setting, read_setting
+from penstock.monitor.board import BINS, Board, step_of
+from penstock.monitor.view import Status, View, bins_for
+from penstock.telemetry import read_telemetry
+
+
+class LogView(View):
+    """Recorded queries: rates, batches and lag from their logs, beside what the model says of the same rates.
+
+    Each query is one operator; each application is a host. Logs do not tell how long a row took, so that the latency
+    that was predicted stands beside how long batches took.
+
+    Parameters
+    ----------
+    paths
+        Event logs, folders of them, or JSON lines of progress.
+
+    Raises
+    ------
+    InputError
+        If no query is in them.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        found = inspect(read_telemetry(paths))
+        setting = setting_of_logs(found)
+        network = setting.network
+        begin = min(float(query.batches.start[0]) for query in found.queries.values())
+        end = max(float(query.batches.end.max()) for query in found.queries.values())
+        bins = bins_for(len(network.streams), BINS)
+        board = Board(
+            [stream.name for stream in network.streams],
+            setting.cluster.hosts,
+            network.sinks,
+            begin=begin,
+            step=step_of(end - begin, bins),
+            bins=bins,
+        )
+        super().__init__("log", ", ".join(paths), setting, board, measured="batches took")
+        self.begin = begin
+        self.status = Status(word="recorded", since=end)
+        self.findings = [{"kind": each.kind, "about": each.about, "says": each.says} for each in found.findings]
+        self.notes += [*found.warnings, *(f"skipped {line}" for line in found.skipped)]
+        names = named_in(found)
+        for name, query in found.queries.items():
+            self._query(names, name, query)
+
+    def _query(self, names: Exported, name: str, query: Query) -> None:
+        board, batches, operator = self.board, query.batches, names.operators[name]
+        sink = next(each.name for each in self.network.sinks.values() if each.input == operator)
+        out = f"{operator}->{sink}"
+        since = np.concatenate([batches.start[:1], batches.start[:-1]])
+        spans = list(zip(since.tolist(), batches.start.tolist(), batches.end.tolist(), strict=True))
+        waited = np.diff(np.nan_to_num(batches.lag), prepend=0.0)
+        for number, source in enumerate(names.sources[name]):
+            stream = f"{source}->{operator}"
+            for (before, start, _), rows in zip(spans, batches.source_rows[number].tolist(), strict=True):
+                board.add_flow("arrived", stream, rows, before, start)
+                board.count(stream, int(rows), 0)
+        main = f"{names.sources[name][0]}->{operator}" if names.sources[name] else out
+        for (_, _, end), more in zip(spans, waited.tolist(), strict=True):
+            board.add_flow("put" if more > 0 else "taken", main, abs(more), end, end)
+        for (_, start, end), rows in zip(spans, np.nan_to_num(batches.output).tolist(), strict=True):
+            board.add_flow("arrived", out, rows, start, end)
+            board.count(out, int(rows), 0)
+        host = names.hosts[query.log.app]
+        row = board.hosts.index(host)
+        others = board.busy[row].copy()
+        board.busy[row] = 0.0
+        for _, start, end in spans:
+            board.add_busy(host, start, end)
+            board.add_latency(sink, np.array([start]), end)
+        # Batches of several queries run side by side; the busiest query is the first to fall behind.
+        board.busy[row] = np.maximum(board.busy[row], others)
+
+
+class PlanView(View):
+    """A folder of network, cluster, placement, rates and statistics, as ``penstock inspect --out`` writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        setting = read_setting(folder)
+        network, rates = setting.network, setting.rates
+        bins = bins_for(len(network.streams), BINS)
+        step = step_of(60.0 if rates is None else rates.duration, bins)
+        board = Board(
+            [stream.name for stream in network.streams],
+            setting.cluster.hosts,
+            network.sinks,
+            begin=0.0,
+            step=step,
+            bins=bins,
+        )
+        super().__init__("plan", str(folder), setting, board, virtual=True)
+        self.begin = 0.0
+        if rates is not None:
+            board.slide(rates.duration - step / 2)
+            for stream in network.streams:
+                if stream.writer in network.sources:
+                    for k, rate in enumerate(rates.of_source(stream.writer).tolist()):
+                        board.add_flow(
+                            "arrived", stream.name, rate * rates.period, k * rates.period, (k + 1) * rates.period
+                        )
+
+
+def setting_of_logs(found: Inspection) -> Setting:
+    """Return the network, cluster, placement, rates and statistics that ``penstock inspect --out`` would write."""
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+        export(found, folder)
+        return read_setting(Path(folder))

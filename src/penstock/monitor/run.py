@@ -1,0 +1,214 @@
+"""A run of ``penstock run`` or ``penstock demo``, looked at from its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from penstock.cluster import Placement
+from penstock.control.folder import Folder
+from penstock.errors import InputError
+from penstock.load.setting import setting_of
+from penstock.monitor.board import BINS, Board, step_of
+from penstock.monitor.decisions import Decisions
+from penstock.monitor.view import Status, View, bins_for
+from penstock.telemetry.runs import News, RunBatch, RunReader
+
+ACTIONS = ("move", "drain", "stop")
+"""What a controller can be asked for."""
+
+QUIET = 30.0
+"""Seconds without a batch after which a run counts as ended where nobody tells whether somebody holds its folder."""
+
+
+class RunView(View):
+    """A run: what its queries read, how long their batches take, and when rows become visible.
+
+    Parameters
+    ----------
+    folder
+        Of the run, on this machine.
+
+    Raises
+    ------
+    InputError
+        If no run is there, or it does not tell what is deployed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.reader = RunReader(folder)
+        self.identity = (self.reader.run or {}).get("run")
+        about = self.reader.about
+        if about is None:
+            raise InputError(
+                "the run does not tell what is deployed", file=folder, hint="run it again with this version of penstock"
+            )
+        setting = setting_of(about)
+        network = setting.network
+        bins = bins_for(len(network.streams), BINS)
+        begin = self.reader.epoch or (folder / "run.json").stat().st_mtime
+        step = 1.0 if _held(folder / "lock") else step_of(_latest(folder) - begin, bins)
+        names = [stream.name for stream in network.streams]
+        board = Board(names, setting.cluster.hosts, network.sinks, begin=begin, step=step, bins=bins)
+        super().__init__("run", str(folder), setting, board)
+        self.begin = self.reader.epoch
+        self._host: dict[str, str] = {}
+        self._before: dict[str, float] = {}
+        self._scheduled = {name for name, source in network.sources.items() if source.scheduled}
+        self._busy_until: dict[str, float] = {}
+        self._put_until: dict[str, float] = {}
+        self.controller, self._history = Folder(folder), Decisions(folder / "control")
+        self._past()
+        self._placed()
+        if self._scheduled != set(network.sources):
+            self.notes.append("Backlog leaves out rows that still wait at the sources: Spark does not tell how many.")
+
+    def look(self, now: float) -> bool:
+        """Take in what is new."""
+        with self.lock:
+            if self.begin is None:
+                self.begin = self.reader.epoch
+                if self.begin is not None:
+                    self.revision += 1
+            self._placed()
+            self._decided()
+            news = self.reader.look()
+            self._take(news)
+            self._enter(now)
+            before = self.status
+            self.status = self._status(now)
+            if self.status.word == "running":
+                for query, start in self.reader.underway().items():
+                    self._work(query, start, now)
+            return bool(news.batches or news.rows) or before != self.status
+
+    def _decided(self) -> None:
+        """Take in what a controller has decided, and whether it can be asked for something."""
+        found = self._history.look()
+        actions = ACTIONS if self.controller.alive else ()
+        if found is not None or actions != self.actions:
+            if found is not None:
+                begin = self.begin or 0.0
+                self.decisions = [{**row, "at": begin + float(row["time"])} for row in found]
+            self.actions = actions
+            self.revision += 1
+
+    def _placed(self) -> None:
+        """Take in where the queries are; a controller moves them."""
+        run = self.reader.run_now()
+        if run is None:
+            return
+        self._host = {unit["name"]: unit["host"] for unit in run.get("units", ())}
+        if dict(self.setting.placement) != run["placement"]:
+            self.setting = attrs.evolve(self.setting, placement=Placement(run["placement"]))
+            self._expected = None
+            self.revision += 1
+
+    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
+        return self.controller.ask(kind, given)
+
+    def _past(self) -> None:
+        """Take in what older batches add up to."""
+        past = self.reader.past
+        for stream, (arrived, dropped) in past.get("counts", {}).items():
+            self.board.count(stream, int(arrived), int(dropped), int(past.get("late", {}).get(stream, 0)))
+        for sink, classes in past.get("classes", {}).items():
+            self.board.sinks[sink].add_classes(classes, past.get("worst", {}).get(sink, 0.0))
+
+    def _take(self, news: News) -> None:
+        for batch in sorted(news.batches, key=lambda each: each.start):
+            self._batch(batch)
+        for seen in news.rows:
+            if seen.sink in self.board.sinks:
+                self.board.add_latency(seen.sink, seen.stimulus, seen.visible)
+
+    def _batch(self, batch: RunBatch) -> None:
+        board, end = self.board, max(batch.start + batch.duration, batch.start)
+        self._work(batch.query, batch.start, end)
+        begun = self.begin or batch.start
+        since = max(self._before.get(batch.query, begun), begun)
+        self._before[batch.query] = batch.start
+        for stream in self.network.streams:
+            if stream.name in batch.counts:
+                arrived, dropped = batch.counts[stream.name]
+                # What a source brought came since the batch before; what is made of it comes while the batch runs.
+                span = (
+                    (min(since, batch.start), batch.start)
+                    if stream.writer in self.network.sources
+                    else (batch.start, end)
+                )
+                board.add_flow("arrived", stream.name, arrived, *span)
+                board.add_flow("dropped", stream.name, dropped, *span)
+                board.count(stream.name, arrived, dropped, int(batch.late.get(stream.name, 0)))
+                if self._waits(stream.writer, stream.reader, stream.share):
+                    board.add_flow("taken", stream.name, arrived, end, end)
+            if stream.writer in batch.logged and self._waits(stream.writer, stream.reader, stream.share):
+                board.add_flow("put", stream.name, batch.logged[stream.writer], batch.visible, batch.visible)
+
+    def _work(self, query: str, start: float, until: float) -> None:
+        """Note that a query worked since a batch began, without what was noted of that batch before."""
+        since = max(start, self._busy_until.get(query, start))
+        if query in self._host and until > since:
+            self.board.add_busy(self._host[query], since, until)
+            self._busy_until[query] = until
+
+    def _waits(self, writer: str, reader: str, share: float) -> bool:
+        """Whether it is known how many rows wait on a stream: it crosses a log, or its source has a schedule."""
+        if share != 1 or reader not in self.setting.placement:
+            return False
+        if writer in self._scheduled:
+            return self.setting.rates is not None
+        return self._crosses(writer, reader)
+
+    def _enter(self, now: float) -> None:
+        """Let scheduled sources put what their rates say up to now."""
+        rates = self.setting.rates
+        if rates is None or self.begin is None:
+            return
+        until = min(now, self.begin + rates.duration)
+        for stream in self.network.streams:
+            if stream.writer in self._scheduled and self._waits(stream.writer, stream.reader, stream.share):
+                done = self._put_until.get(stream.name, self.begin)
+                values = rates.of_source(stream.writer)
+                while done < until - 1e-9:
+                    period = int((done - self.begin) / rates.period + 1e-9)
+                    stop = min(until, self.begin + (period + 1) * rates.period)
+                    self.board.add_flow(
+                        "put", stream.name, float(values[min(period, values.size - 1)]) * (stop - done), done, stop
+                    )
+                    done = stop
+                self._put_until[stream.name] = done
+
+    def _status(self, now: float) -> Status:
+        errors = self.reader.errors
+        says = "; ".join(f"{query}: {error[:300]}" for query, error in errors.items())
+        held = _held(Path(self.folder) / "lock")
+        latest = (self.board.last + 1) * self.board.step
+        if held or (held is None and now - latest < max(QUIET, 10 * self.setting.cluster.spark.trigger)):
+            return Status(word="running", since=self.begin, says=says)
+        return Status(word="ended", since=self._ended(), says=says)
+
+    def _ended(self) -> float | None:
+        """When the last batch ended (s since the epoch)."""
+        starts = list(self._before.values())
+        return max(starts) if starts else None
+
+
+def _latest(folder: Path) -> float:
+    """When the last batch left its manifest (s since the epoch); 0 before there was one."""
+    return max((path.stat().st_mtime for path in (folder / "batches").glob("*")), default=0.0)
+
+
+def _held(lock: Path) -> bool | None:
+    """Whether a process of this machine holds a run's folder; None where that cannot be told."""
+    try:
+        state = os.stat(lock)
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    return any(line.split()[-3].endswith(f":{state.st_ino}") for line in locks if len(line.split()) >= 8)

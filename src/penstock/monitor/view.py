@@ -1,0 +1,344 @@
+"""What is looked at, and the two documents that a face shows of it: what it is, and what is measured."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import InputError, PenstockError
+from penstock.latency.estimate import KEYS
+from penstock.load import Statistics
+from penstock.load.setting import Setting
+from penstock.monitor.board import Board, summary, tail
+from penstock.monitor.expected import FOLLOWED, Expected, Question, expect, uncosted, what_if
+from penstock.network import Network
+from penstock.network.model import Operator
+from penstock.pictures.lanes import lay_out
+from penstock.workload import Rates
+
+Array = NDArray[np.float64]
+
+AGAIN = 10.0
+"""Seconds after which a run whose rates nobody told is expected anew, from the rates that came."""
+
+
+@attrs.frozen(kw_only=True)
+class Status:
+    """How it is with what is looked at.
+
+    Attributes
+    ----------
+    word
+        ``running``, ``ended``, ``recorded`` (of the past) or ``planned`` (nothing was measured).
+    since
+        Since when (s since the epoch).
+    says
+        One sentence more, if there is one.
+    """
+
+    word: str
+    since: float | None = None
+    says: str = ""
+
+
+class View:
+    """One thing to look at: a run, recorded queries, or a plan.
+
+    Whoever owns it calls `look` again and again; the documents may be asked for from other threads.
+
+    Parameters
+    ----------
+    kind
+        ``run``, ``log`` or ``plan``.
+    folder
+        What was named by the user.
+    setting, board
+        What is deployed, and what is measured of it.
+    measured
+        What the measured latency series is, for people.
+    virtual
+        Whether times are seconds since the beginning rather than since the epoch.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        folder: str,
+        setting: Setting,
+        board: Board,
+        *,
+        measured: str = "measured",
+        virtual: bool = False,
+    ) -> None:
+        self.virtual, self.made = virtual, time.time()
+        self.kind, self.folder, self.setting, self.board, self.measured = kind, folder, setting, board, measured
+        self.status = Status(word="planned")
+        self.batches = True
+        self.revision = 0
+        self.begin: float | None = None
+        self.decisions: list[dict[str, Any]] = []
+        self.actions: tuple[str, ...] = ()
+        self.findings: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.lock = threading.RLock()
+        self._expected: Expected | None = None
+        self._expected_from = 0.0
+        self._expected_at = -math.inf
+        self._wrong: str | None = None
+
+    def look(self, now: float) -> bool:
+        """Take in what is new at a time (s since the epoch); return whether anything was."""
+        return False
+
+    @property
+    def network(self) -> Network:
+        """What runs."""
+        return self.setting.network
+
+    def needs_expecting(self, now: float) -> Callable[[], Any] | None:
+        """Return the work of expecting, if it is time for that; it may take seconds, and needs no lock."""
+        if self.begin is None and self.kind == "run":
+            return None
+        told = self.setting.rates is not None
+        if self._expected is not None and (told or now - self._expected_at < AGAIN):
+            return None
+        if self._wrong is not None or (self._expected is None and now - self._expected_at < AGAIN):
+            return None
+        with self.lock:
+            self._expected_at = now
+            begin = self.begin or 0.0
+            setting = self.setting
+            if not told:
+                rates = self.measured_rates()
+                if rates is None:
+                    return None
+                begin, setting = self.board.start + rates.start, attrs.evolve(setting, rates=rates)
+
+        def work() -> None:
+            try:
+                found = expect(setting, np.random.default_rng(0), batches=self.batches)
+            except PenstockError as error:
+                self._wrong = str(error)
+                return
+            with self.lock:
+                self._expected, self._expected_from = found, begin
+                self.board.changed = self.board.first
+
+        return work
+
+    def measured_rates(self) -> Rates | None:
+        """Return the rates of the sources over the window, as far as they came; None before anything did."""
+        board, length = self.board, self.board.length
+        total = np.zeros(length)
+        rows: dict[str, Array] = {}
+        for name in self.network.sources:
+            # Every reader of a source sees all of it.
+            stream = next((s.name for s in self.network.outputs(name)), None)
+            rows[name] = np.zeros(length) if stream is None else board.rates()[board.streams.index(stream), :length]
+            total += rows[name]
+        there = np.flatnonzero(total)
+        if there.size == 0 or there[-1] == there[0]:
+            return None
+        first = int(there[0])
+        return Rates.of(
+            board.step, {name: row[first : there[-1] + 1] for name, row in rows.items()}, first * board.step
+        )
+
+    def usual_rates(self) -> dict[str, float]:
+        """Return the mean rate of each source (tuples/s): as told, or else as measured."""
+        rates = self.setting.rates or self.measured_rates()
+        if rates is None:
+            return dict.fromkeys(self.network.sources, 0.0)
+        return {name: float(rates.of_source(name).mean()) for name in rates.sources}
+
+    def about(self) -> dict[str, Any]:
+        """Return what is looked at: network, hosts, placement, where everything stands on a page."""
+        with self.lock:
+            network, cluster, setting = self.network, self.setting.cluster, self.setting
+            known = setting.statistics.complete(network)
+            lanes = lay_out(network, setting.placement, list(cluster.hosts))
+            missing = uncosted(network, setting.statistics)
+            notes = [*self.notes]
+            if missing:
+                notes.append(f"Nothing is predicted: the cost of {', '.join(missing[:3])} is not known.")
+            elif len(network.operators) > FOLLOWED and self.batches:
+                notes.append("Latency is predicted by Mace, which leaves out batches: the network is large.")
+            elif self._wrong:
+                notes.append(f"Nothing is predicted: {self._wrong}")
+            return {
+                "revision": self.revision,
+                "kind": self.kind,
+                "name": network.name,
+                "folder": self.folder,
+                "measured": self.measured,
+                "virtual": self.virtual,
+                "sources": list(network.sources),
+                "operators": {
+                    name: _operator(operator, setting.statistics) for name, operator in known.operators.items()
+                },
+                "sinks": {name: {"input": sink.input, "weight": sink.weight} for name, sink in network.sinks.items()},
+                "streams": [
+                    {
+                        "name": s.name,
+                        "writer": s.writer,
+                        "reader": s.reader,
+                        "crosses": self._crosses(s.writer, s.reader),
+                    }
+                    for s in network.streams
+                ],
+                "hosts": {
+                    name: {"capacity": host.capacity, "quota": host.quota, "cores": host.cores}
+                    for name, host in cluster.hosts.items()
+                },
+                "placement": dict(setting.placement),
+                "trigger": cluster.spark.trigger,
+                "layout": {
+                    "places": {name: [round(x, 3), round(y, 3)] for name, (x, y) in lanes.places.items()},
+                    "lanes": {name: [round(y, 3), round(tall, 3)] for name, (y, tall) in lanes.lanes.items()},
+                    "columns": lanes.columns,
+                    "rows": round(lanes.rows, 3),
+                },
+                "rates": self.usual_rates(),
+                "decisions": self.decisions[-500:],
+                "findings": self.findings,
+                "actions": list(self.actions),
+                "notes": notes,
+            }
+
+    def live(self, now: float, begin: int = 0) -> dict[str, Any]:
+        """Return what is measured and expected, from a bin of the window on."""
+        with self.lock:
+            board = self.board
+            end = board.length
+            begin = min(begin, end)
+            backlog = self._by_reader(board.backlog())
+            series: dict[str, Any] = {
+                "rates": tail(board.rates(), begin, end),
+                "busy": tail(np.minimum(board.busy, 1.0), begin, end),
+                "backlog": tail(backlog, begin, end),
+                "measured": tail(board.worst, begin, end),
+                "keep": {
+                    name: tail(row, begin, end)
+                    for name, row, total in zip(board.streams, board.keep(), board.totals[1], strict=True)
+                    if total
+                },
+                "offered": self._offered(begin, end),
+                **self._expected_series(begin, end),
+            }
+            return {
+                "revision": self.revision,
+                "now": now,
+                "status": attrs.asdict(self.status),
+                "step": board.step,
+                "start": board.start,
+                "from": begin,
+                "length": end,
+                "series": series,
+                "totals": self._totals(),
+            }
+
+    def ask(self, question: Question) -> dict[str, Any]:
+        """Answer what would happen if …"""
+        with self.lock:
+            setting, usual = self.setting, self.usual_rates()
+        return what_if(setting, question, usual, batches=self.batches)
+
+    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Do something to what runs.
+
+        Raises
+        ------
+        InputError
+            If nothing can be done here.
+        """
+        raise InputError("nothing can be changed here", hint="only a running controller can be asked")
+
+    def _crosses(self, writer: str, reader: str) -> bool:
+        hosts = [self.setting.placement.get(name) for name in (writer, reader)]
+        return None not in hosts and hosts[0] != hosts[1]
+
+    def _by_reader(self, waiting: Array) -> Array:
+        """Return what waits for each host, array (hosts, bins)."""
+        found = np.zeros((len(self.board.hosts), waiting.shape[1]))
+        for row, stream in zip(waiting, self.network.streams, strict=True):
+            host = self.setting.placement.get(stream.reader)
+            if host in self.board.hosts:
+                found[self.board.hosts.index(host)] += row
+        return found
+
+    def _offered(self, begin: int, end: int) -> list[Any]:
+        """Return the rates that the sources were told to have, array (sources, bins); nothing where nobody told."""
+        rates, board = self.setting.rates, self.board
+        if rates is None or self.begin is None:
+            return []
+        when = board.start + (np.arange(begin, end) + 0.5) * board.step - self.begin
+        place = np.floor(when / rates.period).astype(int)
+        inside = (place >= 0) & (place < rates.periods)
+        values = np.where(inside, rates.values[:, np.clip(place, 0, rates.periods - 1)], 0.0)
+        return tail(values, 0, place.size)
+
+    def _expected_series(self, begin: int, end: int) -> dict[str, Any]:
+        if self._expected is None:
+            return {}
+        board, found = self.board, self._expected
+        middle = board.start + (np.arange(begin, end) + 0.5) * board.step - self._expected_from
+        place = np.floor(middle / found.period).astype(int)
+        inside = (place >= 0) & (place < found.series.size)
+        place = np.clip(place, 0, found.series.size - 1)
+
+        def at(series: Array) -> list[Any]:
+            return tail(np.where(inside, series[..., place], np.nan), 0, place.size)
+
+        return {"predicted": at(found.series), "low": at(found.low), "high": at(found.high), "load": at(found.load)}
+
+    def _totals(self) -> dict[str, Any]:
+        board, found = self.board, self._expected
+        counts = board.totals.T.tolist()
+        predicted = None if found is None else {key: getattr(found.total, key) for key in KEYS}
+        interval = (
+            None if found is None or found.spread is None else {k: list(v) for k, v in found.spread.total.items()}
+        )
+        return {
+            "streams": {
+                name: {"arrived": arrived, "delivered": arrived - dropped, "dropped": dropped, "late": late}
+                for name, (arrived, dropped, late, told) in zip(board.streams, counts, strict=True)
+                if told
+            },
+            "latency": summary(board.sinks.values()),
+            "sinks": {
+                name: {
+                    "latency": summary([row]),
+                    "predicted": None if found is None or name not in found.sinks else attrs.asdict(found.sinks[name]),
+                }
+                for name, row in board.sinks.items()
+            },
+            "predicted": predicted,
+            "interval": interval,
+        }
+
+
+def _operator(operator: Operator, known: Statistics) -> dict[str, Any]:
+    """Return what is shown of an operator."""
+    said = {key: getattr(operator, key) for key in ("where", "select", "on", "function", "window", "slide", "within")}
+    row = known.operators.get(operator.name)
+    return {
+        "kind": operator.kind,
+        "inputs": list(operator.inputs),
+        "cost": None if operator.cost is None else max(operator.cost, default=None),
+        "selectivity": None if operator.selectivity is None else max(operator.selectivity, default=None),
+        "resolution": 0.0 if row is None else row.resolution,
+        "pin": operator.pin,
+        **{key: value for key, value in said.items() if value is not None},
+    }
+
+
+def bins_for(streams: int, bins: int) -> int:
+    """Return how many bins a window of so many streams has, so that a page can hold them all."""
+    return min(bins, max(120, 300_000 // max(1, streams)))

@@ -1,0 +1,1 @@
+"""Pictures: networks laid out, and figures of what was predicted and measured."""

@@ -1,0 +1,47 @@
+"""Writing figures: the same figure gives the same bytes, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError
+from penstock.files import atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+UNDATED = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""By format: what matplotlib would write into a file that differs from run to run."""
+
+
+def kind_of(path: str | os.PathLike[str], at: str | None = "--plot") -> str:
+    """Return the format that a path's ending names; png without an ending.
+
+    Raises
+    ------
+    InputError
+        If figures cannot be written in it.
+    """
+    ending = Path(path).suffix.lstrip(".").lower() or "png"
+    if ending not in UNDATED:
+        raise InputError(f"expected a name that ends in .svg, .png or .pdf, got {os.fspath(path)!r}", at=at)
+    return ending
+
+
+def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 120) -> None:
+    """Write a figure in the format that the path's ending names.
+
+    Raises
+    ------
+    InputError
+        If figures cannot be written in it, or the file cannot be written.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    kind = kind_of(path)
+    FigureCanvasAgg(figure)
+    with mpl.rc_context({"svg.hashsalt": "penstock"}), atomic(path, "wb") as file:
+        figure.savefig(file, format=kind, dpi=dpi, metadata=UNDATED[kind])

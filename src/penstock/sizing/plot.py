@@ -1,0 +1,38 @@
+"""The picture of how many hosts each latency bound needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from penstock.pictures.save import save
+
+Row = tuple[float, int | None, int | None, float | None]
+
+
+def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Row], bound: float) -> None:
+    """Draw hosts over bounds, with the certificate below.
+
+    Parameters
+    ----------
+    path
+        The file to write; its ending gives the format.
+    rows
+        Bound (s), hosts, hosts at least, worst latency (s); None where no number of hosts is enough.
+    bound
+        The bound that was asked for (s).
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    known = [(wanted, count, least) for wanted, count, least, _ in rows if count is not None]
+    if known:
+        x, y, low = zip(*known, strict=True)
+        axes.step(x, y, where="post", marker="o", label="hosts")
+        axes.step(x, low, where="post", linestyle=":", label="at least")
+        axes.legend()
+    axes.axvline(bound, color="grey", linewidth=0.8)
+    axes.set(xlabel="latency bound (s)", ylabel="hosts", xscale="log" if bound > 0 else "linear")
+    axes.grid(alpha=0.3)
+    save(figure, path)

@@ -1,0 +1,352 @@
+"""A log in a Kafka topic. It is shipped to the hosts by value; they need the package confluent-kafka.
+
+A batch is one transaction: its pieces, Arrow record batches dealt out to the partitions in turn, and behind them in
+every partition a mark. So a batch is there whole or not at all, and a writer that was cut off, or goes on although a
+newer one has begun, can show nothing: the newer one has taken its name over. Headers say of each message which piece of
+which batch it is, how many rows it has, and between which stimulus times these lie.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
+from penstock.spark.hop.partition import PATIENCE, Message, Partition
+
+LINGER = 2.0
+"""How long (s) at most to wait for a transaction to end when asked how far a log is."""
+
+PIECE_BYTES = 800_000
+"""Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Where the logs of a run are.
+
+    Attributes
+    ----------
+    client
+        Settings of librdkafka.
+    prefix
+        Of the topics' names: the run's own.
+    partitions
+        Of each topic.
+    """
+
+    client: Mapping[str, str]
+    prefix: str
+    partitions: int
+
+    def name(self, writer: str) -> str:
+        """Return the topic of an operator's log: another one for every operator, in letters that Kafka takes."""
+        plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: f"_{ord(found[0]):x}_", writer)
+        return f"{self.prefix}-{plain}"
+
+
+class KafkaLog:
+    """A log in a topic.
+
+    Positions hold, beside batch and piece, the next offset of each partition, the rows of the batch that were read, and
+    the offset of the last mark in the first partition.
+
+    Parameters
+    ----------
+    topics, writer
+        Where, and whose log.
+    shape
+        Arrow schema in which readers want the rows, with envelope; writers need none.
+    """
+
+    def __init__(self, topics: Topics, writer: str, shape: Any = None) -> None:
+        self.topics, self.writer, self.shape = topics, writer, shape
+        self.topic = topics.name(writer)
+        self._producer: Any = None
+        self._written: dict[str, Any] = {}
+        self._readers: dict[int, Partition] = {}
+        self._quiet: tuple[tuple[int, int], Position] | None = None
+        self._admin: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_producer": None, "_written": {}, "_readers": {}, "_admin": None}
+
+    # Writing
+
+    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+        """Append a batch; return False if it is there already (a replay)."""
+        if self._producer is None:
+            self._producer = self._begun()
+            # Of what an earlier producer left, this one shows nothing more: the last mark is the last.
+            self._written = self._last()
+        if batch < self._written["batch"]:
+            return False
+        news = rows.num_rows > 0 or mark[0] != self._written["mark"][0]
+        said = {
+            "batch": batch + 1,
+            "mark": mark,
+            "settled": batch + 1 if news else self._written["settled"],
+        }
+        try:
+            self._send(batch, rows, said)
+        except BaseException:
+            # What is left of the transaction is given up when the next producer takes the name over.
+            self._producer = None
+            raise
+        self._written = said
+        return True
+
+    def _begun(self) -> Any:
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {
+                "compression.type": "lz4",
+                "linger.ms": 0,
+                "message.max.bytes": 64 << 20,
+                **self.topics.client,
+                "transactional.id": self.topic,
+                "transaction.timeout.ms": round(1000 * PATIENCE),
+            }
+        )
+        producer.init_transactions(PATIENCE)
+        return producer
+
+    def _send(self, batch: int, rows: Any, said: dict[str, Any]) -> None:
+        producer = self._producer
+        failed: list[Any] = []
+
+        def check(error: Any, _message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
+        producer.begin_transaction()
+        count = 0
+        for piece in _pieces(rows):
+            headers = {"batch": batch, "piece": count, "rows": piece.num_rows, **_stimuli(piece)}
+            self._put(count % self.topics.partitions, _packed(piece), headers, check)
+            count += 1
+        for partition in range(self.topics.partitions):
+            self._put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": count}, check)
+        producer.commit_transaction(PATIENCE)
+        if failed:
+            raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
+
+    def _put(self, partition: int, value: bytes, headers: Mapping[str, int], check: Any) -> None:
+        named = [(key, str(number).encode()) for key, number in headers.items()]
+        while True:
+            try:
+                self._producer.produce(self.topic, value, partition=partition, headers=named, on_delivery=check)
+                break
+            except BufferError:
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    # Reading
+
+    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+        """Return what follows a position, `READ_ROWS` rows at a time; trailing batches that say nothing are left.
+
+        What lies before batch ``until`` is there for sure, and is waited for.
+        """
+        return self._walk(start, until, self.mark(start))
+
+    def _walk(self, start: Position, until: int | None, known: list[Any]) -> tuple[list[Any], Position]:
+        found: list[Any] = []
+        place = start["batch"], start["piece"]
+        # Batches that say nothing are left, but not looked at again.
+        here = dict(self._quiet[1] if self._quiet and self._quiet[0] == place else start)
+        end, left = start, READ_ROWS
+        frontier = _frontier(known)
+        while here["batch"] != until:
+            message = self._at(here["piece"] % self.topics.partitions, here, sure=until is not None)
+            if message is None or (left <= 0 and "piece" in message.headers):
+                break
+            if "piece" in message.headers:
+                if message.headers["batch"] != here["batch"] or message.headers["piece"] != here["piece"]:
+                    raise RuntimeError(f"{self.topic} has {message.headers} where {here} comes next")
+                found.append(shaped(message.rows, self.shape))
+                left -= found[-1].num_rows
+                _passed(here, message)
+                here |= {"piece": here["piece"] + 1, "rows": here.get("rows", 0) + found[-1].num_rows}
+                end = dict(here)
+                continue
+            said = message.said["mark"]
+            news = here["piece"] > 0 or said[0] != frontier
+            if not self._pass_marks(here, sure=until is not None):
+                break
+            if news:
+                end, frontier = dict(here), said[0]
+            elif end is start:
+                self._quiet = place, dict(here)
+            if left <= 0:
+                break
+        return found + (self.mark(end) if end["batch"] > start["batch"] else []), end
+
+    def _pass_marks(self, here: Position, *, sure: bool) -> bool:
+        """Step over the marks of a batch, in all partitions; they came in one transaction."""
+        for partition in range(self.topics.partitions):
+            message = self._at(partition, here, sure=sure)
+            if message is None:
+                return False
+            if partition == 0:
+                here["mark"] = message.offset
+            _passed(here, message)
+        here |= {"batch": here["batch"] + 1, "piece": 0, "rows": 0}
+        return True
+
+    def between(self, start: Position, end: Position) -> list[Any]:
+        """Return what lies between two positions: rows, and the mark of the last whole batch."""
+        found: list[Any] = []
+        here = dict(start)
+        while (here["batch"], here["piece"]) < (end["batch"], end["piece"]):
+            message = self._at(here["piece"] % self.topics.partitions, here, sure=True)
+            if "piece" in message.headers:
+                found.append(shaped(message.rows, self.shape))
+                _passed(here, message)
+                here["piece"] += 1
+            else:
+                self._pass_marks(here, sure=True)
+        return found + (self.mark(end) if end["batch"] > start["batch"] else [])
+
+    def at(self, batch: int) -> Position:
+        """Return the position in front of a batch that is there, or comes next."""
+        here: Position = {**START, "batch": batch}
+        if batch == 0:
+            return here
+        self._await_ends()
+        for partition in range(self.topics.partitions):
+            reader = self._reader(partition)
+            offset = reader.low
+            # Every partition has a mark of every batch, until all readers have passed it.
+            while (found := reader.message(offset, sure=False)) is not None and found.headers["batch"] < batch:
+                offset = found.behind
+                if "piece" in found.headers:
+                    continue
+                if partition == 0:
+                    here["mark"] = found.offset
+                if found.headers["batch"] == batch - 1:
+                    break
+            here[f"from{partition}"] = offset
+        return here
+
+    def mark(self, position: Position) -> list[Any]:
+        """Return the mark of the last whole batch before a position, or nothing."""
+        if position["batch"] == 0 or "mark" not in position:
+            return []
+        found = self._reader(0).message(position["mark"])
+        mark = SILENT if found is None else tuple(found.said["mark"])
+        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+
+    def _at(self, partition: int, here: Position, *, sure: bool) -> Any:
+        """Return the message of a partition that comes next at a position, None if it is not there yet."""
+        reader = self._reader(partition)
+        offset = here.get(f"from{partition}")
+        return reader.message(reader.low if offset is None else offset, sure=sure)
+
+    def _reader(self, partition: int) -> Partition:
+        if partition not in self._readers:
+            self._readers[partition] = Partition(self.topics.client, self.topic, partition)
+        return self._readers[partition]
+
+    def length(self) -> int:
+        """Return the number of the batch that comes next."""
+        return int(self._last()["batch"])
+
+    def settled(self) -> int:
+        """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
+        return int(self._last()["settled"])
+
+    def _last(self) -> dict[str, Any]:
+        """Return what the last mark says."""
+        self._await_ends()
+        message = self._reader(0).last_mark()
+        return {"batch": 0, "mark": SILENT, "settled": 0} if message is None else message.said
+
+    def _await_ends(self) -> None:
+        """Wait for transactions that have ended to be shown, which brokers do a moment later."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        admin = self._administrator()
+        asked = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in range(self.topics.partitions)}
+
+        def ends(level: Any) -> list[int]:
+            found = admin.list_offsets(asked, isolation_level=level, request_timeout=PATIENCE)
+            return [future.result(PATIENCE).offset for future in found.values()]
+
+        def shown() -> bool:
+            try:
+                return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
+            except KafkaException:
+                # The partitions of a topic that has just been made may have no leader yet.
+                return False
+
+        deadline = time.monotonic() + LINGER
+        # A writer that was cut off may have left one open.
+        while not shown() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def clean(self, passed: list[Position]) -> None:
+        """Remove what all readers have passed; the last mark before stays, since it carries the frontier."""
+        from confluent_kafka import TopicPartition
+
+        if not passed or any("mark" not in position for position in passed):
+            return
+        ends = [min(position["mark"] for position in passed)]
+        ends += [min(position[f"from{number}"] for position in passed) for number in range(1, self.topics.partitions)]
+        places = [TopicPartition(self.topic, number, end) for number, end in enumerate(ends)]
+        for future in self._administrator().delete_records(places, request_timeout=PATIENCE).values():
+            future.result(PATIENCE)
+
+    def _administrator(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient({"log_level": "0", **self.topics.client})
+        return self._admin
+
+    def close(self) -> None:
+        """Let the topic go."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers, self._producer, self._admin = {}, None, None
+
+
+def _passed(here: Position, message: Message) -> None:
+    here[f"from{message.partition}"] = message.behind
+
+
+def _frontier(marks: list[Any]) -> int | None:
+    """Return the frontier of a mark as a record batch."""
+    import pyarrow as pa
+
+    return marks[0].column("_time").cast(pa.int64())[0].as_py() if marks else None
+
+
+def _pieces(rows: Any) -> list[Any]:
+    """Return a table's rows as record batches, none too large for a message."""
+    if rows.num_rows == 0:
+        return []
+    most = max(1, min(PIECE_ROWS, PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    return [batch for batch in rows.combine_chunks().to_batches(max_chunksize=most) if batch.num_rows]
+
+
+def _packed(piece: Any) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, piece.schema) as writer:
+        writer.write_batch(piece)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _stimuli(piece: Any) -> dict[str, int]:
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(piece.column("_stimulus")).as_py()
+    return {} if ends["min"] is None else {"stimulus": ends["min"], "latest": ends["max"]}

@@ -1,0 +1,237 @@
+"""Looking on while ``penstock run`` works: what its folder tells, read piece by piece without pyspark.
+
+`penstock.spark.run.folder` says what is where. Everything is written whole or not at all, and once; so a reader only
+looks for what is new, and a run needs nothing of those who look on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import InputError
+
+ABOUT = "about.json"
+"""The file in a run's folder that says what is deployed there, for those who look on."""
+
+WAIT = 2
+"""Batches after which a report that is still missing is not waited for: a kill has taken it."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class RunBatch:
+    """One batch of a running query.
+
+    Attributes
+    ----------
+    query, number
+        Whose, and Spark's number of it.
+    start, duration
+        When it was triggered (s since the epoch), and how long it took (s); 0 where Spark's report was lost.
+    visible
+        When its rows could be seen (s since the epoch).
+    rows
+        Input rows.
+    counts
+        By stream: rows that arrived, and those of them that were dropped.
+    late
+        By stream: rows that came too late for a window.
+    logged
+        By operator: rows that went to its log.
+    """
+
+    query: str
+    number: int
+    start: float
+    duration: float
+    visible: float
+    rows: int
+    counts: Mapping[str, tuple[int, int]]
+    late: Mapping[str, int]
+    logged: Mapping[str, int]
+
+
+@attrs.frozen(eq=False)
+class Seen:
+    """Rows that a batch brought to a sink: when they became visible, and the stimulus time of each (s since 1970)."""
+
+    sink: str
+    visible: float
+    stimulus: NDArray[np.float64]
+
+
+@attrs.frozen(eq=False)
+class News:
+    """What came since the last look."""
+
+    batches: tuple[RunBatch, ...]
+    rows: tuple[Seen, ...]
+
+
+class RunReader:
+    """Reads a run's folder, and at each look only what is new.
+
+    Parameters
+    ----------
+    folder
+        Of the run, on this machine.
+
+    Raises
+    ------
+    InputError
+        If no run is there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run = _document(folder / "run.json")
+        if self.run is None:
+            raise InputError("no run is in this folder", file=folder, hint="name the --directory of a penstock run")
+        self._written = 0
+        self._next: dict[str, int] = {}
+        self._noted: dict[tuple[str, str], int] = {}
+
+    def run_now(self) -> dict[str, Any] | None:
+        """Return what runs now, of ``run.json``, if it has changed since the last call."""
+        try:
+            when = (self.folder / "run.json").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        if when == self._written:
+            return None
+        self._written = when
+        return _document(self.folder / "run.json")
+
+    @property
+    def about(self) -> dict[str, Any] | None:
+        """What is deployed; None if a version of penstock that does not tell began the run."""
+        return _document(self.folder / ABOUT)
+
+    @property
+    def epoch(self) -> float | None:
+        """When scheduled sources begin (s since 1970); None before it is decided."""
+        try:
+            return int((self.folder / "epoch").read_text()) / 1e6
+        except (FileNotFoundError, ValueError):
+            return None
+
+    @property
+    def keep(self) -> dict[str, float]:
+        """Keep fractions that a plan asks for now, by stream; those that are not named keep everything."""
+        return (_document(self.folder / "keep.json") or {}).get("keep", {})  # type: ignore[no-any-return]
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """By query, what its writer failed with last."""
+        found = {}
+        for path in _listed(self.folder / "errors"):
+            said = _document(path)
+            if said is not None:
+                found[path.stem] = str(said.get("error", ""))
+        return found
+
+    @property
+    def past(self) -> Mapping[str, Any]:
+        """What older batches add up to, whose files are gone: ``counts``, ``late``, ``classes`` and ``worst``."""
+        return _document(self.folder / "history.json") or {}
+
+    def underway(self) -> dict[str, float]:
+        """Return when the batch began (s since the epoch) that each query has begun and not ended."""
+        found = {}
+        for path in _listed(self.folder / "checkpoints"):
+            begun = max(_numbers(path / "offsets"), default=-1)
+            if begun >= 0 and not (path / "commits" / str(begun)).exists():
+                try:
+                    lines = (path / "offsets" / str(begun)).read_text().splitlines()
+                    found[path.name] = json.loads(lines[1])["batchTimestampMs"] / 1000
+                except (OSError, ValueError, LookupError):
+                    continue
+        return found
+
+    def look(self) -> News:
+        """Return what is new since the last look."""
+        batches = [batch for path in _listed(self.folder / "batches") for batch in self._batches(path)]
+        rows = [seen for path in _listed(self.folder / "latency") for seen in self._seen(path)]
+        return News(tuple(batches), tuple(rows))
+
+    def _batches(self, path: Path) -> Iterator[RunBatch]:
+        query = path.name
+        if query not in self._next:
+            numbers = _numbers(path)
+            if not numbers:
+                return
+            self._next[query] = numbers[0]
+        reports = self.folder / "progress" / query
+        while True:
+            number = self._next[query]
+            manifest = _document(path / f"{number:012d}.json")
+            if manifest is None:
+                # Whoever looks rarely may miss batches that have become history.
+                later = [found for found in _numbers(path) if found > number]
+                if not later:
+                    return
+                self._next[query] = later[0]
+                continue
+            report = _document(reports / f"{number:012d}.json")
+            if report is None:
+                if not (path / f"{number + WAIT:012d}.json").exists():
+                    return
+                report = {"start": manifest["visible"], "duration": 0.0, "rows": 0, "counts": {}, "late": {}}
+            self._next[query] = number + 1
+            counts = {**report["counts"], **manifest["counts"]}
+            yield RunBatch(
+                query=query,
+                number=number,
+                start=report["start"],
+                duration=report["duration"],
+                visible=manifest["visible"],
+                rows=report["rows"],
+                counts={name: (int(arrived), int(dropped)) for name, (arrived, dropped) in counts.items()},
+                late=report["late"],
+                logged=manifest["rows"],
+            )
+
+    def _seen(self, path: Path) -> Iterator[Seen]:
+        fresh = []
+        for file in _listed(path):
+            query, _, digits = file.stem.rpartition("-")
+            if file.suffix == ".npy" and digits.isdigit() and int(digits) > self._noted.get((path.name, query), -1):
+                fresh.append((int(digits), query, file))
+        for number, query, file in sorted(fresh):
+            self._noted[path.name, query] = number
+            try:
+                row = np.load(file)
+            except (FileNotFoundError, ValueError):
+                continue
+            if row.size > 1:
+                yield Seen(path.name, float(row[0]) / 1e6, row[1:] / 1e6)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Return the folders of runs in a folder, up to two levels down, the one that was begun last first."""
+    found = [path.parent for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}run.json")]
+    return sorted(found, key=lambda path: -(path / "run.json").stat().st_mtime)
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_bytes())  # type: ignore[no-any-return]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return sorted(each for each in path.iterdir() if not each.name.endswith(".tmp"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _numbers(path: Path) -> list[int]:
+    return sorted(int(each.stem) for each in _listed(path) if each.stem.isdigit())

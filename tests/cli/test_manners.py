@@ -1,0 +1,95 @@
+"""How the command line behaves: progress, silence, colours, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli import progress
+from penstock.cli.app import arguments
+from penstock.cli.progress import Milestones
+
+PLAN = ["examples/two-chains/network.toml", "--hosts", "2", "--rates", "examples/two-chains/rates.csv"]
+
+
+def begin(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    known = {**os.environ, **environment}
+    command = [sys.executable, "-m", "penstock.cli.app", *words]
+    return subprocess.run(command, cwd=root, env=known, capture_output=True, text=True, timeout=120)
+
+
+def test_milestones_are_few(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nobody watches a bar, work that is over soon says nothing, and long work a line for each thing it does."""
+    now = [0.0]
+    tell = Milestones(lambda: now[0])
+    for k in range(20):
+        now[0] = k / 10
+        tell("starting", k / 1000)
+    assert capsys.readouterr().err == ""
+    for k in range(300):
+        now[0] = 3 + k / 10
+        tell("calibrating", 0.1 + k / 3000)
+    for k in range(100):
+        now[0] = 34 + k / 10
+        tell("running", 0.5 + k / 250)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[-1] for line in lines] == ["calibrating", "running", "running"]
+    assert lines[0].split()[:4] == ["3", "s", "10%", "calibrating"]
+
+
+def test_silence_is_broken_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    """While the same thing goes on, a line comes every half minute."""
+    now = [0.0]
+    tell = Milestones(lambda: now[0])
+    for k in range(100):
+        now[0] = float(k)
+        tell("running", 0.1)
+    assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def test_quiet_works_in_front_of_and_behind_a_command(penstock: Any, root: Path) -> None:
+    """--quiet means the same wherever it stands, and does not outlive its command."""
+    assert arguments(["run", "x", "--quiet"]) == ["--quiet", "run", "x"]
+    for words in (["--quiet", "load", *PLAN], ["load", *PLAN, "--quiet"]):
+        assert penstock(*words).code == 0
+        assert progress.quiet
+    assert penstock("load", *PLAN).code == 0
+    assert not progress.quiet
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colours_outside_a_terminal(root: Path, environment: dict[str, str]) -> None:
+    """What goes to a file or pipe has no escape codes."""
+    done = begin(root, "load", *PLAN, **environment)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_completion_can_be_had(root: Path) -> None:
+    """The shell's completion knows commands and options."""
+    asked = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_WORDS": "penstock insp", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv[0] = 'penstock'; from penstock.cli.app import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env={**os.environ, **asked}, capture_output=True, text=True, timeout=60
+    )
+    assert "inspect" in done.stdout
+
+
+def test_the_dashboard_says_what_it_needs(root: Path) -> None:
+    """Where the dashboard's packages are missing one line says which to install."""
+    code = """
+import sys
+from penstock.cli.app import OF_DASHBOARD, main
+sys.modules.update(dict.fromkeys(OF_DASHBOARD))
+sys.argv = ["penstock", "dashboard", "examples/event-log"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("(pip install 'penstock[dashboard]')")

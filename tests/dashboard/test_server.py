@@ -1,0 +1,138 @@
+"""The requests behind the page."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from folders import BEGIN, Folder
+
+from penstock.dashboard.server import make_app
+from penstock.dashboard.watcher import Watcher, event
+from penstock.monitor.run import RunView
+
+
+@pytest.fixture
+def watcher(tmp_path: Path) -> Watcher:
+    """A watcher of a run of 20 batches that has looked once."""
+    folder = Folder(tmp_path)
+    folder.grow(20)
+    found = Watcher(RunView(tmp_path), clock=lambda: BEGIN + 43)
+    found.look()
+    return found
+
+
+@pytest.fixture
+def client(watcher: Watcher) -> TestClient:
+    """Somebody who asks."""
+    return TestClient(make_app(watcher, token="right"), base_url="http://127.0.0.1:8765")  # noqa: S106
+
+
+def test_the_page_needs_no_network(client: TestClient) -> None:
+    """The page and what it loads come from here alone, and the browser is told to load nothing else."""
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    here = Path(__file__).parent.parent.parent / "src/penstock/dashboard/page"
+    for file in here.iterdir():
+        text = file.read_text()
+        assert "https://" not in text, file.name
+        assert client.get(f"/static/{file.name}").status_code == 200
+
+
+def test_documents_are_json(client: TestClient) -> None:
+    """About, live and history are plain JSON, and say the same as the view."""
+    about, live = client.get("/api/about").json(), client.get("/api/live").json()
+    assert about["name"] == "shop"
+    assert about["operators"]["views"]["where"] == "kind = 'view'"
+    assert len(live["series"]["rates"]) == len(about["streams"]) == 3
+    assert all(len(row) == live["length"] for row in live["series"]["rates"])
+    assert client.get("/api/history").json() == {"decisions": []}
+
+
+def test_openapi_names_every_request(client: TestClient) -> None:
+    """The description at /api is OpenAPI and names every request with its meaning."""
+    found = client.get("/api").json()
+    assert found["openapi"].startswith("3.")
+    assert {"/api/about", "/api/live", "/api/what-if", "/metrics", "/healthz"} <= set(found["paths"])
+    for path in found["paths"].values():
+        for request in path.values():
+            assert request["description"]
+
+
+def test_health_and_metrics(client: TestClient) -> None:
+    """The health check says ok, and metrics are text for Prometheus."""
+    assert client.get("/healthz").text == "ok\n"
+    found = client.get("/metrics")
+    assert found.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'penstock_stream_rows_total{stream="clicks->views"}' in found.text
+
+
+def test_questions_are_answered_or_refused(client: TestClient) -> None:
+    """A what-if question is answered; a wrong one is refused in a sentence, with 422."""
+    found = client.post("/api/what-if", json={"rates": {"clicks": 300}}).json()
+    assert found["fits"]
+    refused = client.post("/api/what-if", json={"rates": {"clik": 300}})
+    assert refused.status_code == 422
+    assert "did you mean 'clicks'" in refused.json()["detail"]
+    assert client.post("/api/what-if", json={"rate": {}}).status_code == 422
+
+
+def test_actions_need_the_token(client: TestClient) -> None:
+    """Nothing is asked of a controller without the token, nor where none runs."""
+    wanted = {"kind": "move", "operator": "scored", "host": "h1"}
+    assert client.post("/api/actions", json=wanted).status_code == 401
+    wrong = client.post("/api/actions", json=wanted, headers={"Authorization": "Bearer left"})
+    assert wrong.status_code == 401
+    none = client.post("/api/actions", json=wanted, headers={"Authorization": "Bearer right"})
+    assert none.status_code == 422
+    assert "no controller runs here" in none.json()["detail"]
+
+
+def test_strange_names_are_refused(watcher: Watcher) -> None:
+    """Whoever reaches us by a name that is not ours is sent away: it may be a web page from elsewhere."""
+    app = make_app(watcher)
+    assert TestClient(app, base_url="http://evil.example").get("/api/about").status_code == 403
+    assert TestClient(app, base_url="http://localhost:1").get("/api/about").status_code == 200
+    assert TestClient(make_app(watcher, names=()), base_url="http://evil.example").get("/").status_code == 200
+
+
+def test_nothing_to_see_yet() -> None:
+    """Before there is a run the page comes, and the documents do not."""
+    client = TestClient(make_app(Watcher(None)), base_url="http://127.0.0.1")
+    assert client.get("/").status_code == 200
+    assert client.get("/api/about").status_code == 404
+    assert client.get("/metrics").text == ""
+
+
+def test_updates_add_up(tmp_path: Path) -> None:
+    """All updates put together are the document that is got at once."""
+    folder = Folder(tmp_path)
+    now = [BEGIN]
+    view = RunView(tmp_path)
+    watcher = Watcher(view, clock=lambda: now[0])
+    told: list[str] = []
+    watcher._tell = told.append  # type: ignore[method-assign]
+    for _ in range(25):
+        folder.grow()
+        now[0] += 2
+        watcher.look()
+    time.sleep(0.1)
+    held: dict[str, list[object]] = {}
+    for message in told:
+        kind, _, data = message.partition("\ndata: ")
+        if kind == "event: live":
+            live = json.loads(data)
+            for key in ("rates", "busy", "backlog"):
+                for n, values in enumerate(live["series"][key]):
+                    row = held.setdefault(f"{key}{n}", [])
+                    del row[live["from"] :]
+                    row += [None] * (live["from"] - len(row)) + values
+    whole = json.loads(event("live", view.live(now[0])).partition("\ndata: ")[2])
+    for key in ("rates", "busy", "backlog"):
+        for n, values in enumerate(whole["series"][key]):
+            assert held[f"{key}{n}"] == values, f"{key}{n}"

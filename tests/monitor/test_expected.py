@@ -1,0 +1,93 @@
+"""What-if questions."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from folders import setting
+
+from penstock.errors import InputError
+from penstock.latency.batches import microbatch_estimate
+from penstock.load import load_model
+from penstock.monitor import Question, what_if
+from penstock.workload import Rates
+
+USUAL = {"clicks": 100.0}
+
+
+def test_the_answer_is_that_of_estimate() -> None:
+    """Latency and loads are those of the micro-batch model under the rates that were asked about."""
+    here = setting()
+    found = what_if(here, Question(rates={"clicks": 150.0}, duration=60), USUAL)
+    network = here.statistics.complete(here.network)
+    model = load_model(network, Rates.constant({"clicks": 150.0}))
+    estimate = microbatch_estimate(model, here.placement, here.cluster, here.statistics)
+    assert found["latency"]["worst"] == pytest.approx(estimate.total.worst)
+    assert found["latency"]["p50"] == pytest.approx(estimate.total.p50)
+    assert found["hosts"]["h1"]["work"] == pytest.approx(0.15)
+    assert found["hosts"]["h2"]["work"] == pytest.approx(150 * 0.5 * 0.004)
+    assert found["hosts"]["h2"]["busy"] == pytest.approx(0.3 + 0.1 / 2)
+    assert found["fits"]
+    assert found["moved"] == []
+    low, high = found["interval"]["worst"]
+    assert low <= found["latency"]["worst"] <= high
+
+
+def test_drops_make_it_fit() -> None:
+    """Where the rates are too high it does not fit; told to drop, it keeps the best share that fits."""
+    here = setting()
+    full = what_if(here, Question(rates={"clicks": 2000.0}), USUAL)
+    assert not full["fits"]
+    assert full["latency"]["worst"] > 20
+    shed = what_if(here, Question(rates={"clicks": 2000.0}, shed=True), USUAL)
+    assert shed["fits"]
+    assert shed["latency"]["worst"] < 6
+    # h2 needs 4 ms a row, and a batch of it 0.1 s in 2: 0.95 / 0.004 rows a second can come out.
+    assert shed["score"] == pytest.approx(0.95 / 0.004, rel=1e-6)
+    assert shed["full"] == pytest.approx(1000)
+    assert np.prod([*shed["keep"].values()]) == pytest.approx(0.95 / 4)
+
+
+def test_other_placements_can_be_asked_for() -> None:
+    """An operator can be moved, or all be placed by an algorithm; what would move is told."""
+    here = setting()
+    moved = what_if(here, Question(placement={"scored": "h1"}), USUAL)
+    assert moved["moved"] == ["scored"]
+    assert moved["hosts"]["h2"]["work"] == 0
+    placed = what_if(here, Question(algorithm="largest-first", rates={"clicks": 200.0}), USUAL)
+    assert set(placed["placement"].values()) == {"h1", "h2"}
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        (Question(rates={"click": 1.0}), "did you mean 'clicks'"),
+        (Question(rates={"clicks": -1.0}), "expected a rate >= 0"),
+        (Question(rates={"clicks": float("nan")}), "expected a rate >= 0"),
+        (Question(duration=0), "expected a duration"),
+        (Question(keep={"a->b": 0.5}), "is no stream"),
+        (Question(keep={"clicks->views": 1.5}), "expected a fraction"),
+        (Question(placement={"scored": "h9"}), "h9"),
+        (Question(placement={"nobody": "h1"}), "nobody"),
+        (Question(algorithm="economical-replicated"), "cannot be asked for"),
+    ],
+)
+def test_impossible_questions_are_refused(question: Question, says: str) -> None:
+    """Strangers and impossible numbers are refused in one sentence."""
+    with pytest.raises(InputError) as refused:
+        what_if(setting(), question, USUAL)
+    assert says in str(refused.value)
+
+
+def test_answers_come_while_somebody_waits() -> None:
+    """An answer takes at most 300 ms of a core once the model's kernels are loaded."""
+    here, question = setting(), Question(rates={"clicks": 400.0}, shed=True)
+    what_if(here, question, USUAL)
+    took = []
+    for _ in range(3):
+        begin = time.process_time()
+        what_if(here, question, USUAL)
+        took.append(time.process_time() - begin)
+    assert min(took) <= 0.3

@@ -1,0 +1,132 @@
+"""Recorded queries, plans, decisions and metrics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import BEGIN, Answering, Folder
+
+from penstock.errors import InputError
+from penstock.monitor import Question, open_view
+from penstock.monitor.controlled import ControlledView
+from penstock.monitor.decisions import Decisions
+from penstock.monitor.exposition import METRICS, exposition
+from penstock.monitor.log import LogView, PlanView
+from penstock.monitor.run import RunView
+
+LOG = "examples/event-log/spark-4.3.zstd"
+
+
+@pytest.fixture(scope="module")
+def log() -> LogView:
+    """The recorded example, looked at."""
+    found = open_view([str(Path(__file__).parent.parent.parent / LOG)])
+    assert isinstance(found, LogView)
+    return found
+
+
+def test_logs_show_queries_and_findings(log: LogView) -> None:
+    """Of an event log every query is an operator, with its batches, its rows, and what is worth knowing."""
+    about, live = log.about(), log.live(0.0)
+    assert set(about["operators"]) >= {"aggregate", "dedup", "join"}
+    assert about["findings"]
+    assert live["status"]["word"] == "recorded"
+    assert live["totals"]["latency"]["count"] > 100
+    assert max(value for value in live["series"]["busy"][0] if value is not None) == pytest.approx(1.0)
+    assert live["length"] <= 900
+
+
+def test_logs_can_be_asked(log: LogView) -> None:
+    """What-if questions work on recorded queries, at twice their rates."""
+    usual = log.usual_rates()
+    found = log.ask(Question(rates={name: 2 * rate for name, rate in usual.items()}))
+    assert set(found["sinks"]) == set(log.network.sinks)
+
+
+def test_exported_files_show_a_plan(penstock: object, tmp_path: Path, root: Path) -> None:
+    """The folder that inspect --out writes is shown as a plan, with its rates and what they would mean."""
+    done = penstock("inspect", LOG, "--out", tmp_path)  # type: ignore[operator]
+    assert done.code == 0
+    view = open_view([str(tmp_path)])
+    assert isinstance(view, PlanView)
+    work = view.needs_expecting(0.0)
+    assert work is not None
+    work()
+    live = view.live(0.0)
+    assert live["status"]["word"] == "planned"
+    assert sum(value is not None for value in live["series"]["predicted"]) > 100
+
+
+def test_decisions_are_read_as_they_come(tmp_path: Path) -> None:
+    """A history is read line by line; a half-written line waits, and one that is no decision is passed over."""
+    path = tmp_path / "control" / "history.jsonl"
+    reader = Decisions(path.parent)
+    assert reader.look() is None
+    path.parent.mkdir()
+    first = {"time": 2.0, "seen": {"load": 1.2}, "decided": {"moves": []}, "why": "h1 is full", "expected": {}}
+    path.write_text(json.dumps(first) + "\n" + '{"time": 4.0, "deci')
+    assert reader.look() == [first]
+    assert reader.look() is None
+    with path.open("a") as file:
+        file.write('ded": {}, "why": "x"}\nno json\n')
+    assert [row["time"] for row in reader.look() or ()] == [2.0, 4.0]
+    (path.parent / "state.json").write_text(json.dumps({"state": {"open": [[{**first, "time": 9.0}, None]]}}))
+    assert [row["time"] for row in reader.look() or ()] == [2.0, 4.0, 9.0]
+    path.write_text(json.dumps({**first, "time": 1.0}) + "\n")
+    assert [row["time"] for row in reader.look() or ()] == [1.0, 9.0]
+
+
+def test_a_controller_is_asked_and_answers(tmp_path: Path) -> None:
+    """What is asked for reaches the controller with its token; where none runs, that is said."""
+    Folder(tmp_path)
+    view = RunView(tmp_path)
+    view.look(BEGIN)
+    assert view.actions == ()
+    with pytest.raises(InputError, match="no controller runs here"):
+        view.act("move", {"operator": "scored", "host": "h1"})
+    with Answering(tmp_path) as controller:
+        view.look(BEGIN)
+        assert view.about()["actions"] == ["move", "drain", "stop"]
+        found = view.act("move", {"operator": "scored", "host": "h1", "dry": True})
+        assert found["why"] == "asked to move scored to h1"
+        assert controller.asked[0]["token"] == "secret"  # noqa: S105
+        assert controller.asked[0]["dry"] is True
+    view.look(BEGIN)
+    assert view.actions == ()
+
+
+def test_metrics_are_prometheus_text(tmp_path: Path) -> None:
+    """Every metric has its help and type once, and its values are those of the view."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(10, dropped=20)
+    view.look(BEGIN + 22)
+    text = exposition(view, BEGIN + 22)
+    for metric in METRICS:
+        assert text.count(f"# HELP {metric.name} ") == 1
+        assert text.count(f"# TYPE {metric.name} {metric.type}\n") == 1
+    assert 'penstock_stream_rows_total{stream="clicks->views"} 2000' in text
+    assert 'penstock_stream_dropped_rows_total{stream="clicks->views"} 200' in text
+    assert 'penstock_sink_rows_total{sink="out"} 900' in text
+    assert "nan" not in text.lower().replace("dominan", "")
+
+
+def test_a_simulated_controller_is_shown(penstock: Any, tmp_path: Path, root: Path) -> None:
+    """What penstock control leaves of a simulated network is shown: placement, figures, decisions in virtual time."""
+    two = "examples/two-chains"
+    words = [f"{two}/network.toml", "--hosts", "2", "--rates", f"{two}/rates.csv", "--act", "--directory", tmp_path]
+    done = penstock("control", *words, "--placement", "views=h1,scored=h1,paid=h1,billed=h1", "--json")
+    assert done.code == 0, done.err
+    view = open_view([str(tmp_path)])
+    assert isinstance(view, ControlledView)
+    view.look(0.0)
+    about, live = view.about(), view.live(0.0)
+    assert about["virtual"]
+    assert len(about["decisions"]) == done.document["decisions"]
+    assert about["placement"] == done.document["placement"]
+    assert live["status"]["word"] == "ended"
+    assert live["length"] >= 50
+    assert "penstock_decisions_total" in exposition(view, 0.0)

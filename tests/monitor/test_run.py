@@ -1,0 +1,222 @@
+"""A run looked at from its folder, while it grows and after it has ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from folders import BEGIN, Folder, setting
+
+from penstock.errors import InputError
+from penstock.load.setting import setting_of
+from penstock.monitor import latest_run, open_view
+from penstock.monitor.run import RunView
+from penstock.telemetry.runs import RunReader
+
+
+def test_each_batch_is_read_once(tmp_path: Path) -> None:
+    """However often one looks, each batch and each sink's rows are told once, in order."""
+    folder = Folder(tmp_path)
+    reader = RunReader(tmp_path)
+    assert reader.look().batches == ()
+    folder.grow(3)
+    news = reader.look()
+    assert [(b.query, b.number) for b in news.batches] == [(q, n) for q in ("h1", "h2") for n in range(3)]
+    assert sum(seen.stimulus.size for seen in news.rows) == 300
+    assert reader.look().batches == ()
+    folder.grow()
+    assert [b.number for b in reader.look().batches] == [3, 3]
+
+
+def test_a_report_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
+    """A batch without Spark's report waits for it, until two more batches show that it was lost."""
+    folder = Folder(tmp_path)
+    folder.grow()
+    (tmp_path / "progress/h1/000000000000.json").unlink()
+    reader = RunReader(tmp_path)
+    assert [b.query for b in reader.look().batches] == ["h2"]
+    folder.grow(2)
+    lost = next(b for b in reader.look().batches if b.query == "h1")
+    assert lost.number == 0
+    assert lost.duration == 0.0
+    assert lost.counts["clicks->views"] == (200, 0)
+
+
+def test_batches_that_became_history_are_passed_over(tmp_path: Path) -> None:
+    """Batches whose files are gone are not waited for."""
+    folder = Folder(tmp_path)
+    reader = RunReader(tmp_path)
+    folder.grow(2)
+    reader.look()
+    folder.grow(3)
+    for query in ("h1", "h2"):
+        for number in (2, 3):
+            (tmp_path / f"batches/{query}/{number:012d}.json").unlink()
+    assert [b.number for b in reader.look().batches] == [4, 4]
+
+
+def test_figures_are_those_of_the_batches(tmp_path: Path) -> None:
+    """Rates, busy shares, counts and latencies of the view are those of what the batches tell."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(30)
+    view.look(BEGIN + 62)
+    live = view.live(BEGIN + 62)
+    rates = np.array(live["series"]["rates"][view.board.streams.index("clicks->views")], float)
+    assert rates[5] == pytest.approx(100, rel=0.01)
+    assert rates[30] == pytest.approx(200, rel=0.01)
+    busy = np.array(live["series"]["busy"], float)
+    # 200 rows a batch: 0.1 + 0.2 s of 2 s on h1, 0.1 + 0.4 s on h2.
+    assert busy[0, 4:18].mean() == pytest.approx(0.15, abs=0.02)
+    assert busy[1, 4:18].mean() == pytest.approx(0.25, abs=0.02)
+    totals = live["totals"]
+    assert totals["streams"]["clicks->views"] == {"arrived": 8000, "delivered": 8000, "dropped": 0, "late": 0}
+    assert totals["latency"]["count"] == 4000
+    assert totals["latency"]["worst"] == pytest.approx(2 + 0.1 + 0.4 + 0.1 + 0.8, abs=0.02)
+    assert view.begin == BEGIN
+
+
+def test_backlog_is_what_was_not_taken(tmp_path: Path) -> None:
+    """What the schedule put and no batch took waits; it is worked off when batches come."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(2)
+    view.look(BEGIN + 8)
+    host = list(view.setting.cluster.hosts).index("h1")
+    live = view.live(BEGIN + 8)
+    # Batches 0 and 1 took what came until 4 s; 100 a second have come since.
+    assert live["series"]["backlog"][host][-1] == pytest.approx(400, abs=1)
+    folder.grow(2)
+    view.look(BEGIN + 8.5)
+    assert view.live(BEGIN + 8.5)["series"]["backlog"][host][-1] <= 250
+
+
+def test_prediction_stands_beside_measurement(tmp_path: Path) -> None:
+    """Latency and busy share are predicted for the seconds of the run, with an interval that holds them."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(30)
+    view.look(BEGIN + 61)
+    work = view.needs_expecting(BEGIN + 61)
+    assert work is not None
+    work()
+    assert view.needs_expecting(BEGIN + 62) is None
+    live = view.live(BEGIN + 62)
+    predicted, low, high = (live["series"][key] for key in ("predicted", "low", "high"))
+    inside = [k for k in range(60) if predicted[k] is not None]
+    assert len(inside) >= 58
+    assert all(low[k] <= predicted[k] * 1.001 and predicted[k] <= high[k] * 1.001 for k in inside)
+    # At 200 rows a second: 2 s, a batch of 0.5 s, up to 2 s until h2 begins its own, and 0.9 s.
+    assert 3 < live["totals"]["predicted"]["worst"] < 5.5
+    assert live["totals"]["interval"]["worst"][0] <= live["totals"]["predicted"]["worst"]
+
+
+def test_without_rates_those_that_came_are_expected(tmp_path: Path) -> None:
+    """Where nobody told the rates, the prediction follows those that were measured, again and again."""
+    folder = Folder(tmp_path)
+    folder.write("about.json", attrs.evolve(folder.what, rates=None).document())
+    view = RunView(tmp_path)
+    assert view.needs_expecting(BEGIN) is None
+    folder.grow(20)
+    view.look(BEGIN + 42)
+    work = view.needs_expecting(BEGIN + 42)
+    assert work is not None
+    work()
+    assert view.needs_expecting(BEGIN + 45) is None
+    assert view.needs_expecting(BEGIN + 53) is not None
+    assert view.live(BEGIN + 45)["totals"]["predicted"]["worst"] > 2
+
+
+def test_unknown_costs_are_told(tmp_path: Path) -> None:
+    """Without costs nothing is predicted, and the page says why."""
+    folder = Folder(tmp_path)
+    bare = attrs.evolve(folder.what, statistics=attrs.evolve(folder.what.statistics, operators={}))
+    folder.write("about.json", bare.document())
+    view = RunView(tmp_path)
+    folder.grow(5)
+    view.look(BEGIN + 12)
+    work = view.needs_expecting(BEGIN + 12)
+    assert work is not None
+    work()
+    assert any("cost of views, scored is not known" in note for note in view.about()["notes"])
+
+
+def test_settings_come_back_without_secrets() -> None:
+    """What a run tells of itself can be read again, and holds no options: they may be passwords."""
+    before = setting()
+    text = json.dumps(before.document())
+    assert "secret" not in text
+    after = setting_of(json.loads(text))
+    assert after.network.operators == before.network.operators
+    assert [s.name for s in after.network.streams] == [s.name for s in before.network.streams]
+    assert after.cluster.hosts == before.cluster.hosts
+    assert after.cluster.spark == before.cluster.spark
+    assert dict(after.placement) == dict(before.placement)
+    assert after.statistics == before.statistics
+    assert after.rates is not None
+    np.testing.assert_array_equal(after.rates.values, before.rates.values)  # type: ignore[union-attr]
+
+
+def test_operators_that_move_are_followed(tmp_path: Path) -> None:
+    """When a controller moves an operator, the view shows it where it is, and whose time its batches take."""
+    folder = Folder(tmp_path)
+    view = RunView(tmp_path)
+    folder.grow(2)
+    view.look(BEGIN + 5)
+    before = view.revision
+    units = [{"name": "h1", "host": "h1"}, {"name": "h2", "host": "h1"}]
+    folder.write(
+        "run.json", {"network": "shop", "run": "1", "placement": {"views": "h1", "scored": "h1"}, "units": units}
+    )
+    folder.grow(2)
+    view.look(BEGIN + 9)
+    assert view.revision > before
+    assert view.about()["placement"] == {"views": "h1", "scored": "h1"}
+    assert not any(stream["crosses"] for stream in view.about()["streams"])
+    h1, h2 = view.board.busy
+    assert h2.sum() == pytest.approx(2 * 0.5, abs=0.01)
+    assert h1.sum() == pytest.approx(4 * 0.3 + 2 * 0.5, abs=0.01)
+
+
+def test_the_newest_run_is_found(tmp_path: Path) -> None:
+    """Of several runs below a folder the one that was begun last is shown."""
+    import os
+
+    for age, name in ((2, "one"), (1, "two/run"), (3, "three")):
+        Folder(tmp_path / name, run=name)
+        os.utime(tmp_path / name / "run.json", (BEGIN - age, BEGIN - age))
+    assert latest_run(tmp_path) == tmp_path / "two/run"
+    view = open_view([str(tmp_path)])
+    assert isinstance(view, RunView)
+    assert view.identity == "two/run"
+
+
+def test_a_run_that_tells_nothing_is_refused(tmp_path: Path) -> None:
+    """The folder of an older penstock, which does not tell what is deployed, is refused with a remedy."""
+    Folder(tmp_path)
+    (tmp_path / "about.json").unlink()
+    with pytest.raises(InputError, match="does not tell what is deployed"):
+        RunView(tmp_path)
+    with pytest.raises(InputError, match="no such file or folder"):
+        open_view([str(tmp_path / "nowhere")])
+
+
+def test_an_ended_run_fits_its_window(tmp_path: Path) -> None:
+    """A run of hours that has ended is shown whole, in longer steps."""
+    folder = Folder(tmp_path, setting(seconds=3000))
+    folder.grow(1490)
+    import os
+
+    for path in (tmp_path / "batches").iterdir():
+        os.utime(path, (BEGIN + 2990, BEGIN + 2990))
+    view = RunView(tmp_path)
+    view.look(BEGIN + 10_000)
+    assert view.status.word == "ended"
+    live = view.live(BEGIN + 10_000)
+    assert live["step"] == 5.0
+    assert live["start"] <= BEGIN
+    arrived = view.board.totals[0, view.board.streams.index("clicks->views")]
+    assert arrived == sum(live["series"]["rates"][0]) * 5 or arrived == pytest.approx(397_000, rel=0.02)

@@ -1,0 +1,209 @@
+"""Kafka as the user's source and sink: payloads with event time, keys, and each message once whatever is cut off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_kit import forget, make_topic, put, take, values
+
+from penstock.cluster import SparkSettings
+from penstock.errors import EngineError, InputError
+from penstock.network.file import parse_network
+from penstock.spark.connection import Connection
+from penstock.spark.run import Engine, Outcome
+from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
+from penstock.spark.shipped.messages import HEADER, message
+from penstock.spark.shipped.writer import manifest_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+
+def run(engine: Engine, document: dict[str, Any], folder: Path) -> Outcome:
+    """Run a network over what its topics hold."""
+    network = parse_network(document)
+    deployment = engine.prepare(network, dict.fromkeys(network.operators, "h1"), folder)
+    outcome = engine.run(deployment, once=True)
+    assert outcome.balanced(network)
+    return outcome
+
+
+def clicks(first: int, count: int) -> list[dict[str, Any]]:
+    """Return clicks, one a second of event time."""
+    return [{"user": f"u{n % 3}", "n": n, "at": f"2026-03-01T12:00:{n:02d}Z"} for n in range(first, first + count)]
+
+
+def network(topic: str, **sinks: Any) -> dict[str, Any]:
+    """Return a network that counts clicks per user in windows of 10 s, and passes odd ones on."""
+    source = {
+        "format": "kafka", "schema": "user string, n int, at timestamp", "time": "at", "lateness": "2 seconds",
+        "options": {"subscribe": topic, "include": "key, partition"},
+    }  # fmt: skip
+    operators = {
+        "odd": {"kind": "filter", "input": "clicks", "where": "n % 2 = 1"},
+        "counts": {"kind": "aggregate", "input": "clicks", "by": "user", "window": 10, "select": "sum(n) AS total"},
+    }
+    return {"name": "clicks", "sources": {"clicks": source}, "operators": operators, "sinks": sinks}
+
+
+def test_messages_become_rows_and_rows_messages(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """Payloads are taken apart, windows close by their event times, and every result is a message with its key."""
+    topic, odd, counts = make_topic(broker, "clicks", 2), make_topic(broker, "odd"), make_topic(broker, "counts", 2)
+    put(broker, topic, clicks(0, 25), keys=[f"k{n}" for n in range(25)])
+    document = network(
+        topic,
+        raw={"input": "odd", "format": "kafka", "options": {"topic": odd}},
+        totals={
+            "input": "counts",
+            "format": "kafka",
+            "options": {"topic": counts, "key": "user", "value": "concat(date_format(window_start, 's'), ':', total)"},
+        },
+    )
+    run(kafka_engine, document, tmp_path / "run")
+    found = values(broker, odd)
+    assert sorted(row["n"] for row in found) == list(range(1, 25, 2))
+    assert all(row["key"] == f"k{row['n']}" and row["user"] == f"u{row['n'] % 3}" for row in found)
+    want = {
+        (f"u{u}", f"{w * 10}:{sum(n for n in range(w * 10, w * 10 + 10) if n % 3 == u)}")
+        for u in range(3)
+        for w in (0, 1)
+    }
+    assert {(m.key().decode(), m.value().decode()) for m in take(broker, counts)} == want
+    identities = [dict(m.headers())[HEADER] for m in [*take(broker, odd), *take(broker, counts)]]
+    assert len(set(identities)) == len(identities) == 12 + 6
+    # More comes, among it a row that is late and one that is no JSON.
+    put(broker, topic, ["{broken", {"user": "u0", "n": 99, "at": "2026-03-01T12:00:01Z"}, *clicks(25, 10)])
+    outcome = run(kafka_engine, document, tmp_path / "run")
+    assert sorted(row["n"] for row in values(broker, odd)) == [*range(1, 35, 2), 99]
+    assert len(take(broker, counts)) == 9
+    assert outcome.streams(parse_network(document))["clicks->counts"]["late"] == 1
+
+
+def test_only_what_is_missing_is_sent_again(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """Of a batch that was cut off, a topic gets the messages that it has not, and a replay of all adds none."""
+    topic, odd = make_topic(broker, "clicks"), make_topic(broker, "odd")
+    put(broker, topic, [*clicks(0, 30), *clicks(0, 30)])
+    document = network(topic, raw={"input": "odd", "format": "kafka", "options": {"topic": odd}})
+    del document["operators"]["counts"]
+    folder = tmp_path / "run"
+    run(kafka_engine, document, folder)
+    before = take(broker, odd)
+    assert len(before) == 30
+    for gone, there in ((10, 10 + 30 - 10), (0, 30)):
+        if gone:
+            forget(broker, odd, gone)
+        place = kafka_engine.prepare(parse_network(document), {"odd": "h1"}, folder)
+        query = place.fragments[0].name
+        ended = begun_and_ended(place.place / "checkpoints" / query)[1]
+        manifest_of(place.place, query, ended).remove()
+        forget_commit(place.place / "checkpoints" / query, ended)
+        run(kafka_engine, document, folder)
+        after = take(broker, odd)
+        assert len(after) == there
+        assert sorted(json.loads(m.value())["n"] for m in after) == sorted(n for n in range(30) if n % 2 for _ in "ab")
+        assert {dict(m.headers())[HEADER] for m in after} == {dict(m.headers())[HEADER] for m in before}
+
+
+def test_event_time_is_any_sql(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """Without a schema rows are Kafka's own columns, and the event time is computed from the value."""
+    topic = make_topic(broker, "plain")
+    put(broker, topic, clicks(0, 12))
+    document = {
+        "name": "plain",
+        "sources": {
+            "lines": {
+                "format": "kafka",
+                "time": "from_json(CAST(value AS STRING), 'at timestamp').at",
+                "options": {"subscribe": topic},
+            }
+        },
+        "operators": {"counts": {"kind": "aggregate", "input": "lines", "by": "topic", "window": 10}},
+        "sinks": {"out": {"input": "counts"}},
+    }
+    outcome = run(kafka_engine, document, tmp_path / "run")
+    assert outcome.streams(parse_network(document))["lines->counts"]["arrived"] == 12
+    assert outcome.streams(parse_network(document))["counts->out"]["delivered"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sinks": {"out": {"input": "odd", "format": "kafka", "options": {}}}}, "needs a topic"),
+        ({"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "value": "n"}}}}, "as value"),
+        ({"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "key": "nope"}}}}, "nope"),
+        ({"time": "when"}, "or SQL"),
+        ({"options": {"subscribe": "x", "include": "colour"}}, "include"),
+        ({"options": {"subscribe": "x", "payload": "xml"}}, "payload"),
+    ],
+)
+def test_what_makes_no_message_is_refused(
+    kafka_engine: Engine, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    """A topic, key, value, time or payload that cannot be is refused before anything starts, with its place."""
+    document = network("x", out={"input": "odd"})
+    document["sinks"] = change.pop("sinks", document["sinks"])
+    document["sources"]["clicks"] |= change
+    with pytest.raises(InputError, match=said):
+        kafka_engine.prepare(parse_network(document), {"odd": "h1", "counts": "h1"}, tmp_path)
+
+
+def test_parts_of_a_message() -> None:
+    """Columns called as Kafka's parts are these; else the whole row is the value."""
+    assert message({"topic": "t"}, ("a", "b c")) == ["to_json(struct(`a`, `b c`)) AS value", "'t' AS topic"]
+    assert message({}, ("value", "key", "topic", "headers", "a")) == ["value", "key", "topic", "headers"]
+    assert message({"topic": "t'", "key": "a", "value": "b"}, ("a", "b")) == [
+        "b AS value",
+        "a AS key",
+        "'t\\'' AS topic",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"bootstap": "x"}, "bootstap"),
+        ({"security.protocol": "SSL"}, "bootstrap"),
+        ({"bootstrap": "x", "username_env": "A"}, "both"),
+        ({"bootstrap": "x", "username_env": "A", "password_env": "NOT_SET"}, "NOT_SET"),
+        ({"bootstrap": "x", "partitions": "0"}, "partitions"),
+        ({"bootstrap": "x", "username_env": "A", "password_env": "A", "sasl.mechanism": "GSSAPI"}, "GSSAPI"),
+    ],
+)
+def test_connections_are_checked(table: dict[str, str], said: str) -> None:
+    """What is wrong with a connection is told with its key."""
+    with pytest.raises(InputError, match=said):
+        Connection.of(SparkSettings(kafka=table), {"A": "a"})
+
+
+def test_a_connection_speaks_to_both_clients() -> None:
+    """Both clients get the same address and log-in, quoted as each wants it, and none shows the password."""
+    table = {"bootstrap": "b:9092", "username_env": "U", "password_env": "P", "ca": "/ca.pem", "client.id": "me"}
+    found = Connection.of(SparkSettings(kafka=table), {"U": "u", "P": 'p"\\'})
+    assert found is not None
+    assert found.spark["kafka.bootstrap.servers"] == found.native["bootstrap.servers"] == "b:9092"
+    assert found.spark["kafka.sasl.jaas.config"].endswith('username="u" password="p\\"\\\\";')
+    assert found.spark["kafka.security.protocol"] == found.native["security.protocol"] == "SASL_SSL"
+    assert found.spark["kafka.ssl.truststore.location"] == found.native["ssl.ca.location"] == "/ca.pem"
+    assert found.native["client.id"] == "me"
+    assert 'p"' not in repr(found)
+    assert Connection.of(SparkSettings()) is None
+
+
+def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """Options for the parser reach it: text with separators is taken apart, and what must be right stops the run."""
+    lines, out = make_topic(broker, "lines"), make_topic(broker, "out")
+    put(broker, lines, ["1;a", "2;b"])
+    options = {"subscribe": lines, "payload": "csv", "csv.sep": ";"}
+    document = {
+        "name": "lines",
+        "sources": {"lines": {"format": "kafka", "schema": "n int, s string", "options": options}},
+        "operators": {"all": {"kind": "map", "input": "lines"}},
+        "sinks": {"out": {"input": "all", "format": "kafka", "options": {"topic": out}}},
+    }
+    run(kafka_engine, document, tmp_path / "csv")
+    assert values(broker, out) == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+    document["sources"]["lines"]["options"] = {"subscribe": lines, "json.mode": "FAILFAST"}
+    with pytest.raises(EngineError, match="FAILFAST"):
+        run(kafka_engine, document, tmp_path / "json")
