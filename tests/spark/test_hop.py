@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka_kit import client
 
-from penstock.spark.hop import START, Hop, directory, kafka
+from penstock.spark.hop import START, Hop, directory, kafka, pieces
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.hop.kafka import KafkaLog, Topics
 from penstock.spark.shipped.place import Place
@@ -51,6 +51,7 @@ def limited(patch: pytest.MonkeyPatch, rows: int, piece: int) -> None:
     """Let readers take fewer rows at once, and pieces have fewer."""
     for module in (directory, kafka):
         patch.setattr(module, "READ_ROWS", rows)
+    for module in (directory, pieces):
         patch.setattr(module, "PIECE_ROWS", piece)
 
 

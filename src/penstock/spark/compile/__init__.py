@@ -1,9 +1,10 @@
 """From a placed network to streaming queries: checks, schemas, the graph of each query, its frames."""
 
 from penstock.spark.compile.checks import check_network, check_placement
-from penstock.spark.compile.compiler import RECALLED, Query, compile_fragment, nexmark_options, register
+from penstock.spark.compile.compiler import Query, compile_fragment
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import sheddable
+from penstock.spark.compile.reading import RECALLED, nexmark_options, register
 from penstock.spark.compile.schemas import derive_schemas
 
 __all__ = [

@@ -7,7 +7,6 @@ their own event times do not count; the operators that need a watermark get thei
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,30 +17,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from penstock.latency.fragments import Fragment
-from penstock.network import Network, Operator, Source, Stream
+from penstock.network import Network, Operator, Stream
 from penstock.spark import hop, shipped
 from penstock.spark.compile import kinds, passes, streams
 from penstock.spark.compile.deciding import knobs_of
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.inputs import inputs_of
-from penstock.spark.compile.schemas import ENVELOPE_FIELDS
-from penstock.spark.compile.sources import positioned, read_source
+from penstock.spark.compile.reading import RECALLED, read, recalled
+from penstock.spark.compile.sources import positioned
 from penstock.spark.compile.sql import quoted
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.deliver import FILES
-from penstock.spark.shipped.nexmark import NexmarkSource
 from penstock.spark.shipped.place import absolute
-from penstock.spark.shipped.sources import LogSource
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
 from penstock.workload import nexmark
 
 for _module in (shipped, hop, nexmark):
     cloudpickle.register_pickle_by_value(_module)
-
-RECALLED = "recalled"
-"""Folder, below the run's, of what queries knew of event time when they were stopped."""
 
 WATERMARKED = {"spark.watermarkDelayMs": 0}
 """By this note on a column Spark knows that its watermark holds for it."""
@@ -66,23 +60,6 @@ class Query:
     def name(self) -> str:
         """The query's name."""
         return self.fragment.name
-
-
-def register(session: SparkSession) -> None:
-    """Make penstock's sources known to a host."""
-    for source in (LogSource, NexmarkSource):
-        session.dataSource.register(source)
-
-
-def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict[str, str]:
-    """Return the options of a scheduled source: its rates, its seed, and the file that holds its epoch."""
-    return {
-        "name": source.name,
-        "rates": json.dumps(rates),
-        "seed": source.options.get("seed", "0"),
-        "lateness": str(round(source.lateness * 1e6)),
-        "gate": gate,
-    }
 
 
 def compile_fragment(
@@ -249,45 +226,18 @@ class _Compiler:
             frame = frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
             return frame.filter("_id IS NOT NULL").drop("_mark")
         if RECALLED not in self.reads:
-            self.reads[RECALLED] = self._recalled()
-        recalled = self.reads[RECALLED].filter(f"_origin = {number}").select("_time")
-        frame = frame.unionByName(recalled, allowMissingColumns=True)
+            self.reads[RECALLED] = recalled(self.session, self.deployment, self.graph.fragment.name)
+        before = self.reads[RECALLED].filter(f"_origin = {number}").select("_time")
+        frame = frame.unionByName(before, allowMissingColumns=True)
         frame = frame.withWatermark("_time", spark_interval(self.deployment.lateness(origin[1:])))
         latest = F.expr("max(unix_micros(_time)) AS latest")
         return frame.observe(f"water{number}_{self.barriers}", latest).filter("_id IS NOT NULL")
 
-    def _recalled(self) -> DataFrame:
-        """Return what the query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
-        reader = self.session.readStream.format("json").schema("_origin int, at bigint")
-        frame = reader.load((self.deployment.place / RECALLED / self.graph.fragment.name).uri)
-        return frame.selectExpr("_origin", "timestamp_micros(at) AS _time")
-
     def _read(self, name: str) -> DataFrame:
         """Return the rows of a source or log; one frame, so that all branches see the same rows in a batch."""
         if name not in self.reads:
-            self.reads[name] = self._load(name)
+            self.reads[name] = read(self.session, self.deployment, self.graph.fragment.name, name, self.run)
         return self.reads[name]
-
-    def _load(self, name: str) -> DataFrame:
-        if name in self.network.operators:
-            shape = StructType([*self.deployment.schemas[name].fields, *ENVELOPE_FIELDS])
-            reader = self.session.readStream.format("penstock-log").option("schema", shape.json())
-            reader = reader.option("folder", self.deployment.place.uri).option("writer", name)
-            reader = reader.option("begin", self._first(name))
-            if topics := self.deployment.topics(self.run):
-                reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
-                reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
-            return reader.load()
-        source: Source = self.network.sources[name]
-        if source.scheduled:
-            options = {**self.deployment.schedules[name], "all": str(self.deployment.everything).lower()}
-            options["begin"] = self._first(name)
-            return self.session.readStream.format("penstock-nexmark").options(**options).load()
-        return read_source(self.session, source, self.deployment.messages)
-
-    def _first(self, name: str) -> str:
-        """Return the first batch of a log, or event of a source, that the query takes."""
-        return str(self.deployment.begins.get(self.graph.fragment.name, {}).get(name, 0))
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
         """Return what an operator with a plan of its own makes of its branches."""

@@ -15,14 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
+from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition
+from penstock.spark.hop.pieces import packed, pieces, stimuli
 
 LINGER = 2.0
 """How long (s) at most to wait for a transaction to end when asked how far a log is."""
-
-PIECE_BYTES = 800_000
-"""Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +124,9 @@ class KafkaLog:
 
         producer.begin_transaction()
         count = 0
-        for piece in _pieces(rows):
-            headers = {"batch": batch, "piece": count, "rows": piece.num_rows, **_stimuli(piece)}
-            self._put(count % self.topics.partitions, _packed(piece), headers, check)
+        for piece in pieces(rows):
+            headers = {"batch": batch, "piece": count, "rows": piece.num_rows, **stimuli(piece)}
+            self._put(count % self.topics.partitions, packed(piece), headers, check)
             count += 1
         for partition in range(self.topics.partitions):
             self._put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": count}, check)
@@ -326,27 +324,3 @@ def _frontier(marks: list[Any]) -> int | None:
     import pyarrow as pa
 
     return marks[0].column("_time").cast(pa.int64())[0].as_py() if marks else None
-
-
-def _pieces(rows: Any) -> list[Any]:
-    """Return a table's rows as record batches, none too large for a message."""
-    if rows.num_rows == 0:
-        return []
-    most = max(1, min(PIECE_ROWS, PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)))
-    return [batch for batch in rows.combine_chunks().to_batches(max_chunksize=most) if batch.num_rows]
-
-
-def _packed(piece: Any) -> bytes:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, piece.schema) as writer:
-        writer.write_batch(piece)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _stimuli(piece: Any) -> dict[str, int]:
-    import pyarrow.compute as pc
-
-    ends = pc.min_max(piece.column("_stimulus")).as_py()
-    return {} if ends["min"] is None else {"stimulus": ends["min"], "latest": ends["max"]}

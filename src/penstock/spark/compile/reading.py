@@ -1,0 +1,72 @@
+"""The streams that a query reads: sources, logs of other queries, and what it knew before it was stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.network import Source
+from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.schemas import ENVELOPE_FIELDS
+from penstock.spark.compile.sources import read_source
+from penstock.spark.shipped.nexmark import NexmarkSource
+from penstock.spark.shipped.sources import LogSource
+
+RECALLED = "recalled"
+"""Folder, below the run's, of what queries knew of event time when they were stopped."""
+
+
+def register(session: SparkSession) -> None:
+    """Make penstock's sources known to a host."""
+    for source in (LogSource, NexmarkSource):
+        session.dataSource.register(source)
+
+
+def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict[str, str]:
+    """Return the options of a scheduled source: its rates, its seed, and the file that holds its epoch."""
+    return {
+        "name": source.name,
+        "rates": json.dumps(rates),
+        "seed": source.options.get("seed", "0"),
+        "lateness": str(round(source.lateness * 1e6)),
+        "gate": gate,
+    }
+
+
+def read(session: SparkSession, deployment: Deployment, query: str, name: str, run: str) -> DataFrame:
+    """Return the rows of a source, or of an operator's log, that a query takes.
+
+    Parameters
+    ----------
+    query
+        Its name: it may begin in the middle of a log or schedule.
+    name
+        Of the source or operator.
+    run
+        The run's identity.
+    """
+    first = str(deployment.begins.get(query, {}).get(name, 0))
+    if name in deployment.network.operators:
+        shape = StructType([*deployment.schemas[name].fields, *ENVELOPE_FIELDS])
+        reader = session.readStream.format("penstock-log").option("schema", shape.json())
+        reader = reader.option("folder", deployment.place.uri).option("writer", name).option("begin", first)
+        if topics := deployment.topics(run):
+            reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
+            reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
+        return reader.load()
+    source = deployment.network.sources[name]
+    if source.scheduled:
+        options = {**deployment.schedules[name], "all": str(deployment.everything).lower(), "begin": first}
+        return session.readStream.format("penstock-nexmark").options(**options).load()
+    return read_source(session, source, deployment.messages)
+
+
+def recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
+    """Return what a query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
+    reader = session.readStream.format("json").schema("_origin int, at bigint")
+    frame = reader.load((deployment.place / RECALLED / query).uri)
+    return frame.selectExpr("_origin", "timestamp_micros(at) AS _time")

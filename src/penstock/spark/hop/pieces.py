@@ -1,0 +1,36 @@
+"""The rows of a batch as messages: record batches that brokers take, and what their headers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.spark.hop import PIECE_ROWS
+
+PIECE_BYTES = 800_000
+"""Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
+
+
+def pieces(rows: Any) -> list[Any]:
+    """Return a table's rows as record batches, none too large for a message."""
+    if rows.num_rows == 0:
+        return []
+    most = max(1, min(PIECE_ROWS, PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)))
+    return [batch for batch in rows.combine_chunks().to_batches(max_chunksize=most) if batch.num_rows]
+
+
+def packed(piece: Any) -> bytes:
+    """Return a record batch as bytes."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, piece.schema) as writer:
+        writer.write_batch(piece)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def stimuli(piece: Any) -> dict[str, int]:
+    """Return between which stimulus times (µs) the rows of a record batch lie."""
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(piece.column("_stimulus")).as_py()
+    return {} if ends["min"] is None else {"stimulus": ends["min"], "latest": ends["max"]}
