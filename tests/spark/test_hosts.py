@@ -324,7 +324,9 @@ def test_hosts_start_together_and_one_failure_stops_all(tmp_path: Path) -> None:
 def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
     """An embedded host has the cluster's settings, jars and packages, and as many tasks as cores."""
     conf = {"spark.driver.memory": "700m", "spark.x": "y"}
-    spark = SparkSettings(conf=conf, jars=("a.jar",), packages=("g:a:1",))
+    jar = tmp_path / "a.jar"
+    jar.touch()
+    spark = SparkSettings(conf=conf, jars=(str(jar),), packages=("g:a:1",))
     cluster = Cluster.of([Host(name="h1", cores=2)], spark=spark)
     with start_hosts(cluster, tmp_path / "w", java=script(tmp_path, READY)) as hosts:
         host = hosts["h1"]
@@ -332,7 +334,7 @@ def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
         written = (host.folder / "spark.conf").read_text().splitlines()
         command = psutil.Process(host.pid).cmdline()
     assert "-Xmx700m" in command
-    assert {"spark.x=y", "spark.jars=a.jar", "spark.jars.packages=g\\:a\\:1", "spark.master=local[2]"} <= set(written)
+    assert {"spark.x=y", f"spark.jars={jar}", "spark.jars.packages=g\\:a\\:1", "spark.master=local[2]"} <= set(written)
 
 
 def test_tokens_of_other_hosts_stay_with_penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

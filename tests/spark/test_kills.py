@@ -22,7 +22,7 @@ from penstock.workload import nexmark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3600)]
 
-KILLS = int(os.environ.get("PENSTOCK_KILLS", "2"))
+KILLS = int(os.environ.get("PENSTOCK_KILLS", "1"))
 CHAIN = 3
 """So many kills are survived by one run."""
 
@@ -127,8 +127,10 @@ def kill(here: Path, penstock: subprocess.Popen[str], rng: np.random.Generator) 
     assert out == ""
     if penstock.pid not in victims:
         assert penstock.returncode == 2, err
-        assert len(err.strip().splitlines()) == 1, err
-        assert "host" in err
+        # Milestones of the run's progress come before it.
+        *_, said = err.strip().splitlines()
+        assert said.startswith("penstock: host "), err
+        assert "Traceback" not in err
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and (related(here) or os.listdir(here / "tmp")):
         time.sleep(0.2)

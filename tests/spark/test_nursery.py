@@ -32,6 +32,7 @@ def from_nursery(process: psutil.Process) -> bool:
     return any(word.endswith("nursery.py") for word in process.cmdline())
 
 
+@pytest.mark.alone
 def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHost, tmp_path: Path) -> None:
     """A streaming query's worker is a fork of the nursery, says and costs what it does, and ends with its query."""
     notes = tmp_path / "pids"
