@@ -97,7 +97,13 @@ class Folder:
         number, start, took, rows = figures
         same = {"batch": number, "frontiers": {}}
         report = {**same, "start": start, "duration": took, "rows": rows, "counts": {}, "late": {}}
-        manifest = {**same, "visible": start + took, "rows": logged, "counts": counts, "latest": None}
+        manifest = {
+            **same,
+            "visible": start + took,
+            "rows": {writer: [number, rows] for writer, rows in logged.items()},
+            "counts": counts,
+            "latest": None,
+        }
         self.write(f"progress/{query}/{number:012d}.json", report)
         self.write(f"batches/{query}/{number:012d}.json", manifest)
 

@@ -194,7 +194,7 @@ class RunReader:
                 rows=report["rows"],
                 counts={name: (int(arrived), int(dropped)) for name, (arrived, dropped) in counts.items()},
                 late=report["late"],
-                logged=manifest["rows"],
+                logged={writer: int(rows) for writer, (_, rows) in manifest["rows"].items()},
             )
 
     def _seen(self, path: Path) -> Iterator[Seen]:
