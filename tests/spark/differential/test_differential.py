@@ -27,7 +27,7 @@ from shrink import shrink, summary
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "8"))
+SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "4"))
 NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "5"))
 SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
 KILLS = int(os.environ.get("PENSTOCK_DIFFERENTIAL_KILLS", "2"))
