@@ -155,6 +155,7 @@ def test_time_can_be_gone_back_to(page: Page, run: Folder) -> None:
     with serving(RunView(run.path)) as served:
         page.goto(served.url)
         expect(page.locator("#when")).to_have_text("live")
+        page.wait_for_function("Number(document.querySelector('#cursor').max) > 1")
         page.locator("#cursor").focus()
         page.keyboard.press("Home")
         expect(page.locator("#when")).not_to_have_text("live")
