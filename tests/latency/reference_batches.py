@@ -130,7 +130,7 @@ def microbatch(
     limit = model.rates.duration + drain
     while True:
         starts = [_next_start(query, trigger, free.get(query.fragment.host, 0.0), reading) for query in queries]
-        place = min(range(len(queries)), key=lambda k: (starts[k], queries[k].fragment.name), default=-1)
+        place = min(range(len(queries)), key=lambda k: (starts[k], k), default=-1)
         if place < 0 or not starts[place] < limit:
             break
         query, start = queries[place], starts[place]
