@@ -216,15 +216,14 @@ class _Builder:
         """Return how many earlier tuples of the other input are in a join's window, by segment."""
         if operator.counts is not None:
             return np.full(len(root.period), float(operator.counts[1 - port]))
-        other = self.model.arrivals[self.model.stream_index[self.network.inputs(operator.name)[1 - port].name]]
+        other = self.model.inflow(operator.name)[1 - port]
         return np.asarray(other[np.clip(root.period, 0, other.size - 1)] * (operator.within or 0.0))
 
     def _growth(self, operator: Operator, root: Root, weight: Array) -> Array:
         """Return what an operator puts out of what its kind says, by segment; each window counts by its own rows."""
         if root.step > 0 and operator.kind != "join":
             return growth_factor(operator, weight[None, :] / root.step)
-        rows = [self.model.stream_index[stream.name] for stream in self.network.inputs(operator.name)]
-        factor = growth_factor(operator, self.model.arrivals[rows])
+        factor = growth_factor(operator, self.model.inflow(operator.name))
         return factor[np.clip(root.period, 0, factor.size - 1)]
 
     def _windows(self, operator: Operator, query: int, made: Mapping[int, Array]) -> dict[int, Array]:

@@ -212,16 +212,15 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
 
 def _gain(model: LoadModel, name: str, port: int) -> Array:
     """Return the output tuples per tuple of an input, by period; of a join with a time window half of its pairs."""
-    operator, network = model.network.operators[name], model.network
+    operator = model.network.operators[name]
     selectivity = (operator.selectivity or (1.0,) * len(operator.inputs))[port]
-    factor = growth_factor(operator, model.arrivals[[model.stream_index[s.name] for s in network.inputs(name)]])
     if operator.kind != "join":
-        return selectivity * factor
+        return selectivity * growth_factor(operator, model.inflow(name))
     if operator.counts is not None:
         return np.full(model.rates.periods, selectivity * operator.counts[1 - port])
-    other = model.arrivals[model.stream_index[network.inputs(name)[1 - port].name]]
+    inflow = model.inflow(name)
     both = sum(operator.selectivity or (1.0, 1.0)) / 2
-    found: Array = both * (operator.within or 0.0) * other * factor
+    found: Array = both * (operator.within or 0.0) * inflow[1 - port] * growth_factor(operator, inflow)
     return found
 
 

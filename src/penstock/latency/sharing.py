@@ -230,7 +230,7 @@ class _Fluid:
             return selectivity[port]
         if operator.counts is not None:
             return selectivity[port] * operator.counts[1 - port]
-        arrivals = self.model.arrivals[[self.model.stream_index[s.name] for s in self.network.inputs(name)], period]
+        arrivals = self.model.inflow(name)[:, period]
         factor = float(growth_factor(operator, arrivals[:, None])[0])
         if operator.kind != "join":
             return selectivity[port] * factor

@@ -79,6 +79,11 @@ class LoadModel:
         series: Matrix = self.load[self.operator_index[base_name(operator)]]
         return series
 
+    def inflow(self, operator: str) -> Matrix:
+        """Return the tuples per second on each input of an operator, array (inputs, periods)."""
+        rows: Matrix = self.arrivals[[self.stream_index[stream.name] for stream in self.network.inputs(operator)]]
+        return rows
+
     def host_load(self, placement: Mapping[str, str], cluster: Cluster) -> Matrix:
         """Return the load of each host.
 
