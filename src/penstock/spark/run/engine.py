@@ -239,7 +239,7 @@ class Engine:
                     begin = time.time()
                     if once:
                         open_schedules(deployment, self.cluster.spark.trigger)
-                        drain(system, tell)
+                        drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
                     else:
                         follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
