@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from penstock.latency.cores import covered
 from penstock.network import Network
 from penstock.spark.hop import PIECE_ROWS
 from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
@@ -153,7 +154,7 @@ class Observer:
                 spans[self.system.units[name].host].append((since, now))
         return {
             name: HostSeen(
-                busy=_covered(spans[name], self._at, now),
+                busy=_share(spans[name], self._at, now),
                 batches=ended[name],
                 overhead=float(np.median(self._empty[name])) if self._empty.get(name) else None,
             )
@@ -277,14 +278,6 @@ def _since(runner: Runner) -> float | None:
         return None
 
 
-def _covered(spans: Sequence[tuple[float, float]], begin: float, end: float) -> float | None:
-    """Return the share of a time that intervals cover."""
-    if end <= begin:
-        return None
-    total, until = 0.0, begin
-    for start, stop in sorted(spans):
-        start, stop = max(start, until), min(stop, end)
-        if stop > start:
-            total += stop - start
-            until = stop
-    return total / (end - begin)
+def _share(spans: Sequence[tuple[float, float]], begin: float, end: float) -> float | None:
+    """Return the share of a time that some spans cover."""
+    return sum(stop - start for start, stop in covered(spans, begin, end)) / (end - begin) if end > begin else None
