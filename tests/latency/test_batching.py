@@ -7,17 +7,20 @@ import math
 import numpy as np
 import pytest
 import reference_batches
+import reference_recursion
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_recursion import Batches, Group, Under
 
 from penstock.cluster import Cluster
 from penstock.cluster.file import parse_cluster
 from penstock.errors import InputError
 from penstock.latency.batches import BatchHosts
-from penstock.latency.cores import Group, Under
+from penstock.latency.batching import Recursion
+from penstock.latency.carried import carried
 from penstock.latency.fragments import fragments
 from penstock.latency.microbatch import microbatch, weighted_quantile
-from penstock.latency.shape import Batches
+from penstock.latency.shape import Pace
 from penstock.load import LoadModel, load_model
 from penstock.network import Network, Operator, Sink, Source, chains
 from penstock.workload import Rates
@@ -87,6 +90,38 @@ def test_batches_are_those_of_single_tuples(seed: int) -> None:
         for share in (0.5, 0.99, 1.0):
             both = weighted_quantile(told[1], told[2], share), weighted_quantile(latency, weight, share)
             assert both[0] == pytest.approx(both[1])
+
+
+@settings(max_examples=120)
+@given(st.integers(0, 2**32 - 1))
+def test_compiled_batches_are_those_of_plain_python(seed: int) -> None:
+    """On shared hosts and machines, with windows, noise and either kind of output, batches are the same bit by bit."""
+    rng = np.random.default_rng(seed)
+    model, placement = random_windows(rng)
+    queries = fragments(model.network, placement)
+    hosts = sorted(set(placement.values()))
+    machines = {"m": (hosts[: int(rng.integers(1, 5))], float(rng.integers(1, 3)))} if rng.random() < 0.6 else {}
+    keep = {model.network.streams[0].name: rng.uniform(0, 1, 12)} if rng.random() < 0.3 else None
+    made = carried(model, queries, progressive=rng.random() < 0.4, keep=keep, machines=machines)
+    count = len(made.hosts)
+    recursion = Recursion(made.shape)
+    for _ in range(2):
+        pace = Pace(
+            trigger=float(rng.choice([0.02, 0.5, 1.0, 2.0])),
+            phase=float(rng.choice([0.0, rng.uniform(0, 0.5)])),
+            overhead=rng.uniform(0, 0.4, count) * (rng.random(count) < 0.8),
+            idle=rng.uniform(0, 0.2, count),
+            work=made.seconds(rng.uniform(0.2, 3, count)),
+            noise=[np.exp(rng.normal(0, 0.2, rng.integers(1, 40))) for _ in range(count)],
+            reading=float(rng.choice([0.0, 0.004])),
+            commit=float(rng.choice([0.0, 0.01, 0.3])),
+            limit=float(rng.choice([8.0, 600.0])),
+        )
+        slow, fast = reference_recursion.follow(made.shape, pace), recursion.run(pace)
+        for name in ("query", "start", "end", "visible", "work"):
+            assert getattr(fast, name).tolist() == getattr(slow, name)
+        assert [fast.of(query).tolist() for query in range(len(queries))] == slow.of
+        assert [row[: len(told)] for row, told in zip(fast.upto.tolist(), slow.upto, strict=True)] == slow.upto
 
 
 @settings(max_examples=60)

@@ -1,26 +1,28 @@
-"""The kernel's machine code: from the package's bitcode, from numba, from the file."""
+"""The kernels' machine code: from the package's bitcode, from numba, from the file."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from penstock.simulation import native
+from penstock.latency.batching import KERNEL as BATCHES
+from penstock.native import Kernel
+from penstock.simulation.native import KERNEL as SIMULATOR
 
 RUN = """
 import sys
 import attrs
 from penstock.cluster import Cluster
 from penstock.network import Network
+from penstock.native import Kernel
 from penstock.network.shapes import chains
-from penstock.simulation import Options, native, simulate
+from penstock.simulation import Options, simulate
 from penstock.workload import Rates
 if sys.argv[2] == "numba":
-    native._translate = lambda llvm: None
-native._folder = lambda: __import__("pathlib").Path(sys.argv[1])
+    Kernel._translate = lambda self, llvm: None
+Kernel._folder = lambda self: __import__("pathlib").Path(sys.argv[1])
 options = Options(policy="stimulus")
 network = chains([[1e-3] * 3] * 4)
 drawn = [attrs.evolve(o, service="gamma:0.5") for o in network.operators.values()]
@@ -40,10 +42,10 @@ def run(folder, how):
     return done.stdout, done.stderr.decode().split()[-1] == "True"
 
 
-def test_bitcode_is_of_the_source():
-    """The bitcode in the package is of the kernel as it stands: python -m penstock.simulation.native writes it anew."""
-    held = Path(native.__file__).with_name("kernel.bc.xz").read_bytes()
-    assert held[: native._SIZE] == native._source()
+@pytest.mark.parametrize("kernel", [BATCHES, SIMULATOR], ids=lambda kernel: kernel.module)
+def test_bitcode_is_of_the_source(kernel: Kernel) -> None:
+    """The package's bitcode is of each kernel as it stands: python -m of the module that has KERNEL writes it anew."""
+    assert kernel.bitcode.read_bytes().startswith(kernel.digest)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the bitcode is of one system")

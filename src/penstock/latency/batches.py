@@ -156,7 +156,7 @@ class PlacedBatches:
 
         def pace(k: int) -> Pace:
             slow = drawn.factor[k] * drawn.speed[k]
-            return self._pace((factors * slow).tolist(), drawn, k)
+            return self._pace(factors * slow, drawn, k)
 
         return spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
 
@@ -180,7 +180,7 @@ class PlacedBatches:
         base = self._pace(factors)
 
         def pace(k: int) -> Pace:
-            noise = [[*past.get(name, np.zeros(0)).tolist(), *ahead[name][k].tolist()] for name in hosts]
+            noise = [np.concatenate([past.get(name, np.zeros(0)), ahead[name][k]]) for name in hosts]
             return base._replace(noise=noise)
 
         count = len(next(iter(ahead.values())))
@@ -193,7 +193,7 @@ class PlacedBatches:
             found.append((float(worst[0]), min(float(low), float(worst[0])), max(float(high), float(worst[0]))))
         return found
 
-    def _pace(self, factors: Sequence[float], drawn: Draws | None = None, k: int = 0) -> Pace:
+    def _pace(self, factors: Sequence[float] | Array, drawn: Draws | None = None, k: int = 0) -> Pace:
         """Return what batches take, as measured or in a draw."""
         hosts, names = self.hosts, self.made.hosts
         overhead = np.array([hosts.overhead[name] for name in names])
@@ -203,10 +203,10 @@ class PlacedBatches:
         return Pace(
             trigger=hosts.trigger,
             phase=0.0 if drawn is None else float(drawn.phase[k]) * hosts.trigger,
-            overhead=overhead.tolist(),
-            idle=idle.tolist(),
+            overhead=overhead,
+            idle=idle,
             work=self.made.seconds(factors, None if drawn is None else drawn.cost[k]),
-            noise=[[1.0] for _ in names] if drawn is None else drawn.noise[k].tolist(),
+            noise=[np.ones(1) for _ in names] if drawn is None else list(drawn.noise[k]),
             reading=READING,
             commit=COMMIT,
             limit=self.model.rates.duration + DRAIN,

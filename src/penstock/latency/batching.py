@@ -1,289 +1,148 @@
-"""The recursion over micro-batches: batch by batch, whatever the number of tuples.
-
-What streams carry does not depend on time: every tuple derives from a point of a *root*, a source or an operator that
-puts out windows, and roots have their points in order. So how far a query has come is a number of points for each of
-its *inlets*, a root as it reaches the query along one way, and the work of a batch is a difference of sums. Lists of
-numbers are read faster than arrays, one number at a time: a run of a hundred batches takes a millisecond or two.
-"""
+"""Runs of the recursion over micro-batches: a placed network laid out for the kernel, and the batches that come out."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from math import ceil, floor, inf
+from typing import Any
 
-from penstock.latency.cores import Cores
-from penstock.latency.shape import Batches, Figures, Numbers, Pace, Shape, Side
+import numpy as np
+from numpy.typing import NDArray
 
+from penstock.latency.shape import Batches, Pace, Shape
+from penstock.latency.tables import FULL, GLOBALS, TABLES
+from penstock.native import Kernel
 
-def sum_upto(shape: Shape, root: int, sums: Figures, first: int, point: int) -> float:
-    """Return a sum over the first points of a root; ``first`` says where its sums by segment begin."""
-    place = shape.point_first[root] + point
-    base = shape.segment_first[root]
-    if place >= shape.point_first[root + 1]:
-        return sums[first + shape.segment_first[root + 1] - base - 1]
-    edge = shape.segment[place]
-    low = shape.edge[edge]
-    at = first + edge - base
-    below = sums[at]
-    return below + (sums[at + 1] - below) * (point - low) / (shape.edge[edge + 1] - low)
+KERNEL = Kernel("penstock.latency.recursion", "follow", ("tables.py",))
+"""``python -m penstock.latency.batching`` writes its bitcode anew."""
 
+Ints = NDArray[np.int64]
+Records = NDArray[np.void]
 
-def index_at(shape: Shape, root: int, time: float) -> int:
-    """Return how many points of a root are at or before a time."""
-    begin = shape.point_first[root]
-    return bisect_right(shape.times, time, begin, shape.point_first[root + 1]) - begin
+ROOM = 256
+"""Batches that there is room for at first."""
+
+CHANGING = ("inlets", "queries", "feeds", "waters", "announcers", "groups")
 
 
-def share_shown(shape: Shape, side: Side, batches: Batches, feed: int, batch: int, stimulus: float) -> float:
-    """Return which share of a batch's output on a feed has a stimulus of at most this."""
-    shown, total = 0.0, 0.0
-    for i in range(shape.feed_inlet[feed], shape.feed_end[feed]):
-        parent, root, first = shape.inlet_parent[i], shape.inlet_root[i], shape.inlet_weight[i]
-        local = parent - shape.inlet_first[shape.feed_writer[feed]]
-        number = side.taken[feed]
-        start = batches.upto[batches.of[shape.feed_writer[feed]][number - 1]][local] if number else 0
-        end = batches.upto[batch][local]
-        at = min(max(index_at(shape, root, stimulus), start), end)
-        low = sum_upto(shape, root, shape.sums, first, start)
-        shown += sum_upto(shape, root, shape.sums, first, at) - low
-        total += sum_upto(shape, root, shape.sums, first, end) - low
-    return shown / total if total > 0 else 0.0
+class Recursion:
+    """A placed network that can be run at one pace after another."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.fixed = _laid_out(shape)
+        self.tables = {name: table.copy() for name, table in self.fixed.items()}
+        self.g = np.zeros(1, GLOBALS)
+        self.g["progressive"] = shape.progressive
+        self.g["wide"] = np.diff(shape.inlet_first).max(initial=1)
+        self.g["voices"] = np.diff(shape.announcer_first).max(initial=1)
+        for name in self.tables:
+            self._address(name)
+        self._make_room(ROOM)
+
+    def run(self, pace: Pace) -> Batches:
+        """Follow the batches at a pace."""
+        for name in CHANGING:
+            self.tables[name][:] = self.fixed[name]
+        self._set(pace)
+        follow = KERNEL.load()
+        while follow(self.g) == FULL:
+            self._make_room(2 * self.tables["batches"].size)
+        count = int(self.g["count"][0])
+        found = self.tables["batches"][:count]
+        columns = {name: found[name].copy() for name in ("query", "start", "end", "visible", "work")}
+        wide = int(self.g["wide"][0])
+        return Batches(**columns, upto=self.tables["upto"]["value"][: count * wide].reshape(count, wide).copy())
+
+    def _set(self, pace: Pace) -> None:
+        g, hosts = self.g, self.tables["hosts"]
+        g["trigger"], g["phase"], g["limit"] = pace.trigger, pace.phase, pace.limit
+        g["reading"], g["commit"], g["count"] = pace.reading, pace.commit, 0
+        hosts["overhead"], hosts["idle"] = pace.overhead, pace.idle
+        sizes = [len(row) for row in pace.noise]
+        hosts["noises"], hosts["noise"] = sizes, np.cumsum([0, *sizes])[:-1]
+        for name, row in (("noise", np.concatenate([np.zeros(0), *pace.noise])), ("work", pace.work)):
+            self.tables[name] = np.ascontiguousarray(row).view(TABLES[name])
+            self._address(name)
+
+    def _make_room(self, batches: int) -> None:
+        room = {"batches": 1, "upto": int(self.g["wide"][0]), "said": int(self.g["voices"][0])}
+        for name, each in room.items():
+            larger = np.zeros(batches * each, TABLES[name])
+            known = self.tables.get(name)
+            if known is not None:
+                larger[: known.size] = known
+            self.tables[name] = larger
+            self._address(name)
+
+    def _address(self, name: str) -> None:
+        table = self.tables[name]
+        self.g[name], self.g[f"size_{name}"] = table.ctypes.data, table.size
 
 
-def news_of(shape: Shape, side: Side, batches: Batches, query: int) -> float:
-    """Return when a query sees something new (s); infinite if never."""
-    news = inf
-    for f in range(shape.feed_first[query], shape.feed_first[query + 1]):
-        first = shape.feed_inlet[f]
-        if shape.feed_source[f] >= 0:
-            place = shape.point_first[shape.feed_source[f]] + side.position[first]
-            if place < shape.point_first[shape.feed_source[f] + 1]:
-                news = min(news, shape.times[place])
-            continue
-        writer = shape.feed_writer[f]
-        theirs = batches.of[writer]
-        while side.taken[f] < len(theirs):
-            batch = theirs[side.taken[f]]
-            youngest = inf
-            for i in range(first, shape.feed_end[f]):
-                local = shape.inlet_parent[i] - shape.inlet_first[writer]
-                if batches.upto[batch][local] > side.position[i]:
-                    youngest = min(youngest, shape.times[shape.point_first[shape.inlet_root[i]] + side.position[i]])
-            if youngest < inf:
-                visible = batches.visible[batch]
-                if shape.progressive:
-                    begin = batches.start[batch]
-                    visible = begin + (visible - begin) * share_shown(shape, side, batches, f, batch, youngest)
-                news = min(news, visible)
-                break
-            side.taken[f] += 1
-    for w in range(shape.water_first[query], shape.water_first[query + 1]):
-        announcer, writer = shape.water_announcer[w], shape.water_query[w]
-        if announcer < 0:
-            continue
-        theirs = batches.of[writer]
-        while side.heard[w] < len(theirs):
-            batch = theirs[side.heard[w]]
-            if batches.said[batch][announcer - shape.announcer_first[writer]] is not None:
-                news = min(news, batches.visible[batch])
-                break
-            side.heard[w] += 1
-    return news
+def _laid_out(shape: Shape) -> dict[str, Records]:
+    """Return the tables of a placed network before its first batch."""
+    affected = _affected(shape)
+    other = np.concatenate([[0], np.cumsum([len(row) for row in affected])])
+    hosts = int(shape.host.max(initial=-1)) + 1
+    columns: dict[str, dict[str, Any]] = {
+        "points": {"time": shape.times, "end": shape.ends, "segment": shape.segment},
+        "roots": {**_spans("point", shape.point_first), **_spans("edge", shape.segment_first)},
+        "edges": {"point": shape.edge},
+        "sums": {"value": shape.sums},
+        "inlets": {
+            "root": shape.inlet_root, "parent": shape.inlet_parent, "weight": shape.inlet_weight,
+            "work": shape.inlet_work[:-1], "late": shape.inlet_late,
+        },
+        "queries": {
+            "host": shape.host, "group": shape.group, "own": shape.own_first, "first": -1, "last": -1,
+            **_spans("inlet", shape.inlet_first), **_spans("feed", shape.feed_first),
+            **_spans("water", shape.water_first), **_spans("announcer", shape.announcer_first),
+            **_spans("other", other),
+        },
+        "feeds": {
+            "inlet": shape.feed_inlet, "inlets": shape.feed_end, "source": shape.feed_source,
+            "writer": shape.feed_writer, "water": shape.feed_water, "taken": -1,
+        },
+        "waters": {
+            "announcer": shape.water_announcer, "writer": shape.water_query, "minded": shape.water_minded,
+            "late": shape.water_late, "taken": -1, "now": -np.inf, "before": -np.inf,
+        },
+        "announcers": {
+            "behind": shape.announcer_behind, "late": shape.announcer_late, "told": -np.inf,
+            **_spans("heard", shape.heard_first),
+        },
+        "heard": {"value": shape.heard},
+        "affected": {"value": np.array([q for row in affected for q in row], np.int64)},
+        "hosts": {"overhead": np.zeros(hosts)},
+        "groups": {"members": np.diff(shape.member_first), "cores": shape.cores, "first": -1},
+    }  # fmt: skip
+    return {name: _table(name, given) for name, given in columns.items()}
 
 
-def next_start(shape: Shape, pace: Pace, side: Side, batches: Batches, query: int) -> float:
-    """Return when a query's next batch starts (s)."""
-    trigger, phase = pace.trigger, pace.phase
-    earliest = phase
-    if batches.of[query]:
-        last = batches.of[query][-1]
-        multiple = (floor((batches.start[last] - phase) / trigger + 1e-9) + 1) * trigger + phase
-        earliest = max(batches.end[last], multiple)
-    if not side.due[query]:
-        news = news_of(shape, side, batches, query) - pace.reading
-        if news == inf:
-            return inf
-        if news > earliest:
-            earliest = max(earliest, ceil((news - phase) / trigger - 1e-9) * trigger + phase)
-    return earliest
+def _spans(name: str, first: Ints) -> dict[str, Ints]:
+    return {name: first[:-1], f"{name}s": first[1:]}
 
 
-def take_feed(shape: Shape, side: Side, batches: Batches, feed: int, until: float) -> bool:
-    """Take what a feed shows by a time; return whether there was something."""
-    first, fed = shape.feed_inlet[feed], False
-    if shape.feed_source[feed] >= 0:
-        root = shape.feed_source[feed]
-        place = index_at(shape, root, until)
-        if place > side.position[first]:
-            side.position[first] = place
-            row = shape.feed_water[feed]
-            side.water[row] = max(side.water[row], shape.times[shape.point_first[root] + place - 1])
-            return True
-        return False
-    writer = shape.feed_writer[feed]
-    theirs = batches.of[writer]
-    while side.taken[feed] < len(theirs):
-        batch = theirs[side.taken[feed]]
-        begin, visible = batches.start[batch], batches.visible[batch]
-        if visible > until:
-            if shape.progressive and begin < until:
-                fed = take_part(shape, side, batches, feed, batch, (until - begin) / (visible - begin)) or fed
-            break
-        for i in range(first, shape.feed_end[feed]):
-            place = batches.upto[batch][shape.inlet_parent[i] - shape.inlet_first[writer]]
-            if place > side.position[i]:
-                side.position[i] = place
-                fed = True
-        side.taken[feed] += 1
-    return fed
+def _table(name: str, columns: dict[str, Any]) -> Records:
+    size = max(np.size(column) for column in columns.values() if np.ndim(column))
+    table = np.zeros(size, TABLES[name])
+    for key, column in columns.items():
+        table[key] = column
+    return table
 
 
-def take_part(shape: Shape, side: Side, batches: Batches, feed: int, batch: int, share: float) -> bool:
-    """Take that share of a batch's output which has appeared already, the oldest stimulus first."""
-    writer = shape.feed_writer[feed]
-    low, high = inf, -inf
-    for i in range(shape.feed_inlet[feed], shape.feed_end[feed]):
-        end = batches.upto[batch][shape.inlet_parent[i] - shape.inlet_first[writer]]
-        if end > side.position[i]:
-            base = shape.point_first[shape.inlet_root[i]]
-            low, high = min(low, shape.times[base + side.position[i]]), max(high, shape.times[base + end - 1])
-    if low == inf or share_shown(shape, side, batches, feed, batch, low) > share:
-        return False
-    for _ in range(60):
-        middle = (low + high) / 2
-        if share_shown(shape, side, batches, feed, batch, middle) <= share:
-            low = middle
-        else:
-            high = middle
-    fed = False
-    for i in range(shape.feed_inlet[feed], shape.feed_end[feed]):
-        end = batches.upto[batch][shape.inlet_parent[i] - shape.inlet_first[writer]]
-        place = min(index_at(shape, shape.inlet_root[i], low), end)
-        if place > side.position[i]:
-            side.position[i] = place
-            fed = True
-    return fed
-
-
-def take(shape: Shape, side: Side, batches: Batches, query: int, until: float) -> bool:
-    """Take the input of a batch, and put out the windows that are over; return whether there was input."""
-    fed = False
-    rows = range(shape.water_first[query], shape.water_first[query + 1])
-    for w in rows:
-        side.before[w] = side.water[w]
-    for f in range(shape.feed_first[query], shape.feed_first[query + 1]):
-        fed = take_feed(shape, side, batches, f, until) or fed
-    for w in rows:
-        announcer, writer = shape.water_announcer[w], shape.water_query[w]
-        theirs = batches.of[writer] if announcer >= 0 else ()
-        while side.heard[w] < len(theirs):
-            batch = theirs[side.heard[w]]
-            said = batches.said[batch][announcer - shape.announcer_first[writer]]
-            if said is not None:
-                if batches.visible[batch] > until:
-                    break
-                fed = True
-                side.water[w] = max(side.water[w], said)
-            side.heard[w] += 1
-    seen, passed = inf, inf
-    for w in rows:
-        if shape.water_minded[w]:
-            seen = min(seen, side.before[w])
-            passed = min(passed, side.water[w] - shape.water_late[w])
-    side.due[query] = False
-    for i in range(shape.own_first[query], shape.inlet_first[query + 1]):
-        base, end = shape.point_first[shape.inlet_root[i]], shape.point_first[shape.inlet_root[i] + 1]
-        while base + side.position[i] < end and shape.ends[base + side.position[i]] <= seen - shape.inlet_late[i]:
-            side.position[i] += 1
-        if base + side.position[i] < end and shape.ends[base + side.position[i]] <= passed:
-            side.due[query] = True
-    return fed
-
-
-def announce(shape: Shape, side: Side, query: int) -> list[float | None]:
-    """Return how far event time has come on what a query writes, where that is new."""
-    found: list[float | None] = []
-    for a in range(shape.announcer_first[query], shape.announcer_first[query + 1]):
-        water = inf
-        if shape.announcer_behind[a]:
-            for w in range(shape.water_first[query], shape.water_first[query + 1]):
-                if shape.water_minded[w]:
-                    water = min(water, side.before[w] - shape.water_late[w])
-        else:
-            for k in range(shape.heard_first[a], shape.heard_first[a + 1]):
-                w = shape.heard[k]
-                water = min(water, side.water[w] - shape.water_late[w])
-        water += shape.announcer_late[a]
-        news = side.told[a] < water < inf
-        if news:
-            side.told[a] = water
-        found.append(water if news else None)
-    return found
-
-
-def work_of(shape: Shape, pace: Pace, side: Side, was: Numbers, query: int) -> float:
-    """Return the seconds of work that a query's inlets have brought since they were at ``was``."""
-    work = 0.0
-    low = shape.inlet_first[query]
-    for i in range(low, shape.inlet_first[query + 1]):
-        place, before, root = side.position[i], was[i - low], shape.inlet_root[i]
-        if place > before:
-            sums = pace.work[i]
-            work += sum_upto(shape, root, sums, 0, place) - sum_upto(shape, root, sums, 0, before)
-    return work
-
-
-def affected(shape: Shape) -> list[list[int]]:
+def _affected(shape: Shape) -> list[list[int]]:
     """Return by query whose next start a batch of it may change: its group, and those that read what that writes."""
     queries = len(shape.host)
     readers: list[set[int]] = [set() for _ in range(queries)]
     for query in range(queries):
-        for f in range(shape.feed_first[query], shape.feed_first[query + 1]):
-            if shape.feed_writer[f] >= 0:
-                readers[shape.feed_writer[f]].add(query)
+        for writer in shape.feed_writer[shape.feed_first[query] : shape.feed_first[query + 1]].tolist():
+            if writer >= 0:
+                readers[writer].add(query)
     found = []
-    for query in range(queries):
-        group = shape.group[query]
-        members = shape.member[shape.member_first[group] : shape.member_first[group + 1]]
+    for group in shape.group.tolist():
+        members = shape.member[shape.member_first[group] : shape.member_first[group + 1]].tolist()
         found.append(sorted(set(members).union(*(readers[q] for q in members))))
     return found
 
 
-def follow(shape: Shape, pace: Pace) -> Batches:
-    """Follow the batches of a placed network."""
-    queries = len(shape.host)
-    rows = len(shape.water_announcer)
-    batches = Batches(of=[[] for _ in range(queries)])
-    side = Side(
-        position=[0] * len(shape.inlet_root),
-        taken=[0] * len(shape.feed_source),
-        heard=[0] * rows,
-        water=[-inf] * rows,
-        before=[-inf] * rows,
-        told=[-inf] * len(shape.announcer_behind),
-        due=[False] * queries,
-    )
-    cores = Cores.of(shape)
-    others = affected(shape)
-    starts = [next_start(shape, pace, side, batches, q) for q in range(queries)]
-    while starts:
-        start = min(starts)
-        if not start < pace.limit:
-            break
-        query = starts.index(start)
-        low, high = shape.inlet_first[query], shape.inlet_first[query + 1]
-        was = side.position[low:high]
-        fed = take(shape, side, batches, query, start + pace.reading)
-        work, host = work_of(shape, pace, side, was, query), shape.host[query]
-        noise = pace.noise[host][floor((start - pace.phase) / pace.trigger + 1e-9) % len(pace.noise[host])]
-        batches.of[query].append(len(batches.query))
-        batches.query.append(query)
-        batches.start.append(start)
-        batches.work.append(work)
-        batches.upto.append(side.position[low:high])
-        batches.said.append(announce(shape, side, query))
-        fixed = noise * (pace.overhead[host] if fed else pace.idle[host])
-        cores.begin(batches, query, fixed, noise * work if fed else 0.0, pace.commit)
-        for q in others[query]:
-            starts[q] = next_start(shape, pace, side, batches, q)
-    return batches
+if __name__ == "__main__":
+    KERNEL.write()

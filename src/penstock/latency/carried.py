@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,8 +87,8 @@ class Carried:
     sinks: Mapping[str, list[tuple[int, Array]]]
     hosts: list[str]
 
-    def seconds(self, factor: Sequence[float], cost: Array | None = None) -> list[list[float]]:
-        """Return by inlet the seconds that its points take, by segment from 0, summed.
+    def seconds(self, factor: Sequence[float] | Array, cost: Array | None = None) -> Array:
+        """Return the seconds that the points of inlets take, by segment from 0, summed; one inlet after another.
 
         Parameters
         ----------
@@ -98,12 +97,13 @@ class Carried:
         cost
             Array (operators,): what each operator's cost is of the model's.
         """
-        found = []
-        for inlet, rows in zip(self.inlets, self.work, strict=True):
-            total = np.zeros(self.roots[inlet.root].edge.size)
+        first, host = self.shape.inlet_work, self.shape.host
+        found = np.zeros(first[-1])
+        for number, (inlet, rows) in enumerate(zip(self.inlets, self.work, strict=True)):
+            total = found[first[number] : first[number + 1]]
             for operator, sums in rows.items():
                 total += sums if cost is None else cost[operator] * sums
-            found.append((factor[self.shape.host[inlet.query]] * total).tolist())
+            total *= factor[host[inlet.query]]
         return found
 
 
@@ -293,6 +293,7 @@ class _Builder:
             inlet_root=ints(i.root for i in inlets),
             inlet_parent=ints(i.parent for i in inlets),
             inlet_weight=ints(weights),
+            inlet_work=np.cumsum([0, *(self.roots[i.root].edge.size for i in inlets)]).astype(np.int64),
             inlet_late=np.array([i.late for i in inlets]),
             inlet_first=first_of((i.query for i in inlets), len(self.fragments)),
             own_first=ints(
@@ -308,11 +309,7 @@ class _Builder:
             **waters,
             **groups_of([fragment.host for fragment in self.fragments], machines),
         )
-        lists = {name: row.tolist() for name, row in rows.items()}
-        # The points are many: packed, and as quick to look into.
-        for name, code in (("times", "d"), ("ends", "d"), ("segment", "q")):
-            lists[name] = array(code, rows[name].tobytes())
-        shape = Shape(**lists, progressive=progressive)
+        shape = Shape(**rows, progressive=progressive)
         return Carried(shape, self.roots, inlets, work, sinks, list(dict.fromkeys(f.host for f in self.fragments)))
 
     def _points(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.latency.batching import follow
+from penstock.latency.batching import Recursion
 from penstock.latency.carried import Carried, carried
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Batches, Pace
@@ -124,7 +124,7 @@ def microbatch(
         overhead=[overhead.get(host, 0.0) for host in made.hosts],
         idle=[idle.get(host, overhead.get(host, 0.0)) for host in made.hosts],
         work=made.seconds(factors),
-        noise=[[1.0] for _ in made.hosts],
+        noise=[np.ones(1) for _ in made.hosts],
         reading=reading,
         commit=commit,
         limit=model.rates.duration + drain,
@@ -144,11 +144,13 @@ def predicted(made: Carried, fragments: Sequence[Fragment], pace: Pace, factors:
     factors
         By host: the factors that are in it.
     """
-    batches = follow(made.shape, pace)
-    slow = [factors[host] for host in made.shape.host]
+    batches = Recursion(made.shape).run(pace)
+    names = [fragment.name for fragment in fragments]
+    load = batches.work / np.asarray(factors)[made.shape.host[batches.query]]
+    columns = (batches.query, batches.start, batches.end - batches.start, load)
     told = tuple(
-        BatchEstimate(fragments[query].name, start, end - start, work / slow[query])
-        for query, start, end, work in zip(batches.query, batches.start, batches.end, batches.work, strict=True)
+        BatchEstimate(names[query], start, duration, work)
+        for query, start, duration, work in zip(*(column.tolist() for column in columns), strict=True)
     )
     return MicrobatchResult(told, {name: arrived(made, batches, name) for name in made.sinks})
 
@@ -156,12 +158,12 @@ def predicted(made: Carried, fragments: Sequence[Fragment], pace: Pace, factors:
 def arrived(made: Carried, batches: Batches, sink: str) -> tuple[Array, Array, Array]:
     """Return when the tuples of a sink enter (s), their latency (s) and weight."""
     shape = made.shape
-    start, visible_at = np.array(batches.start), np.array(batches.visible)
+    start, visible_at = batches.start, batches.visible
     found = [(np.zeros(0),) * 3]
     for inlet, weight in made.sinks[sink]:
         query, root = made.inlets[inlet].query, made.roots[made.inlets[inlet].root]
-        mine = np.array(batches.of[query], np.int64)
-        upto = np.array([batches.upto[batch][inlet - shape.inlet_first[query]] for batch in mine], np.int64)
+        mine = batches.of(query)
+        upto = batches.upto[mine, inlet - shape.inlet_first[query]]
         points = np.arange(int(upto[-1]) if upto.size else 0)
         batch = mine[np.searchsorted(upto, points, side="right")]
         stimulus = root.times[points]
@@ -177,13 +179,13 @@ def arrived(made: Carried, batches: Batches, sink: str) -> tuple[Array, Array, A
 
 def _shown(made: Carried, batches: Batches, sink: str, query: int, stimulus: Array, batch: NDArray[np.int64]) -> Array:
     """Return which share of its batch's output at a sink has appeared with each tuple, the oldest stimulus first."""
-    mine = np.array(batches.of[query], np.int64)
+    mine = batches.of(query)
     shown, total = np.zeros(stimulus.size), np.zeros(stimulus.size)
     number = np.searchsorted(mine, batch)
     for inlet, weight in made.sinks[sink]:
         root = made.roots[made.inlets[inlet].root]
         local = inlet - made.shape.inlet_first[query]
-        upto = np.array([0, *(batches.upto[batch][local] for batch in mine)], np.int64)
+        upto = np.concatenate([[0], batches.upto[mine, local]])
         sums = np.interp(np.arange(root.times.size + 1), root.edge, root.sums(weight))
         low, high = upto[number], upto[number + 1]
         at = np.clip(np.searchsorted(root.times, stimulus, side="right"), low, high)

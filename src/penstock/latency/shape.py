@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import attrs
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-Numbers = Sequence[int]
-Figures = Sequence[float]
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Shape(NamedTuple):
@@ -20,9 +23,10 @@ class Shape(NamedTuple):
         Of each point: stimulus time (s), for windows their end, and its segment; by root.
     point_first, segment_first, edge
         By root: its points, its segments; by segment: its first point (one more entry for each root).
-    inlet_root, inlet_parent, inlet_weight, inlet_late
+    inlet_root, inlet_parent, inlet_weight, inlet_work, inlet_late
         By inlet: its root; the inlet of the query that writes it, or -1; where the sums of its weights on its stream
-        begin (-1: none); the lateness of the windows that it puts out.
+        begin (-1: none), and those of its work in `Pace` (one more entry at the end); the lateness of the windows that
+        it puts out.
     inlet_first, feed_first, own_first
         By query its inlets and its feeds, and the first inlet that is its own windows.
     feed_inlet, feed_end, feed_source, feed_writer, feed_water
@@ -42,40 +46,41 @@ class Shape(NamedTuple):
         Whether output appears evenly during a batch.
     """
 
-    times: Figures
-    ends: Figures
-    segment: Numbers
-    point_first: Numbers
-    segment_first: Numbers
-    edge: Numbers
-    inlet_root: Numbers
-    inlet_parent: Numbers
-    inlet_weight: Numbers
-    inlet_late: Figures
-    inlet_first: Numbers
-    own_first: Numbers
-    feed_first: Numbers
-    feed_inlet: Numbers
-    feed_end: Numbers
-    feed_source: Numbers
-    feed_writer: Numbers
-    feed_water: Numbers
-    sums: Figures
-    water_first: Numbers
-    water_announcer: Numbers
-    water_query: Numbers
-    water_late: Figures
-    water_minded: Sequence[bool]
-    announcer_first: Numbers
-    announcer_behind: Sequence[bool]
-    announcer_late: Figures
-    heard_first: Numbers
-    heard: Numbers
-    host: Numbers
-    group: Numbers
-    member_first: Numbers
-    member: Numbers
-    cores: Figures
+    times: Array
+    ends: Array
+    segment: Ints
+    point_first: Ints
+    segment_first: Ints
+    edge: Ints
+    inlet_root: Ints
+    inlet_parent: Ints
+    inlet_weight: Ints
+    inlet_work: Ints
+    inlet_late: Array
+    inlet_first: Ints
+    own_first: Ints
+    feed_first: Ints
+    feed_inlet: Ints
+    feed_end: Ints
+    feed_source: Ints
+    feed_writer: Ints
+    feed_water: Ints
+    sums: Array
+    water_first: Ints
+    water_announcer: Ints
+    water_query: Ints
+    water_late: Array
+    water_minded: Bools
+    announcer_first: Ints
+    announcer_behind: Bools
+    announcer_late: Array
+    heard_first: Ints
+    heard: Ints
+    host: Ints
+    group: Ints
+    member_first: Ints
+    member: Ints
+    cores: Array
     progressive: bool
 
 
@@ -89,7 +94,7 @@ class Pace(NamedTuple):
     overhead, idle
         By host: seconds per batch, and per batch without input.
     work
-        By inlet: seconds that its points take, by segment from 0, summed.
+        Seconds that the points of inlets take, by segment from 0, summed; of one inlet after another.
     noise
         By host: by what its batches take longer, for those that start in one interval of the trigger after another; at
         the end it begins again.
@@ -101,63 +106,35 @@ class Pace(NamedTuple):
 
     trigger: float
     phase: float
-    overhead: Figures
-    idle: Figures
-    work: Sequence[Figures]
-    noise: Sequence[Figures]
+    overhead: ArrayLike
+    idle: ArrayLike
+    work: Array
+    noise: Sequence[Array]
     reading: float
     commit: float
     limit: float
 
 
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class Batches:
     """The batches of a run, in the order of their starts.
 
     Attributes
     ----------
     query, start, end, visible, work
-        Of each: its query, when it starts, ends and its output is visible (s), and the seconds of work in it.
+        Arrays (batches,): of each its query, when it starts, ends and its output is visible (s), and the seconds of
+        work in it.
     upto
-        How far each inlet of the query has come by its end.
-    said
-        Event times announced with it, by announcer of the query; None where nothing is new.
-    of
-        The batches of each query.
+        Array (batches, inlets of a query): how far each inlet of its query has come by its end.
     """
 
-    query: list[int] = attrs.field(factory=list)
-    start: list[float] = attrs.field(factory=list)
-    end: list[float] = attrs.field(factory=list)
-    visible: list[float] = attrs.field(factory=list)
-    work: list[float] = attrs.field(factory=list)
-    upto: list[list[int]] = attrs.field(factory=list)
-    said: list[list[float | None]] = attrs.field(factory=list)
-    of: list[list[int]] = attrs.field(factory=list)
+    query: Ints
+    start: Array
+    end: Array
+    visible: Array
+    work: Array
+    upto: Ints
 
-
-@attrs.define(eq=False)
-class Side:
-    """How far queries have come.
-
-    Attributes
-    ----------
-    position
-        Points by inlet.
-    taken, heard
-        How many batches of its writer each feed and each row of water has taken.
-    water, before
-        Event time by row, now and before the last batch.
-    told
-        What each announcer has said last.
-    due
-        Queries with windows that are over and not put out.
-    """
-
-    position: list[int]
-    taken: list[int]
-    heard: list[int]
-    water: list[float]
-    before: list[float]
-    told: list[float]
-    due: list[bool]
+    def of(self, query: int) -> Ints:
+        """Return the numbers of a query's batches."""
+        return np.flatnonzero(self.query == query)

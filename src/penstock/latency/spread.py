@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.latency.batching import follow
+from penstock.latency.batching import Recursion
 from penstock.latency.carried import Carried
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.latency.shape import Batches, Pace
@@ -66,8 +66,9 @@ def batch_draws(
     probes = {name: [_Probe.of(made, inlet, weight) for inlet, weight in ways] for name, ways in made.sinks.items()}
     rows, series = np.zeros((count, 4)), np.zeros((count, periods))
     sinks = {name: np.zeros((count, 4)) for name in probes}
+    recursion = Recursion(made.shape)
     for k in range(count):
-        batches = follow(made.shape, pace(k))
+        batches = recursion.run(pace(k))
         seen = []
         for name, ways in probes.items():
             here = [probe.latency(made, batches, series[k]) for probe in ways]
@@ -116,10 +117,8 @@ class _Probe:
     def latency(self, made: Carried, batches: Batches, series: Array) -> tuple[Array, Array, float]:
         """Return latencies (s) and weights of the probes and the worst of all; the series gets the worst by period."""
         query = made.inlets[self.inlet].query
-        mine, local = batches.of[query], self.inlet - made.shape.inlet_first[query]
-        upto = np.array([batches.upto[batch][local] for batch in mine], np.int64)
-        visible = np.array([batches.visible[batch] for batch in mine])
-        begin = np.array([batches.start[batch] for batch in mine])
+        mine, local = batches.of(query), self.inlet - made.shape.inlet_first[query]
+        upto, visible, begin = batches.upto[mine, local], batches.visible[mine], batches.start[mine]
         last = int(upto[-1]) if upto.size else 0
         before = np.concatenate([[0], upto[:-1]]) if upto.size else upto
 

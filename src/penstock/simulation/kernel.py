@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numba import boolean, float64, from_dtype, int64, njit, types, uint64
 
-from penstock.simulation.memory import inner, prefetch, rows_of
+from penstock.native.memory import inner, prefetch, rows_of
 from penstock.simulation.state import (
     AGGREGATE,
     ARRIVAL,
