@@ -18,7 +18,7 @@ from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
 from penstock.latency.shape import Pace
-from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of
+from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_draws
 from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
@@ -29,7 +29,7 @@ DRAIN = 3600.0
 """Seconds after the end of the rates at which a prediction stops at the latest."""
 
 FOLLOWED, FEWEST = 400_000, 20
-"""Batches that draws follow at most (some ten seconds), and draws below which there is no interval."""
+"""Batches that draws follow at most (some seconds), and draws below which there is no interval."""
 
 NOTES = (
     "assumes batches that start at multiples of the trigger from the beginning of the rates",
@@ -184,7 +184,7 @@ class PlacedBatches:
             return base._replace(noise=noise)
 
         count = len(next(iter(ahead.values())))
-        _, _, series = batch_draws(self.made, pace, count, self.model.rates.periods)
+        series = worst_draws(self.made, pace, count, self.model.rates.periods)
         found = []
         for horizon in horizons:
             first, last = (int(at / self.model.period + 1e-9) for at in (now, now + horizon))

@@ -71,7 +71,7 @@ def batch_draws(
         batches = recursion.run(pace(k))
         seen = []
         for name, ways in probes.items():
-            here = [probe.latency(made, batches, series[k]) for probe in ways]
+            here = [probe.latency(_Shown.of(made, batches, probe.inlet), series[k]) for probe in ways]
             if here:
                 joined = _joined(here)
                 sinks[name][k] = attrs.astuple(_summary(*joined))
@@ -81,6 +81,17 @@ def batch_draws(
     return rows, sinks, series
 
 
+def worst_draws(made: Carried, pace: Callable[[int], Pace], count: int, periods: int) -> Array:
+    """Return only the series of `batch_draws`: array (draws, periods), the worst latency (s) of what enters in each."""
+    probes = [_Probe.of(made, inlet, weight) for ways in made.sinks.values() for inlet, weight in ways]
+    series, recursion = np.zeros((count, periods)), Recursion(made.shape)
+    for k in range(count):
+        batches = recursion.run(pace(k))
+        for probe in probes:
+            probe.worst(_Shown.of(made, batches, probe.inlet), series[k])
+    return series
+
+
 def _joined(parts: list[tuple[Array, Array, float]]) -> tuple[Array, Array, float]:
     latency, weight, worst = zip(*parts, strict=True)
     return np.concatenate(latency), np.concatenate(weight), max(worst)
@@ -88,6 +99,39 @@ def _joined(parts: list[tuple[Array, Array, float]]) -> tuple[Array, Array, floa
 
 def _summary(latency: Array, weight: Array, worst: float) -> Quantiles:
     return attrs.evolve(Quantiles.of(latency, weight), worst=worst)
+
+
+@attrs.frozen(eq=False)
+class _Shown:
+    """When the points of an inlet show: by batch of its query from and up to which point, start and visible (s)."""
+
+    before: NDArray[np.int64]
+    upto: NDArray[np.int64]
+    begin: Array
+    visible: Array
+    progressive: bool
+
+    @classmethod
+    def of(cls, made: Carried, batches: Batches, inlet: int) -> _Shown:
+        query = made.inlets[inlet].query
+        mine = batches.of(query)
+        upto = batches.upto[mine, inlet - made.shape.inlet_first[query]]
+        before = np.concatenate([[0], upto[:-1]]) if upto.size else upto
+        return cls(before, upto, batches.start[mine], batches.visible[mine], made.shape.progressive)
+
+    @property
+    def last(self) -> int:
+        """How many points there are."""
+        return int(self.upto[-1]) if self.upto.size else 0
+
+    def when(self, points: NDArray[np.int64]) -> Array:
+        """Return when points show (s)."""
+        batch = np.searchsorted(self.upto, points, side="right")
+        seen = self.visible[batch]
+        if self.progressive:
+            done = (points + 1 - self.before[batch]) / (self.upto[batch] - self.before[batch])
+            seen = self.begin[batch] + (seen - self.begin[batch]) * done
+        return seen
 
 
 @attrs.frozen(eq=False)
@@ -114,31 +158,25 @@ class _Probe:
         points = (edges[:-1] + edges[1:]) // 2
         return cls(inlet, root.times, root.period, segment, weight > 0, points, np.diff(sums), root.edge[full])
 
-    def latency(self, made: Carried, batches: Batches, series: Array) -> tuple[Array, Array, float]:
+    def latency(self, shown: _Shown, series: Array) -> tuple[Array, Array, float]:
         """Return latencies (s) and weights of the probes and the worst of all; the series gets the worst by period."""
-        query = made.inlets[self.inlet].query
-        mine, local = batches.of(query), self.inlet - made.shape.inlet_first[query]
-        upto, visible, begin = batches.upto[mine, local], batches.visible[mine], batches.start[mine]
-        last = int(upto[-1]) if upto.size else 0
-        before = np.concatenate([[0], upto[:-1]]) if upto.size else upto
+        worst = self.worst(shown, series)
+        there = self.points < shown.last
+        points = self.points[there]
+        return shown.when(points) - self.times[points], self.weight[there], worst
 
-        def late(points: NDArray[np.int64]) -> Array:
-            batch = np.searchsorted(upto, points, side="right")
-            seen = visible[batch]
-            if made.shape.progressive:
-                done = (points + 1 - before[batch]) / (upto[batch] - before[batch])
-                seen = begin[batch] + (seen - begin[batch]) * done
-            return np.asarray(seen - self.times[points])
-
-        there = self.points < last
+    def worst(self, shown: _Shown, series: Array) -> float:
+        """Return the worst latency (s); the series gets the worst by period."""
+        full = shown.upto > shown.before
         # Latency falls within a batch: the worst is that of a batch's first point, or a segment's.
-        edges = [before[upto > before], self.first]
-        if made.shape.progressive:
-            edges.append(upto[upto > before] - 1)
+        edges = [shown.before[full], self.first]
+        if shown.progressive:
+            edges.append(shown.upto[full] - 1)
         ends = np.concatenate(edges)
-        ends = ends[ends < last]
-        ends = ends[self.flows[self.segment[ends]]]
-        worst = late(ends)
-        inside = np.clip(self.period[self.segment[ends]], 0, series.size - 1)
-        np.maximum.at(series, inside, worst)
-        return late(self.points[there]), self.weight[there], float(worst.max(initial=0.0))
+        ends = ends[ends < shown.last]
+        segment = self.segment[ends]
+        flows = self.flows[segment]
+        ends, segment = ends[flows], segment[flows]
+        late = shown.when(ends) - self.times[ends]
+        np.maximum.at(series, np.clip(self.period[segment], 0, series.size - 1), late)
+        return float(late.max(initial=0.0))
