@@ -19,12 +19,12 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
+    """Calibrate, place, predict, run and compare six auction queries on two embedded Spark hosts (5 minutes).
 
     Example: penstock demo --out /tmp/demo
     """
     from penstock.cli.run import show
-    from penstock.control.demo import demo
+    from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
     folder = Path(out)
@@ -61,7 +61,15 @@ def command(
     )
     common.table(
         "plans",
-        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
+        [
+            "placement",
+            *(f"{host} load" for host in document["hosts"]),
+            "largest std",
+            "predicted worst (s)",
+            "p99 (s)",
+            "measured worst (s)",
+            "p99 (s)",
+        ],
         [
             [
                 name,
@@ -69,6 +77,7 @@ def command(
                 max(row["std"] for row in plan["load"].values()),
                 plan["predicted"]["max"],
                 plan["predicted"]["p99"],
+                *(plan["measured"][key] if "measured" in plan else "" for key in ("max", "p99")),
             ]
             for name, plan in document["plans"].items()
         ],
@@ -82,6 +91,7 @@ def command(
         else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(outcome_of(document["plans"]))
 
 
 def _largest(value: float | list[float] | None) -> float:
