@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import common
 from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
-from penstock.network import Network
-from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 
 def command(
@@ -49,6 +51,7 @@ def command(
     Example: penstock admit examples/two-chains/network.toml examples/two-chains/alarm.toml --hosts 2
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
+    from penstock.cli import reading
     from penstock.cluster import Placement
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import checked_bound, default_model, model_of
@@ -72,9 +75,9 @@ def command(
             running, added = (known.of(part).complete(part) for part in (running, added))
         except InputError as error:
             raise error.located(statistics) from None
-    machines = common.get_cluster(cluster, hosts, whole)
-    placed = common.get_placement(placement, running, machines)
-    given = common.get_rates(whole, rates, duration, period)
+    machines = reading.get_cluster(cluster, hosts, whole)
+    placed = reading.get_placement(placement, running, machines)
+    given = reading.get_rates(whole, rates, duration, period)
     model = model or default_model(machines, placed)
     found = admit(running, added, given, placed, machines, bound, model=model, sinks=sinks, statistics=known)
     if check:

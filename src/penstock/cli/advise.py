@@ -167,13 +167,14 @@ class _Files(NamedTuple):
 
 def _from_network(files: _Files, steps: tuple[float, float], weights: dict[str, float]) -> Deployment:
     from penstock.advice import planned
+    from penstock.cli import reading
 
     if files.rates is None:
         raise InputError("expected the rates of the network's sources", at="--rates")
-    graph, known = common.get_network(files.network, files.statistics)
-    machines = common.get_cluster(files.cluster, files.hosts, graph)
-    model = common.get_model(graph, files.rates, *steps)
-    placed = common.decide_placement(graph, machines, files.placement, None, model.rates, 0)
+    graph, known = reading.get_network(files.network, files.statistics)
+    machines = reading.get_cluster(files.cluster, files.hosts, graph)
+    model = reading.get_model(graph, files.rates, *steps)
+    placed = reading.decide_placement(graph, machines, files.placement, None, model.rates, 0)
     return planned(model, machines, placed, known, weights)
 
 

@@ -30,8 +30,10 @@ def command(
 
     Example: penstock calibrate examples/auction/network.toml --out statistics.json
     """
-    graph, _ = common.get_network(network)
-    machines = common.get_cluster(cluster, None if cluster is not None else 1, graph)
+    from penstock.cli import reading
+
+    graph, _ = reading.get_network(network)
+    machines = reading.get_cluster(cluster, None if cluster is not None else 1, graph)
     name = host or next(iter(machines.hosts))
     if name not in machines.hosts:
         raise InputError(f"{name!r} is no host of the cluster", at="--host")

@@ -47,6 +47,7 @@ def command(
     """
     import numpy as np
 
+    from penstock.cli import reading
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import default_model, model_of, with_interval
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
@@ -56,12 +57,12 @@ def command(
     check = checker(check_with)
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    given = common.get_rates(graph, rates, duration, period)
+    graph, known = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
+    given = reading.get_rates(graph, rates, duration, period)
     graphs: list[tuple[str, Network]] = [(network, graph)]
     for path in variants or []:
-        other, _ = common.get_network(path, statistics)
+        other, _ = reading.get_network(path, statistics)
         given.check(other.sources)
         graphs.append((path, other))
     model = model or default_model(machines)
@@ -70,7 +71,7 @@ def command(
         alone = "one host" if len(machines.hosts) == 1 else "mace-climb"
         texts: list[tuple[str, str | None]] = [(text, text) for text in placements or []] or [(alone, None)]
         return [
-            (label, common.decide_placement(made, machines, text, "mace-climb", given, seed)) for label, text in texts
+            (label, reading.decide_placement(made, machines, text, "mace-climb", given, seed)) for label, text in texts
         ]
 
     def measure(made: Network, placed: Placement) -> float:

@@ -11,14 +11,14 @@ import typer
 
 from penstock.cli import common
 from penstock.cli.engines import ENGINES, Wanted, first_placement
-from penstock.cluster import Cluster, Host
 from penstock.errors import InputError
-from penstock.load import Statistics, load_model
-from penstock.network import Network
-from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Host
     from penstock.control.scenario import Happening
+    from penstock.load import Statistics
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 DirectoryArgument = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
@@ -92,15 +92,18 @@ def command(
 
     Example: penstock control network.toml --hosts 3 --rates clicks=100,buys=20 --policy shed,rebalance --act
     """
+    from penstock.cli import reading
     from penstock.control.controller import Controller
     from penstock.control.folder import Folder
     from penstock.control.loop import Control
     from penstock.control.policies import policies
     from penstock.control.situation import Goals
+    from penstock.load import load_model
+    from penstock.workload import Rates
 
     _check(engine, moves, spare, {"--every": every, "--latency": latency, "--for": seconds, "--pace": pace})
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
+    graph, known = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
     happenings = scenario_of(scenario, graph, machines, known, engine)
     given = control_rates(rates, graph, [each.event for each in happenings], duration, period)
     where = directory or machines.spark.directory or f".penstock/{graph.name}"
@@ -240,6 +243,8 @@ def digest_of(value: Network | Rates) -> str:
     """Return a short fingerprint."""
     import hashlib
     import json
+
+    from penstock.workload import Rates
 
     if isinstance(value, Rates):
         text = f"{value.period} {value.sources} {value.values.tolist()}"

@@ -54,6 +54,7 @@ def command(
     """
     import numpy as np
 
+    from penstock.cli import reading
     from penstock.control.chain import simulated
     from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
     from penstock.sizing.headroom import headroom as largest
@@ -62,10 +63,10 @@ def command(
     if model is not None:
         model_of(model)
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    placed = common.get_placement(placement, graph, machines)
-    loads = common.get_model(graph, rates, duration, period)
+    graph, known = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
+    placed = reading.get_placement(placement, graph, machines)
+    loads = reading.get_model(graph, rates, duration, period)
     decide = model_of(model or default_model(machines, placed))
     found = decide(loads, placed, machines, known)
     found = with_interval(found, loads, placed, machines, known, np.random.default_rng(seed))

@@ -19,7 +19,9 @@ app = typer.Typer(
     help="Start, list and stop embedded Spark hosts that go on when penstock ends.\n\n"
     "Example: penstock hosts start --hosts 2",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 

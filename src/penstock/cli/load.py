@@ -27,10 +27,11 @@ def command(
 
     Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
     """
+    from penstock.cli import reading
     from penstock.load import correlation_matrix, deviation
 
-    graph, _ = common.get_network(network, statistics)
-    model = common.get_model(graph, rates, duration, period)
+    graph, _ = reading.get_network(network, statistics)
+    model = reading.get_model(graph, rates, duration, period)
     document: dict[str, Any] = {
         "network": graph.name,
         "period": model.period,
@@ -48,10 +49,10 @@ def command(
         },
     }
     if cluster is not None or hosts is not None or placement is not None:
-        machines = common.get_cluster(cluster, hosts, graph)
+        machines = reading.get_cluster(cluster, hosts, graph)
         if placement is not None:
-            placed = common.get_placement(placement, graph, machines)
-            document["hosts"] = common.host_rows(model, placed, machines)
+            placed = reading.get_placement(placement, graph, machines)
+            document["hosts"] = reading.host_rows(model, placed, machines)
     if series:
         for name, row in zip(model.rates.sources, model.rates.values, strict=True):
             document["sources"][name]["series"] = row

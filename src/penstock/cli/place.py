@@ -79,14 +79,15 @@ def command(
     """
     import numpy as np
 
+    from penstock.cli import reading
     from penstock.cluster import Placement, base_name
     from penstock.errors import InputError
     from penstock.load import expand_replicas
     from penstock.placement import ALGORITHMS, Divided, Problem, Weights, place, prepare
 
-    graph, _ = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    model = common.get_model(graph, rates, duration, period)
+    graph, _ = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
+    model = reading.get_model(graph, rates, duration, period)
     if seed < 0:
         raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
     row = ALGORITHMS.get(algorithm)
@@ -95,7 +96,7 @@ def command(
         raise InputError(f"expected at least 1 copy of each operator, got {replicas}", at="--replicas")
     before = None
     if previous is not None:
-        before = common.get_placement(previous, graph, machines)
+        before = reading.get_placement(previous, graph, machines)
         wanted = set(expand_replicas(graph, copies))
         before = Placement({name: host for name, host in before.items() if name in wanted})
     if overload not in (None, "allow"):
@@ -125,7 +126,7 @@ def command(
         **parameters,
     )
     seconds = time.perf_counter() - start
-    rows = common.host_rows(model, answer.placement, machines)
+    rows = reading.host_rows(model, answer.placement, machines)
     if json:
         common.answer(
             {

@@ -40,13 +40,14 @@ def command(
     Example: penstock provision examples/two-chains/network.toml --rates examples/two-chains/rates.csv
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
     """
+    from penstock.cli import reading
     from penstock.cluster import Cluster, Host
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
     from penstock.sizing.provision import Provision, curve, placing, provision
 
-    graph, known = common.get_network(network, statistics)
+    graph, known = reading.get_network(network, statistics)
     check = checker(check_with)
     bound = checked_bound(latency)
     like = [name.strip() for name in host_like.split(",") if name.strip()]
@@ -55,8 +56,8 @@ def command(
         named += [end.host for table in (graph.sources, graph.sinks) for end in table.values()]
         machines = Cluster.of(Host(name=name) for name in dict.fromkeys([*like, *(n for n in named if n)]))
     else:
-        machines = common.get_cluster(cluster, None, graph)
-    given = common.get_rates(graph, rates, duration, period)
+        machines = reading.get_cluster(cluster, None, graph)
+    given = reading.get_rates(graph, rates, duration, period)
     loads = load_model(graph, given)
 
     def answer(wanted: float) -> Provision:

@@ -56,6 +56,7 @@ def command(
 
     Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
     """
+    from penstock.cli import reading
     from penstock.control import chain
     from penstock.control.job import Job, execute, finish
 
@@ -63,14 +64,14 @@ def command(
         raise InputError(f"does not go with {'--keep' if keep is not None else '--once'}", at="--plan")
     if seconds is not None and not 0 < seconds < 1e9:
         raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
-    graph, known = common.get_network(network, statistics)
+    graph, known = reading.get_network(network, statistics)
     if learn is not None and (once or plan is not None or keep is not None):
         raise InputError("does not go with --once, --keep and --plan", at="--learn")
     if learn is not None and not chain.priced(graph, known):
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
-    machines = common.get_cluster(cluster, hosts if hosts is not None or cluster is not None else 1, graph)
-    fractions = common.get_keep(keep, graph)
-    expected = common.get_rates(graph, rates, duration, period) if rates is not None else None
+    machines = reading.get_cluster(cluster, hosts if hosts is not None or cluster is not None else 1, graph)
+    fractions = reading.get_keep(keep, graph)
+    expected = reading.get_rates(graph, rates, duration, period) if rates is not None else None
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
@@ -79,13 +80,13 @@ def command(
 
     check_network(graph, machines.spark)
     if expected is None and graph.scheduled:
-        expected = common.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
+        expected = reading.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = chain.where(directory or machines.spark.directory, graph)
     there = claimed(folder)
     if placement is None and algorithm is None and there is not None:
         placed = placement_of(there).check(graph.operators, machines.hosts)
     else:
-        placed = common.decide_placement(graph, machines, placement, algorithm, expected, seed)
+        placed = reading.decide_placement(graph, machines, placement, algorithm, expected, seed)
     check_placement(placed)
     machines = machines.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
     shedder = None

@@ -56,12 +56,14 @@ def command(
     Example: penstock shed examples/two-chains/network.toml --hosts 2
     --placement views=h1,scored=h2,paid=h1,billed=h2 --planner d-fit --at clicks=400,buys=150
     """
+    from penstock.cli import reading
+
     del seed  # every planner is deterministic
     from penstock.shedding import Exact, build_program
 
-    graph, _ = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    placed = common.get_placement(placement, graph, machines)
+    graph, _ = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
+    placed = reading.get_placement(placement, graph, machines)
     rates = _rates(at, graph, "--at")
     if (planner is None) == (plan is None):
         raise InputError("expected one of --planner and --plan", at="--planner")

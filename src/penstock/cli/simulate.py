@@ -14,8 +14,6 @@ import typer
 from penstock.cli import common
 from penstock.errors import InputError
 from penstock.files import atomic
-from penstock.load import load_model
-from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -115,18 +113,19 @@ def command(
 
     Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
     """
+    from penstock.cli import reading
     from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, Options, read_arrivals
 
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    placed = common.get_placement(placement, graph, machines)
+    graph, known = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
+    placed = reading.get_placement(placement, graph, machines)
     if (rates is None) == (arrivals is None):
         raise InputError("expected one of --rates and --arrivals", at="--rates")
     given: Any = (
         read_arrivals(str(arrivals))
         if rates is None
-        else common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
+        else reading.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
     pace = BatchHosts.of(known, machines)
     batches, machines = _batched(trigger, overhead, progressive, pace, machines)
@@ -135,7 +134,7 @@ def command(
         duration=duration,
         warmup=warmup,
         queue=queue,
-        keep=common.get_keep(keep, graph, copies=True),
+        keep=reading.get_keep(keep, graph, copies=True),
         drain=drain,
         move_time=move_time,
         move_time_per_tuple=move_time_per_tuple,
@@ -305,6 +304,8 @@ def _interval(hosts: BatchHosts, job: Job, seed: int) -> dict[str, Any]:
     import numpy as np
 
     from penstock.control.chain import interval
+    from penstock.load import load_model
+    from penstock.workload import Rates
 
     priced = all(operator.cost is not None for operator in job.network.operators.values())
     replicas = any("#" in name for name in job.placement)
