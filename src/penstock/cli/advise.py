@@ -28,43 +28,44 @@ APART = 0.25
 def command(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
     ] = None,
     network: Annotated[
-        str | None, typer.Option("--network", metavar="NETWORK", help="Network file instead of logs.")
+        str | None, typer.Option("--network", metavar="NETWORK", help="Advise on a network file instead of logs.")
     ] = None,
     latency: Annotated[
         str | None,
-        typer.Option("--latency", metavar="L", help="Latency that no row may exceed: seconds, or '2 minutes'."),
+        typer.Option("--latency", metavar="L", help="Latency bound for every row: seconds, or '2 minutes'."),
     ] = None,
     weight: Annotated[
         str | None,
-        typer.Option("--weight", metavar="Q=W,...", help="Worth of a second of latency, by query; 1 without."),
+        typer.Option("--weight", metavar="Q=W,...", help="How much a second of latency matters, by query; default 1."),
     ] = None,
     burst: Annotated[
-        float, typer.Option("--burst", metavar="F", help="Be ready for a burst of F times the mean rates.")
+        float, typer.Option("--burst", metavar="F", help="Prepare for a burst of F times the mean rates.")
     ] = 1.0,
     burst_length: Annotated[float, typer.Option("--burst-length", metavar="S", help="Length of the burst (s).")] = 60.0,
     forecast: Annotated[
         str | None,
-        typer.Option("--forecast", metavar="T", help="Forecast the rates so far, e.g. 1d, and say what changes."),
+        typer.Option("--forecast", metavar="T", help="Also advise for the rates forecast this far ahead, e.g. 1d."),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="DIR", help="Draw the queries and the advice (png and svg).")
+        str | None,
+        typer.Option("--plot", metavar="DIR", help="Draw queries and advice into this folder (PNG and SVG)."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="Only batches from this time on; as inspect.")
+        str | None, typer.Option("--since", metavar="T", help="Skip batches before this time; as inspect.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as inspect.")
+        str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
     ] = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     rates: Annotated[
-        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates of the network's sources.")
+        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="With --network: rates of its sources.")
     ] = None,
     placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Where the operators run.")
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="With --network: where its operators run.")
     ] = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -72,7 +73,7 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Say what to change about the streaming queries that you have: settings, drivers, cores, with expected effect.
+    """Recommend changes to your streaming queries: settings, drivers and cores, each with its expected effect.
 
     Example: penstock advise examples/event-log/spark-4.3.zstd --latency 30 --burst 3
     """

@@ -47,7 +47,7 @@ COMMANDS = {
     "calibrate": Row("calibrate:command", "Measure what operators cost on your Spark."),
     "run": Row("run:command", "Run on Spark, and compare with the prediction."),
     "control": Row("control:command", "Keep a running network healthy."),
-    "status": Row("controlled:status", "How a controlled network stands."),
+    "status": Row("controlled:status", "Show a controlled network."),
     "move": Row("controlled:move", "Move an operator while it runs."),
     "drain": Row("controlled:drain", "Empty a host while it runs."),
     "stop": Row("controlled:stop", "Stop a controller and what it runs."),

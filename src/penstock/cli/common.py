@@ -15,22 +15,22 @@ from penstock.files import to_json, write_json
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 HostsOption = Annotated[
-    int | None, typer.Option("--hosts", metavar="N", help="Hosts h1..hN of capacity 1, free links.")
+    int | None, typer.Option("--hosts", metavar="N", help="N equal hosts, h1 to hN, of capacity 1, with free links.")
 ]
 RatesOption = Annotated[str, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")]
-DurationOption = Annotated[float, typer.Option("--duration", metavar="S", help="Length of inline rates (s).")]
-PeriodOption = Annotated[float, typer.Option("--period", metavar="S", help="Period of inline rates (s).")]
+DurationOption = Annotated[float, typer.Option("--duration", metavar="S", help="How long inline rates last (s).")]
+PeriodOption = Annotated[float, typer.Option("--period", metavar="S", help="Time step of inline rates (s).")]
 PlacementOption = Annotated[
     str, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
 ]
 StatisticsOption = Annotated[
     str | None,
-    typer.Option("--statistics", metavar="FILE", help="Statistics file, for costs that the network leaves open."),
+    typer.Option("--statistics", metavar="FILE", help="Statistics file; fills in costs that the network leaves out."),
 ]
 PlanOption = Annotated[
-    str | None, typer.Option("--plan", metavar="FILE", help="Plan table of shed: keep what the rates allow.")
+    str | None, typer.Option("--plan", metavar="FILE", help="Plan table from shed: drop what it says for the rates.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of everything random.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
 KeepOption = Annotated[
     str | None,
     typer.Option("--keep", metavar="FILE|INLINE", help="Share of each stream to keep: a file, or clicks->views=0.4."),

@@ -20,17 +20,17 @@ def command(
     rates: common.RatesOption,
     placements: Annotated[
         list[str] | None,
-        typer.Option("--placements", metavar="FILE|INLINE …", help="Placements to compare, one or more."),
+        typer.Option("--placements", metavar="FILE|INLINE …", help="One or more placements to compare."),
     ] = None,
     variants: Annotated[
         list[str] | None,
-        typer.Option("--variant", metavar="FILE", help="A further network with the same sources; may be repeated."),
+        typer.Option("--variant", metavar="FILE", help="Another network with the same sources; may be repeated."),
     ] = None,
     reorder: Annotated[
-        bool, typer.Option("--reorder", help="Also try the legal orders of filters and maps that commute.")
+        bool, typer.Option("--reorder", help="Also try the other legal orders of filters and maps.")
     ] = False,
     model: ModelOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking are shown.")] = 20,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking to show.")] = 20,
     check_with: CheckOption = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
@@ -40,7 +40,7 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Rank placements, and variants of a network, by predicted latency, the best first.
+    """Rank placements and variants of a network by predicted latency, best first.
 
     Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
     --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2

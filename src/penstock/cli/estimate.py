@@ -18,11 +18,11 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="mace, pipelined, microbatch or sharing; default: mace, with a [spark] table that of its mode.",
+        help="mace, pipelined, microbatch or sharing; default: mace, or what fits the cluster's [spark] table.",
     ),
 ]
 CheckOption = Annotated[
-    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
+    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate the answer.")
 ]
 
 MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
@@ -36,7 +36,7 @@ def command(
     model: ModelOption = None,
     headroom: Annotated[
         float | None,
-        typer.Option("--headroom", metavar="S", help="Also say how far the rates can grow within this latency (s)."),
+        typer.Option("--headroom", metavar="S", help="Also say how far rates can grow within this latency (s)."),
     ] = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
@@ -47,7 +47,7 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Estimate latency: worst, quantiles, over time, and which host decides it.
+    """Estimate latency: worst case, quantiles, over time, and the host that limits it.
 
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
@@ -95,7 +95,7 @@ def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
     )
     if found.episodes:
         common.table(
-            "backlog: from when to when, and how long the last tuple waits (s)",
+            "backlog: from when to when, and how long the last row waits (s)",
             ["host", "builds from", "to", "drained by", "wait"],
             [[e.host, e.begins, e.peaks, e.ends, e.wait] for e in found.episodes],
         )

@@ -15,15 +15,18 @@ def command(
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Also show the load of hosts.")
+        str | None,
+        typer.Option("--placement", metavar="FILE|INLINE", help="Placement; also show the load of the hosts."),
     ] = None,
-    series: Annotated[bool, typer.Option("--series", help="Also give every series and the load correlations.")] = False,
+    series: Annotated[
+        bool, typer.Option("--series", help="With --json: also all series and load correlations.")
+    ] = False,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
     json: common.JsonOption = False,
 ) -> None:
-    """Compute the load model: rates, load of each operator, load per unit of source rate.
+    """Compute the load of every operator, and how it grows with the rate of each source.
 
     Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
     """

@@ -15,19 +15,19 @@ def command(
     rates: common.RatesOption,
     host_like: Annotated[
         str,
-        typer.Option("--host-like", metavar="H", help="Host that further ones are like; of several the cheapest mix."),
+        typer.Option("--host-like", metavar="H", help="Type of the new hosts; of several, the cheapest mix is found."),
     ],
-    latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency that no sink may exceed (s).")],
+    latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency bound for every sink (s).")],
     cluster: common.ClusterOption = None,
     algorithm: Annotated[
-        str | None, typer.Option("--algorithm", metavar="NAME", help="Place by this algorithm alone.")
+        str | None, typer.Option("--algorithm", metavar="NAME", help="Use only this placement algorithm.")
     ] = None,
     model: Annotated[
         str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")
     ] = "mace",
     check_with: CheckOption = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw the hosts that other bounds need.")
+        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw how many hosts other bounds need.")
     ] = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -35,7 +35,7 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Find the fewest hosts, or the cheapest mix of types, for a latency bound; exit 1 where none is enough.
+    """Find the fewest hosts, or the cheapest mix of types, that keep a latency bound. Exit code 1: none do.
 
     Example: penstock provision examples/two-chains/network.toml --rates examples/two-chains/rates.csv
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5

@@ -12,7 +12,11 @@ from penstock.errors import InputError
 
 DirectoryOption = Annotated[
     str | None,
-    typer.Option("--directory", metavar="DIR", help="Hop logs, checkpoints, state; default .penstock/<network name>."),
+    typer.Option(
+        "--directory",
+        metavar="DIR",
+        help="Folder for checkpoints, state and logs between hosts; default .penstock/<network name>.",
+    ),
 ]
 
 
@@ -24,12 +28,12 @@ def command(
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
     ] = None,
     algorithm: Annotated[
-        str | None, typer.Option("--algorithm", metavar="A", help="Place by this algorithm (default: correlation).")
+        str | None, typer.Option("--algorithm", metavar="A", help="Placement algorithm; default: correlation.")
     ] = None,
     statistics: common.StatisticsOption = None,
     rates: Annotated[
         str | None,
-        typer.Option("--rates", metavar="FILE|INLINE", help="Rates to expect; they drive nexmark sources too."),
+        typer.Option("--rates", metavar="FILE|INLINE", help="Expected rates; nexmark sources follow them."),
     ] = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
@@ -37,22 +41,25 @@ def command(
     plan: common.PlanOption = None,
     control_period: Annotated[
         float | None,
-        typer.Option("--control-period", metavar="S", help="How often --plan is looked up; default: the trigger."),
+        typer.Option("--control-period", metavar="S", help="How often to look up --plan (s); default: the trigger."),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", help="Stop after this time; else when the sources end.")
+        float | None,
+        typer.Option("--for", metavar="SECONDS", help="Stop after this time (s); default: when the sources end."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False,
     directory: DirectoryOption = None,
     learn: Annotated[
         str | None,
-        typer.Option("--learn", metavar="OUT.json", help="Write the statistics, corrected by what this run measured."),
+        typer.Option("--learn", metavar="OUT.json", help="Write the statistics, corrected by this run."),
     ] = None,
-    report: Annotated[str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report.")] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report here.")
+    ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Run a placed network on Spark hosts, measure every tuple's latency, and compare with the prediction.
+    """Run a placed network on Spark, measure the latency of every row, and compare with the prediction.
 
     Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
     """
@@ -147,7 +154,7 @@ def show(document: dict[str, Any]) -> None:
     counted = ["arrived", "delivered", "dropped"]
     counted += ["late"] if any(row["late"] for row in document["streams"].values()) else []
     common.table(
-        "streams: tuples",
+        "streams: rows",
         ["stream", *counted],
         [[name, *(row[key] for key in counted)] for name, row in document["streams"].items()],
     )
@@ -159,4 +166,4 @@ def show(document: dict[str, Any]) -> None:
             f"{drift['slower']:.2f} times as long as calibrated (seen at {drift['time']:.0f} s)"
         )
     hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
-    common.say(f"{hosts}; every tuple accounted for: {'yes' if document['balanced'] else 'no'}")
+    common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")

@@ -167,11 +167,11 @@ class View:
             missing = uncosted(network, setting.statistics)
             notes = [*self.notes]
             if missing:
-                notes.append(f"Nothing is predicted: the cost of {', '.join(missing[:3])} is not known.")
+                notes.append(f"No prediction: the cost of {', '.join(missing[:3])} is unknown.")
             elif len(network.operators) > FOLLOWED and self.batches:
-                notes.append("Latency is predicted by Mace, which leaves out batches: the network is large.")
+                notes.append("The network is large, so latency is predicted by Mace, which ignores batches.")
             elif self._wrong:
-                notes.append(f"Nothing is predicted: {self._wrong}")
+                notes.append(f"No prediction: {self._wrong}")
             return {
                 "revision": self.revision,
                 "kind": self.kind,

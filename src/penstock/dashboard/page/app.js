@@ -215,7 +215,7 @@ function makeCharts() {
     ...(about.kind === "plan" ? [] : [{ label: name, colour: hue(k), form: "line", data: () => smooth(series().busy?.[k], about) }]),
     ...(about.kind === "log" ? [] : [{ label: about.kind === "plan" ? name : "needs", colour: hue(k), form: about.kind === "plan" ? "line" : "dash", data: () => series().load?.[k] }]),
   ]));
-  const rates = new Chart(parent, "Rates of the sources", "rows a second", "number", { pick });
+  const rates = new Chart(parent, "Rates of the sources", "rows per second", "number", { pick });
   rates.set(about.sources.slice(0, 8).map((source, n) => {
     const k = about.streams.findIndex(stream => stream.writer === source);
     return { label: source, colour: hue(n), form: "line", data: () => smooth(series().rates?.[k], about) };
@@ -223,7 +223,7 @@ function makeCharts() {
     ({ label: "expected", colour: hue(n), form: "dash", data: () => series().offered?.[n] }))));
   charts = [latency, busy, rates];
   if (about.kind !== "plan") {
-    const backlog = new Chart(parent, "Backlog", "rows that wait", "number", { pick });
+    const backlog = new Chart(parent, "Backlog", "waiting rows", "number", { pick });
     backlog.set(shown.map((name, k) => ({ label: name, colour: hue(k), form: "line", data: () => series().backlog?.[k] })));
     const keep = new Chart(parent, "Kept", "share of each stream that drops", "share", { full: 1, pick });
     keep.figure.hidden = true;
@@ -360,13 +360,13 @@ function connect() {
   for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(""); take(kind, JSON.parse(event.data)); });
   events.onerror = () => {
     say("lost", "connection lost");
-    alert_("The dashboard does not answer. What you see is as it was; the page connects again by itself.");
+    alert_("The dashboard does not answer. You see the last known state; the page reconnects by itself.");
     if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   };
   setInterval(() => {
     if (state.beat && performance.now() - state.beat > 6000) {
       say("lost", "connection lost");
-      alert_("The dashboard does not answer. What you see is as it was; the page connects again by itself.");
+      alert_("The dashboard does not answer. You see the last known state; the page reconnects by itself.");
     }
   }, 1000);
 }
