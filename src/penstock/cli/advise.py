@@ -199,12 +199,12 @@ def _show(found: Consultation) -> None:
             for name, job in report.deployment.jobs.items()
         ],
     )
-    _advice("advice, the best first", report.advice)
+    _advice("advice, best first", report.advice)
     if found.later is not None and found.outlook is not None:
         errors = {name: each.error for name, each in found.outlook.forecasts.items()}
         naive = {name: each.naive for name, each in found.outlook.forecasts.items()}
         common.table(
-            "forecast: error on the held-out end of the history, and that of 'as a day before'",
+            "forecast: its error on the end of the history, next to that of 'as a day before'",
             ["query", "error", "as a day before", "highest rate"],
             [
                 [name, f"{errors[name]:.1%}", f"{naive[name]:.1%}", f"{each.high.max():,.0f}"]
@@ -215,8 +215,8 @@ def _show(found: Consultation) -> None:
     for name, batch in found.agreement.items():
         if abs(batch["replayed"] / batch["recorded"] - 1) > APART:
             common.say(
-                f"note: half of the batches of {name} took more than {human(batch['recorded'])}; in the replay it is "
-                f"{human(batch['replayed'])}, so take its figures with care"
+                f"note: the median batch of {name} took {human(batch['recorded'])}, in the replay "
+                f"{human(batch['replayed'])}: treat its figures with caution"
             )
     for note in report.notes:
         common.say(f"note: {note}")
@@ -237,7 +237,7 @@ def _span(interval: Interval) -> str:
 
 def _advice(title: str, rows: tuple[Advice, ...]) -> None:
     if not rows:
-        sys.stdout.write(f"{title}: none: no change of a setting pays\n")
+        sys.stdout.write(f"{title}: none; no change of a setting pays\n")
         return
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     sys.stdout.write(title + "\n")
@@ -264,7 +264,7 @@ def _lines(number: int, row: Advice) -> list[tuple[str, str]]:
             " " * 4,
         ),
     ]
-    return [*lines, (f"mind: {proposal.remark}", " " * 4)] if proposal.remark else lines
+    return [*lines, (f"note: {proposal.remark}", " " * 4)] if proposal.remark else lines
 
 
 def _cores(count: float) -> str:

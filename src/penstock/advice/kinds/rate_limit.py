@@ -76,7 +76,7 @@ def _remark(job: Job, trigger: float) -> str:
     elif job.limiter == "rowsPerSecond":
         parts.append("the source has no such limit")
     if trigger != job.trigger:
-        parts.append(f"with the trigger at {human(trigger) if trigger else 'none'}")
+        parts.append(f"needs the trigger at {human(trigger) if trigger else 'none'}")
     return "; ".join(parts)
 
 
