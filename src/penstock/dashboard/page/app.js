@@ -355,20 +355,30 @@ function alert_(text) {
   if ($("lost").textContent !== text) $("lost").textContent = text;
 }
 
+const LOST = "The dashboard does not answer. You see the last known state; the page reconnects by itself.";
+let trouble = "";
+
 function connect() {
   const events = new EventSource("/api/events");
-  for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(""); take(kind, JSON.parse(event.data)); });
+  for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(trouble); take(kind, JSON.parse(event.data)); });
+  events.addEventListener("trouble", event => {
+    const why = JSON.parse(event.data);
+    trouble = why ? `The dashboard cannot read the run and tries again: ${why}` : "";
+    state.beat = performance.now();
+    alert_(trouble);
+  });
   events.onerror = () => {
     say("lost", "connection lost");
-    alert_("The dashboard does not answer. You see the last known state; the page reconnects by itself.");
+    alert_(LOST);
     if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   };
-  setInterval(() => {
-    if (state.beat && performance.now() - state.beat > 6000) {
-      say("lost", "connection lost");
-      alert_("The dashboard does not answer. You see the last known state; the page reconnects by itself.");
-    }
-  }, 1000);
+}
+
+function watch() {
+  if (state.beat && performance.now() - state.beat > 6000) {
+    say("lost", "connection lost");
+    alert_(LOST);
+  }
 }
 
 function theme(next) {
@@ -388,4 +398,5 @@ $("play").addEventListener("click", play);
 network.listen();
 forms.listen(state);
 window.penstock = { state, take, moment, seek };
+setInterval(watch, 1000);
 connect();
