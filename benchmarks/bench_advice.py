@@ -55,6 +55,12 @@ TRIES = 3
 SLICE = 0.02
 """Seconds between two deliveries to Kafka."""
 
+WARM = 45.0
+"""Seconds for which a young JVM gets rows before anything is measured."""
+
+TRIGGER = 1.0
+"""Seconds between batches, so that they are large enough to tell cost from overhead."""
+
 Plan = Sequence[tuple[float, float]]
 """Seconds, and rows a second during them, one after the other."""
 
@@ -172,14 +178,16 @@ def run(folder: Path, name: str, queries: list[dict[str, Any]], plans: Mapping[s
     return log, {query: fed[topic] for query, topic in where.items()}
 
 
-def query(name: str, topic: str, limit: float | None = None) -> dict[str, Any]:
-    return {"name": name, "topic": topic, "steps": STEPS, "limit": limit}
+def query(name: str, topic: str, limit: float | None = None, trigger: float = TRIGGER) -> dict[str, Any]:
+    """Return a query as `plain_job.py` takes it; trigger 0: as fast as it can."""
+    interval = f"{1000 * trigger:.0f} milliseconds" if trigger else None
+    return {"name": name, "topic": topic, "steps": STEPS, "limit": limit, "trigger": interval}
 
 
 def capacity(folder: Path, seconds: float) -> float:
     """Return the rows a second that one core can take, from a short run at rates that vary."""
     made = topics("probe")
-    plan = [(seconds / 16, rate) for rate in (20.0, 200.0, 40.0, 300.0) * 4]
+    plan = [(WARM, 100.0), *((seconds / 8, rate) for rate in (50.0, 400.0, 100.0, 600.0) * 2)]
     log, _ = run(folder, "probe", [query("probe", made["probe"])], {"probe": plan})
     batches = read_telemetry([str(log)]).queries["probe"].batches
     # A rough figure does, which only scales the rates: the last third of the batches, least squares.
@@ -218,9 +226,9 @@ def kinds(folder: Path, pythons: Sequence[str], quick: bool) -> dict[str, Any]:
     return found
 
 
-def advised(log: Path, aims: Aims, burst: Burst) -> Report:
-    """Return what `penstock advise` says of a log."""
-    deployment = deployed(inspect(read_telemetry([str(log)])))
+def advised(log: Path, since: float, aims: Aims, burst: Burst) -> Report:
+    """Return what `penstock advise --since` says of a log."""
+    deployment = deployed(inspect(read_telemetry([str(log)]), since))
     return consult(deployment, aims, burst, np.random.default_rng(0)).report
 
 
@@ -231,34 +239,36 @@ def burst(folder: Path, scale: float, most: float) -> dict[str, Any]:
     for attempt in range(TRIES):
         varied = [(10.0 * scale, share * most) for share in (0.25, 0.75, 0.5, 0.4, 0.6, 0.3, 0.7, 0.5) * 2]
         name = f"recorded-{attempt}"
-        log, _ = run(folder, name, [query("clicks", topics(name)[name])], {"clicks": varied})
-        told = read_telemetry([str(log)])
-        cost = inspect(told).queries["clicks"].fit.cost
-        if cost is not None and abs(cost * most - 1) < 0.15:
+        plan = [(WARM, 0.4 * most), *varied]
+        log, fed = run(folder, name, [query("clicks", topics(name)[name])], {"clicks": plan})
+        since = fed["clicks"].begin + WARM
+        seen = inspect(read_telemetry([str(log)]), since).queries["clicks"]
+        if seen.fit.cost is not None and abs(seen.fit.cost * most - 1) < 0.15:
             break
-        # The probe was off, since its code was young: half of the capacity it shall be.
-        most = most if cost is None else 1 / cost
-    free = advised(log, Aims(), Burst(factor=3.0, length=length))
+        # The probe was off: it shall be half of the capacity.
+        most = most if seen.fit.cost is None else 1 / seen.fit.cost
+    ahead = Burst(factor=3.0, length=length)
+    free = advised(log, since, Aims(), ahead)
     asked = 0.8 * free.latency["clicks"].worst[1]
-    report = advised(log, Aims(latency=asked), Burst(factor=3.0, length=length))
-    limits = [advice for advice in report.advice if advice.proposal.setting == "maxOffsetsPerTrigger"]
+    report = advised(log, since, Aims(latency=asked), ahead)
     mean = report.deployment.jobs["clicks"].rate
-    found: dict[str, Any] = {"asked": asked, "mean_rate": mean, "length": length, "kafka_halves": None}
-    found["kafka_halves"] = halves(told.queries["clicks"].batches)
+    found: dict[str, Any] = {"asked": asked, "mean_rate": mean, "length": length, "halves": halves(seen.batches)}
+    limits = [advice for advice in report.advice if advice.proposal.setting == "maxOffsetsPerTrigger"]
     if not limits:
-        return {**found, "advice": [advice.proposal.kind for advice in report.advice]}
+        return {**found, "worst": free.latency["clicks"].worst, "advice": [a.proposal.kind for a in report.advice]}
     advice = limits[0]
-    found["limit"] = advice.proposal.new
-    plan = [*varied[:8], (length, 3 * mean), (length, mean)]
-    begin = sum(seconds for seconds, _ in varied[:8])
-    for name, limit, expected in (("without", None, advice.before), ("with", advice.proposal.new, advice.after)):
-        log, fed = run(folder, name, [query("clicks", made[name], limit)], {"clicks": plan})
+    found |= {"limit": advice.proposal.new, "also": dict(advice.proposal.also)}
+    plan = [(WARM, 0.4 * most), *varied[:8], (length, 3 * mean), (length, mean)]
+    begin = sum(seconds for seconds, _ in plan[:-2])
+    changed = {"limit": float(advice.proposal.new), "trigger": float(advice.proposal.also.get("trigger", TRIGGER))}
+    for name, settings, expected in (("without", {}, advice.before), ("with", changed, advice.after)):
+        log, fed = run(folder, name, [query("clicks", made[name], **settings)], {"clicks": plan})
         came, waited = latencies(read_telemetry([str(log)]).queries["clicks"].batches, fed["clicks"])
-        burst_rows = waited[came >= begin]
+        rows = waited[came >= begin]
         found[name] = {
             "predicted": {"worst": expected.worst, "p99": expected.p99},
-            "measured": {"worst": float(burst_rows.max()), "p99": float(np.quantile(burst_rows, 0.99))},
-            "kept": bool(burst_rows.max() <= asked),
+            "measured": {"worst": float(rows.max()), "p99": float(np.quantile(rows, 0.99))},
+            "kept": bool(rows.max() <= asked),
         }
     return found
 
@@ -266,32 +276,35 @@ def burst(folder: Path, scale: float, most: float) -> dict[str, Any]:
 def separate(folder: Path, scale: float, most: float) -> dict[str, Any]:
     """Record two queries on one driver, ask for advice, and run them on a driver each."""
     names = ("left", "right")
-    plan = [(20.0 * scale, 0.15 * most), (8.0 * scale, 0.6 * most)] * 5
+    plan = [(WARM, 0.15 * most), *[(20.0 * scale, 0.15 * most), (8.0 * scale, 0.6 * most)] * 5, (20.0, 0.15 * most)]
     made = topics(*names)
     log, fed = run(folder, "together", [query(n, made[n]) for n in names], dict.fromkeys(names, plan), core=0)
-    told = read_telemetry([str(log)])
-    before = [latencies(told.queries[n].batches, fed[n])[1] for n in names]
-    report = advised(log, Aims(), Burst())
+    before = [measured(log, n, fed[n]) for n in names]
+    report = advised(log, fed["left"].begin + WARM, Aims(), Burst())
     apart = [advice for advice in report.advice if advice.proposal.kind == "separate"]
-    found: dict[str, Any] = {"advice": [advice.proposal.kind for advice in report.advice]}
     if not apart:
-        return found
+        worst = {name: row.worst for name, row in report.latency.items()}
+        return {"worst": worst, "advice": [advice.proposal.kind for advice in report.advice]}
     advice = apart[0]
-    about = [names.index(name) for name in advice.proposal.about]
     made = topics(*names)
     with ExitStack() as both:
         logs = [both.enter_context(running(folder, n, [query(n, made[n])], core=k)) for k, n in enumerate(names)]
         given = feed({made[n]: plan for n in names})
         for n, one in zip(names, logs, strict=True):
             settled(one, {n: given[made[n]].arrivals().size})
-    after = [
-        latencies(read_telemetry([str(one)]).queries[n].batches, given[made[n]])[1]
-        for n, one in zip(names, logs, strict=True)
-    ]
+    after = [measured(one, n, given[made[n]]) for n, one in zip(names, logs, strict=True)]
+    about = [names.index(name) for name in advice.proposal.about]
+    found: dict[str, Any] = {"about": advice.proposal.about}
     for key, rows, expected in (("together", before, advice.before), ("apart", after, advice.after)):
         p99 = float(np.quantile(np.concatenate([rows[k] for k in about]), 0.99))
         found[key] = {"predicted": expected.p99, "measured": p99, "off": expected.p99[1] / p99 - 1}
-    return found | {"about": advice.proposal.about}
+    return found
+
+
+def measured(log: Path, name: str, fed: Fed) -> Array:
+    """Return how long the rows of a query waited that came when it was warm (s)."""
+    came, waited = latencies(read_telemetry([str(log)]).queries[name].batches, fed)
+    return waited[came >= WARM]
 
 
 def listener(folder: Path, turns: int, seconds: float) -> dict[str, Any]:
@@ -395,7 +408,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-advice-") as name, Broker(HOME / "run") as broker:
         os.environ |= broker.known
         folder = given.logs or Path(name)
-        most = capacity(folder, 60.0 * scale + 20.0) if {"burst", "separate"} & set(given.parts) else 0.0
+        most = capacity(folder, 60.0 * scale) if {"burst", "separate"} & set(given.parts) else 0.0
         measures: dict[str, Callable[[], dict[str, Any]]] = {
             "kinds": lambda: kinds(folder, [sys.executable, *given.python], given.quick),
             "burst": lambda: burst(folder, scale, most),

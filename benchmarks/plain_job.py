@@ -56,7 +56,10 @@ def begin(spark: SparkSession, job: dict[str, Any], query: dict[str, Any]) -> No
         reader = reader.option("maxOffsetsPerTrigger", int(query["limit"]))
     rows = reader.load().where(WORK.format(steps=query["steps"]))
     place = Path(job["work"]) / "checkpoints" / query["name"]
-    rows.writeStream.queryName(query["name"]).option("checkpointLocation", str(place)).format("noop").start()
+    writer = rows.writeStream.queryName(query["name"]).option("checkpointLocation", str(place)).format("noop")
+    if query.get("trigger"):
+        writer = writer.trigger(processingTime=query["trigger"])
+    writer.start()
 
 
 def main() -> None:
