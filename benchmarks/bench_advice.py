@@ -36,6 +36,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from numpy.typing import NDArray
 
 from penstock.advice import Aims, Burst, Report, consult, deployed
+from penstock.errors import InputError
 from penstock.files import plain
 from penstock.inspection import fit_batches, inspect
 from penstock.inspection.fit import warm
@@ -154,7 +155,10 @@ def settled(log: Path, wanted: Mapping[str, int], patience: float = 180.0) -> No
     """Wait until the queries have taken so many rows."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
-        told = read_telemetry([str(log)]).queries
+        try:
+            told = read_telemetry([str(log)]).queries
+        except InputError:  # no batch has ended yet
+            told = {}
         if all(name in told and told[name].batches.rows.sum() >= count for name, count in wanted.items()):
             return
         time.sleep(2.0)
@@ -405,7 +409,9 @@ def main() -> None:
         "quick": given.quick,
         "load_before": os.getloadavg()[0],
     }
-    with tempfile.TemporaryDirectory(prefix="bench-advice-") as name, Broker(HOME / "run") as broker:
+    with tempfile.TemporaryDirectory(prefix="bench-advice-") as name, ExitStack() as stack:
+        broker = Broker(HOME / "run").start(patience=300.0)
+        stack.callback(broker.stop)
         os.environ |= broker.known
         folder = given.logs or Path(name)
         most = capacity(folder, 60.0 * scale) if {"burst", "separate"} & set(given.parts) else 0.0

@@ -220,9 +220,9 @@ class View:
             begin = min(begin, end)
             backlog = self._by_reader(board.backlog())
             series: dict[str, Any] = {
-                "rates": tail(board.rates(), begin, end),
-                "busy": tail(np.minimum(board.busy, 1.0), begin, end),
-                "backlog": tail(backlog, begin, end),
+                "rates": board.seen(board.rates(), begin, end),
+                "busy": board.seen(np.minimum(board.busy, 1.0), begin, end),
+                "backlog": board.seen(backlog, begin, end),
                 "measured": tail(board.worst, begin, end),
                 "keep": {
                     name: tail(row, begin, end)

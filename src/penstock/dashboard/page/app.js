@@ -184,7 +184,7 @@ function hosts(now) {
     const words = [plural(count, "operator"), `capacity ${number(host.capacity)}`];
     if (host.quota < 1) words.push(`quota ${share(host.quota)}`);
     if (load !== null && load !== undefined && about.kind !== "plan") words.push(`needs ${share(load)}`);
-    if (waiting && about.kind !== "plan") words.push(`${number(Math.round(waiting))} rows wait`);
+    if (waiting && about.kind !== "plan") words.push(`${plural(Math.round(waiting), "row")} waiting`);
     part.querySelector("small").textContent = words.join(" · ");
   });
 }
