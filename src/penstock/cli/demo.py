@@ -15,7 +15,9 @@ PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "
 
 
 def command(
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where demo-report.json and the pictures go.")] = ".",
+    out: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Folder for demo-report.json and the pictures.")
+    ] = ".",
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
