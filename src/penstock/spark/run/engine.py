@@ -20,6 +20,7 @@ from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
+    SLOTS,
     Deployment,
     check_network,
     check_placement,
@@ -49,6 +50,9 @@ logging.getLogger("SQLQueryContextLogger").disabled = True
 
 CHECK = 5.0
 """Seconds between two looks at the queries' errors."""
+
+SPLIT = 32 << 20
+"""Bytes of a file that a task reads at once."""
 
 UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
@@ -85,13 +89,27 @@ class Engine:
     def _session(self, name: str) -> SparkSession:
         session: SparkSession = self._found(name)
         session.conf.set("spark.sql.session.timeZone", "UTC")
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        slots = self._slots(name, session)
+        session.conf.set(SLOTS, str(slots))
+        # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.
+        for key in ("maxPartitionBytes", "openCostInBytes"):
+            session.conf.set(f"spark.sql.files.{key}", str(SPLIT))
+        session.conf.set("spark.sql.files.maxPartitionNum", str(slots))
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
         for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
             excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
             session.conf.set(key, ",".join(excluded))
         register(session)
         return session
+
+    def _slots(self, name: str, session: SparkSession) -> int:
+        """Return how many tasks a host does at a time: as the cluster says, or as a host elsewhere says itself."""
+        told = self.cluster.hosts[name].cores
+        if self.hosts[name].pid is not None:
+            return told
+        # Spark deals a range out to as many tasks as it has slots.
+        found = session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
+        return max(told, found)
 
     def _found(self, name: str) -> SparkSession:
         """Return the session of an earlier penstock, if it is still there, else a new one."""

@@ -6,12 +6,15 @@ import contextlib
 import time
 from typing import Any
 
+from pyspark import cloudpickle
+
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import close, owner_of, take_over
+from penstock.spark.shipped.tasks import make_task
 from penstock.spark.shipped.writer import make_writer
 
 
@@ -44,8 +47,11 @@ class Runner:
     def launch(self, **trigger: Any) -> None:
         """Start the query."""
         recall(self.query)
+        spec = self.query.spec
+        # By value: executors have nothing of ours.
+        task = cloudpickle.dumps(make_task(spec)) if spec.spread else b""
         writer = (
-            self.query.frame.writeStream.foreachBatch(make_writer(self.query.spec))
+            self.query.frame.writeStream.foreachBatch(make_writer(spec, task))
             .option("checkpointLocation", self.query.spec.checkpoint.uri)
             .outputMode("append")
             .queryName(self.name)
