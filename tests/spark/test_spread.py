@@ -18,7 +18,9 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkNotImplementedError
 from sinks_kit import read_json, read_parquet
 
+from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.spark.compile import compiler
 from penstock.spark.hop import START, directory
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run import Engine
@@ -32,6 +34,7 @@ from penstock.spark.shipped.share import brought, count, logged, reached_by
 from penstock.spark.shipped.sources import LogReader, LogSource, SpreadLogReader, shared
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.spark.shipped.tasks import aside, gather, make_task
+from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.spark.shipped.writer import manifest_of
 
 CLOCK = pa.timestamp("us", "UTC")
@@ -222,46 +225,71 @@ def test_files_of_a_batch_are_shown_all_or_none(tmp_path: Path) -> None:
     assert len([*out.iterdir()]) == 2
 
 
-@pytest.mark.spark
-def test_tasks_write_what_leaves_a_host_with_two_slots(engine: Engine, tmp_path: Path) -> None:
-    """Each slot writes its file of a log and of a sink, states have a part for each, and every row is counted once."""
-    (tmp_path / "in").mkdir()
+def network_over(folder: Path) -> Network:
+    """Write rows, some of which are equal, and return a network over them."""
+    (folder / "in").mkdir()
     for file in range(2):
-        # Rows that are equal to others of their file, and of the other file.
         lines = [{"n": n // 2, "at": f"2026-03-01T12:00:{n % 60:02d}Z"} for n in range(300)]
-        (tmp_path / f"in/{file}.json").write_text("".join(json.dumps(line) + "\n" for line in lines + lines))
-    network = parse_network(
+        (folder / f"in/{file}.json").write_text("".join(json.dumps(line) + "\n" for line in lines + lines))
+    return parse_network(
         {
             "name": "spread",
             "sources": {
                 "lines": {
                     "format": "json", "schema": "n int, at timestamp", "time": "at",
-                    "options": {"path": str(tmp_path / "in")},
+                    "options": {"path": str(folder / "in")},
                 }
             },
             "operators": {
                 "third": {"kind": "filter", "input": "lines", "where": "n % 3 = 0"},
-                "sums": {"kind": "aggregate", "input": "third", "by": "n", "window": 30, "select": "count(*) AS k"},
+                "sums": {"kind": "aggregate", "input": "third", "by": "n", "window": 10, "select": "count(*) AS k"},
                 "all": {"kind": "map", "input": "third", "select": "*"},
             },
             "sinks": {
                 "own": {"input": "third"},
-                "out": {"input": "third", "format": "json", "options": {"path": str(tmp_path / "out")}},
+                "out": {"input": "third", "format": "json", "options": {"path": str(folder / "out")}},
                 "counts": {"input": "sums"},
                 "far": {"input": "all"},
             },
         }
     )  # fmt: skip
-    run = tmp_path / "run"
-    placement = {"third": "h2", "sums": "h2", "all": "h1"}
-    outcome = engine.run(engine.prepare(network, placement, run), once=True)
-    wanted = sorted(n // 2 for n in range(300) if n // 2 % 3 == 0) * 4
+
+
+PLACEMENT = {"third": "h2", "sums": "h2", "all": "h1"}
+
+
+@pytest.mark.spark
+def test_tasks_write_what_leaves_a_host_with_two_slots(engine: Engine, tmp_path: Path) -> None:
+    """Each slot writes its file of a log and of a sink, states have a part for each, and every row is counted once."""
+    network, run = network_over(tmp_path), tmp_path / "run"
+    outcome = engine.run(engine.prepare(network, PLACEMENT, run), once=True)
     assert outcome.balanced(network)
+    wanted = sorted([n // 2 for n in range(300) if n // 2 % 3 == 0] * 4)
     for found in (read_parquet(run / "sinks/own"), read_json(tmp_path / "out"), read_parquet(run / "sinks/far")):
-        assert sorted(row["n"] for row in found) == sorted(wanted)
+        assert sorted(row["n"] for row in found) == wanted
     assert len([*(run / "sinks/own").iterdir()]) == len([*(tmp_path / "out").iterdir()]) == 2
-    log = DirectoryLog(Place(str(run / "logs/third")))
-    assert [len(log._head(batch).files) for batch in range(1)] == [2]  # type: ignore[union-attr]
+    assert len([*(run / "logs/third").glob("*-*.arrow")]) == 2
     assert len([*(run / "checkpoints/third/state/0").glob("[01]")]) == 2
-    assert sum(row["k"] for row in read_parquet(run / "sinks/counts")) <= len(wanted)
-    assert not [*(run / "aside/third").glob("*")]
+    assert read_parquet(run / "sinks/counts")
+    assert not Place(str(run / "aside/third")).names()
+
+
+@pytest.mark.spark
+def test_keep_fractions_reach_executors(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no JVM is shared, fractions that follow a plan drop the same rows and windows as where one is."""
+    network, found = network_over(tmp_path), []
+    keep = {"third->all": 0.4, "third->sums": 0.5}
+    for far in (False, True):
+        if far:
+            monkeypatch.setattr(compiler, "shares_jvm", lambda _session: False)
+        run = tmp_path / f"run {far}"
+        deployment = engine.prepare(network, PLACEMENT, run, live=True)
+        Place(str(run / ANNOUNCED)).replace(json.dumps({"keep": keep, "looked": {}}).encode())
+        outcome = engine.run(deployment, once=True)
+        assert outcome.balanced(network)
+        dropped = {name: counts["dropped"] for name, counts in outcome.streams(network).items() if counts["dropped"]}
+        rows = {name: sorted(map(str, read_parquet(run / "sinks" / name))) for name in ("far", "counts")}
+        found.append((dropped, rows))
+        assert sorted(dropped) == sorted(keep)
+        assert (run / "limits").exists() == far
+    assert found[0] == found[1]

@@ -7,6 +7,7 @@ their own event times do not count; the operators that need a watermark get thei
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from penstock.latency.fragments import Fragment
 from penstock.network import Network, Operator, Stream
 from penstock.spark import hop, shipped
 from penstock.spark.compile import kinds, passes, streams
-from penstock.spark.compile.deciding import knobs_of
+from penstock.spark.compile.deciding import knobs_of, limits_file, shares_jvm
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.functions import import_function, parts_rows
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
@@ -83,6 +84,10 @@ class _Compiler:
         self.session, self.deployment, self.run, self.generation = session, deployment, run, generation
         self.network: Network = deployment.network
         self.knobs = knobs_of(deployment, Graph(self.network, fragment))
+        if self.knobs is not None and not shares_jvm(session):
+            place = limits_file(deployment.place, fragment.name)
+            self.knobs = dataclasses.replace(self.knobs, file=place)
+            self.deployment = attrs.evolve(deployment, limits=place)
         self.graph = Graph(self.network, fragment, frozenset(self.knobs.windows) if self.knobs else frozenset())
         # Without any, no delay here depends on it: they sleep.
         self.speed = deployment.speeds.get(fragment.host, 1.0)

@@ -170,8 +170,6 @@ class Engine:
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
-        for name in used if live else ():
-            self._check_live(name)
         schedules = self.schedules(network, place, rates)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
         with telling_deaths({name: self.hosts[name] for name in used}):
@@ -205,16 +203,6 @@ class Engine:
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 found[name] = nexmark_options(source, series, (place / "epoch").uri)
         return found
-
-    def _check_live(self, name: str) -> None:
-        """Refuse live keep fractions where tasks do not share the driver's JVM."""
-        master = str(self.sessions[name].conf.get("spark.master", "local"))
-        if not master.startswith("local") or master.startswith("local-cluster"):
-            raise InputError(
-                f"keep fractions cannot change in a run, since executors are not in the host's JVM ({master})",
-                at=f"hosts.{name}",
-                hint="give fixed ones: --keep",
-            )
 
     def run(
         self,

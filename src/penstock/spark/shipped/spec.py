@@ -121,12 +121,15 @@ class Knobs:
         By query, streams that it decides of and that drop windows of aggregates here.
     prompt
         Whether penstock measures rates when a batch begins.
+    file
+        Where the query's plan reads what is decided; None: from properties of the host's JVM.
     """
 
     limits: tuple[str, ...]
     windows: Mapping[str, Windows]
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
+    file: Place | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import LogExit, WriterSpec
 from penstock.spark.shipped.tasks import Written, aside, gather
-from penstock.spark.shipped.turn import make_turn
+from penstock.spark.shipped.turn import look_ahead, make_turn
 
 
 def manifest_of(folder: Place, query: str, batch: int) -> Place:
@@ -73,7 +73,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
     task
         Where tasks write (``spec.spread``), what each does: see `penstock.spark.shipped.tasks.gather`.
     """
-    turn = None if spec.knobs is None else make_turn(spec)
+    turn = None if spec.knobs is None or spec.knobs.file is not None else make_turn(spec)
     # What is open stays so from batch to batch.
     logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
     state: dict[str, Any] = {"next": None, "reached": Reached()}
@@ -97,15 +97,13 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
             settle(spec, batch, manifest)
         done = manifest.exists()
         if done and not spec.observed:
+            look_ahead(spec, batch + 1, *known(spec, batch))
             return
         begun = None
         if state["next"] != batch:
             # An earlier run may have been cut off in the middle of this batch.
             begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
-            state["reached"] = Reached()
-            if batch > 0:
-                before = json.loads(manifest_of(spec.folder, spec.query, batch - 1).read())
-                state["reached"] = Reached(before["frontiers"], before["latest"])
+            state["reached"] = Reached(*known(spec, batch - 1))
         if turn is not None:
             turn(frame, batch, state["reached"].frontiers, state["reached"].latest)
         if spec.spread:
@@ -115,9 +113,18 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
         computed = dataclasses.replace(computed, reached=state["reached"].further(computed.reached), begun=begun)
         if not done:
             _commit(spec, computed, frame.sparkSession)
+        look_ahead(spec, batch + 1, computed.reached.frontiers, computed.reached.latest)
         state.update(next=batch + 1, reached=computed.reached)
 
     return write
+
+
+def known(spec: WriterSpec, batch: int) -> tuple[dict[str, int], int | None]:
+    """Return how far event time had come with a batch: frontiers, and the latest row's; batch -1 has none."""
+    if batch < 0:
+        return {}, None
+    said = json.loads(manifest_of(spec.folder, spec.query, batch).read())
+    return said["frontiers"], said["latest"]
 
 
 def _here(spec: WriterSpec, logs: Sequence[Hop], table: Any, number: int) -> Batch:
