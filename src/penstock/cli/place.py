@@ -48,7 +48,11 @@ def command(
     ] = None,
     overload: Annotated[
         str | None,
-        typer.Option("--overload", metavar="allow", help="Answer also where quotas cannot be kept: the best without."),
+        typer.Option(
+            "--overload",
+            metavar="allow|soft",
+            help="Where quotas cannot be kept answer without; soft: they only guide.",
+        ),
     ] = None,
     objective: Annotated[
         str | None,
@@ -67,6 +71,9 @@ def command(
     move_cost: Annotated[
         float, typer.Option("--move-cost", metavar="C", help="Units of the objective per benchmark core moved.")
     ] = 0.0,
+    tighten: Annotated[
+        int, typer.Option("--tighten", metavar="N", help="Raise the bound of latency by N linear programs.")
+    ] = 0,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
@@ -98,8 +105,8 @@ def command(
         before = common.get_placement(previous, graph, machines)
         wanted = set(expand_replicas(graph, copies))
         before = Placement({name: host for name, host in before.items() if name in wanted})
-    if overload not in (None, "allow"):
-        raise InputError(f"expected allow, got {overload!r}", at="--overload")
+    if overload not in (None, "allow", "soft"):
+        raise InputError(f"expected allow or soft, got {overload!r}", at="--overload")
     given = {
         "restarts": restarts,
         "budget": budget,
@@ -122,6 +129,8 @@ def command(
         divided=Divided(domains=domains, overlap=overlap, least=group_below),
         move_cost=move_cost,
         overload=overload is not None,
+        soft=overload == "soft",
+        tighten=tighten,
         **parameters,
     )
     seconds = time.perf_counter() - start
