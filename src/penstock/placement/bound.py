@@ -149,7 +149,7 @@ def _least(parts: Parts, bins: tuple[Bin, ...], cuts: list[tuple[int, int]]) -> 
                 limits[at] = (capacity[row] * (end - first) - fixed[row, first:end].sum()) * parts.period
         equal = np.hstack([divided, np.zeros((shapes, 1))])
         found = linprog(goal, rows, limits, equal, np.maximum(free, 0.0), bounds=(0, None), method="highs")
-        if found.status != 0:
+        if found.x is None or found.fun is None:
             break
         best = max(best, float(found.fun))
         load = fixed + found.x[:-1].reshape(len(bins), shapes) @ parts.load
