@@ -19,6 +19,8 @@ Everything that a run leaves is in its folder, written so that a killed run find
     errors/UNIT         what a query's writer failed with
     keep.json           keep fractions that are wanted now
     knobs/UNIT          those that the last batches had
+    tables/HOST         the table from which a host decides alone, instead
+    rates/UNIT.json     what it announces to others: the rates of what it reads
 """
 
 from __future__ import annotations

@@ -105,6 +105,29 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Door:
+    """An input of a host, as one of its queries reads it.
+
+    Attributes
+    ----------
+    name
+        ``writer@host``, as the host's table has it.
+    writer
+        The source, or the operator of another query.
+    stream, share
+        One of its streams here, whose rows are counted, and the part of what comes that goes there.
+    scheduled
+        Whether a batch's offsets count what comes with it.
+    """
+
+    name: str
+    writer: str
+    stream: str
+    share: float
+    scheduled: bool
+
+
+@dataclass(frozen=True)
 class Knobs:
     """What is decided before each batch.
 
@@ -118,12 +141,15 @@ class Knobs:
         By query, streams that it decides of and that drop windows of aggregates here.
     prompt
         Whether penstock measures rates when a batch begins.
+    doors
+        Through which the query takes what its host's table is asked for.
     """
 
     limits: tuple[str, ...]
     windows: Mapping[str, Windows]
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
+    doors: tuple[Door, ...] = ()
 
 
 @dataclass(frozen=True)

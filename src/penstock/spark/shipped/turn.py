@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import Knobs, WriterSpec
 
@@ -55,13 +56,16 @@ def make_turn(spec: WriterSpec) -> Callable[[Any, int, Mapping[str, int], int | 
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
     place = folder / KNOBS / spec.query
     known: dict[str, str] = {}
+    local = Local(spec)
 
     def turn(frame: Any, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
         file = place / f"{batch:012d}.json"
         if file.exists():
             decided = json.loads(file.read())
         else:
-            keep = _announced(folder, spec.query, batch, wanted.prompt)
+            keep = local.keep(batch)
+            if keep is None:
+                keep = _announced(folder, spec.query, batch, wanted.prompt)
             decided = _decide(wanted, _latest(place), keep, frontiers, latest)
             file.publish(json.dumps(decided).encode())
             for old in place.names()[:-8]:
@@ -100,6 +104,13 @@ def _latest(place: Place) -> Any:
     """Return what was decided for the last batch."""
     names = [name for name in place.names() if name.endswith(".json")]
     return json.loads((place / names[-1]).read()) if names else {"limits": {}, "windows": {}}
+
+
+def limits_of(folder: Place, query: str) -> dict[str, float]:
+    """Return the share of each stream that a query's last batch kept; of windows, the share of them."""
+    decided = _latest(folder / KNOBS / query)
+    newest = {stream: entries[-1][1] for stream, entries in decided["windows"].items()}
+    return {stream: limit / BUCKETS for stream, limit in {**decided["limits"], **newest}.items()}
 
 
 def _announced(folder: Place, query: str, batch: int, prompt: bool) -> Any:
