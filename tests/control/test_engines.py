@@ -155,7 +155,7 @@ def test_hosts_decide_alone_while_nobody_looks(engine):
     running.wait(1.0)
     applied = running.apply(Plan(tables={host: table.document() for host, table in tables.items()}))
     assert [(change.kind, change.name) for change in applied.begun] == [("tables", "")]
-    running.wait(30.0)
+    running.wait(120.0)
     seen = running.observe()
     assert dict(seen.tables) == {host: table.version for host, table in tables.items()}
     report = running.report()
