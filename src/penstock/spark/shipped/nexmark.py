@@ -179,7 +179,10 @@ class SpreadNexmarkReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Make a task's share."""
         first, last, ends = partition.value
-        return iter(self.events.mark(*ends, []) if ends else self.events.rows(first, last))
+        if ends is None:
+            return iter(self.events.rows(first, last))
+        start, end = ends
+        return iter(self.events.mark(start, end, []))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: any event can be made again."""
