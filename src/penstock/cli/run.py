@@ -120,7 +120,7 @@ def command(
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
-            outcome = execute(Engine(cluster, running), job, tell)
+            outcome = execute(Engine(cluster, running), job, tell, lambda drift: common.say(drift.says))
     done = finish(job, outcome)
     document: dict[str, Any] = done.report
     document["directory"] = folder
@@ -136,6 +136,8 @@ def command(
 
 def show(document: dict[str, Any]) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
+    from penstock.control.forecast import Drift
+
     rows, spread = [], bool(document.get("draws"))
     for name, row in [("all sinks", document), *document["sinks"].items()]:
         measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
@@ -159,9 +161,6 @@ def show(document: dict[str, Any]) -> None:
     if "plan" in document:
         common.show_plan(document["plan"])
     for drift in document.get("drifts", ()):
-        common.say(
-            f"drift: {drift['host']} missed its interval from {drift['since']:.0f} s on; its batches take "
-            f"{drift['slower']:.2f} times as long as calibrated (seen at {drift['time']:.0f} s)"
-        )
+        common.say(Drift(**drift).says)
     hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
     common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")

@@ -41,8 +41,8 @@ function about(next) {
 
 function merge(fresh) {
   const old = state.live;
-  if (!old || fresh.from === 0 || old.step !== fresh.step) { state.live = fresh; return follow(null); }
-  const shift = Math.round((fresh.start - old.start) / fresh.step);
+  const shift = old && old.step === fresh.step ? Math.round((fresh.start - old.start) / fresh.step) : null;
+  if (shift === null || fresh.from === 0) { state.live = fresh; return follow(shift); }  // who looks back stays there
   patch(old.series, fresh.series, shift, fresh.from);
   Object.assign(old, { ...fresh, series: old.series, from: 0 });
   follow(shift);
