@@ -32,7 +32,7 @@ def command(
     arrivals: Annotated[
         str | None, typer.Option("--arrivals", metavar="FILE", help="Single rows instead of rates: time,source[,work].")
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     policy: Annotated[
@@ -135,8 +135,8 @@ def command(
     from penstock.simulation import Job, Options, read_arrivals
 
     graph, known = reading.get_network(network, statistics)
-    machines = reading.get_cluster(cluster, hosts, graph)
-    placed = reading.get_placement(placement, graph, machines)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
     if (rates is None) == (arrivals is None):
         raise InputError("expected one of --rates and --arrivals", at="--rates")
     given: Any = (
@@ -144,8 +144,8 @@ def command(
         if rates is None
         else reading.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
-    pace = BatchHosts.of(known, machines)
-    batches, machines = _batched(trigger, overhead, progressive, pace, machines)
+    pace = BatchHosts.of(known, cluster)
+    batches, cluster = _batched(trigger, overhead, progressive, pace, cluster)
     options = Options(
         policy=policy,
         duration=duration,
@@ -165,7 +165,7 @@ def command(
     if repeat > 1 and (trace is not None or plot is not None):
         raise InputError("expected a single run with --trace or --plot", at="--repeat")
     began = time.perf_counter()
-    job = Job(graph, machines, placed, given, options)
+    job = Job(graph, cluster, placed, given, options)
     try:
         if repeat > 1 or on_spark:
             results = _several(job, range(seed, seed + repeat), on_spark)
