@@ -180,7 +180,7 @@ def command(
     if batches is not None and rates is not None:
         document |= _interval(attrs.evolve(pace, trigger=batches.trigger, progressive=progressive), job, seed)
     if options.steer is not None:
-        document["statistics"] = _told(options.steer, placed, machines, results[0])
+        document["statistics"] = _told(options.steer, placed, cluster, results[0])
     if repeat > 1:
         document["repeated"] = _together(results, seed)
     if json:
