@@ -310,6 +310,8 @@ def told(line: dict[str, Any], most: int = 3) -> str:
     if "keep" in decided:
         keep = [f"keep {share:.2f} of {name}" for name, share in decided["keep"].items()]
         parts += [*keep[:most], *([f"{len(keep) - most} more"] if len(keep) > most else [])] or ["keep all"]
+    if decided.get("tables"):
+        parts += [f"{', '.join(decided['tables'])} decide alone"]
     parts += [f"{name} every {step:.3g} s" for name, step in decided.get("triggers", {}).items()]
     parts += [
         f"read {'all' if rate is None else f'{rate:.4g}/s'} of {s}" for s, rate in decided.get("limits", {}).items()

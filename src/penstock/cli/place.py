@@ -56,7 +56,11 @@ def command(
     ] = None,
     overload: Annotated[
         str | None,
-        typer.Option("--overload", metavar="allow", help="Return the best placement even where none keeps the quotas."),
+        typer.Option(
+            "--overload",
+            metavar="allow|soft",
+            help="Return the best placement even where none keeps the quotas; soft: quotas only guide.",
+        ),
     ] = None,
     objective: Annotated[
         str | None,
@@ -83,6 +87,9 @@ def command(
             "--move-cost", metavar="C", help="What moving one benchmark core of load costs, in units of the objective."
         ),
     ] = 0.0,
+    tighten: Annotated[
+        int, typer.Option("--tighten", metavar="N", help="Raise the lower bound of the latency by N linear programs.")
+    ] = 0,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
@@ -115,8 +122,8 @@ def command(
         before = reading.get_placement(previous, graph, cluster)
         wanted = set(expand_replicas(graph, copies))
         before = Placement({name: host for name, host in before.items() if name in wanted})
-    if overload not in (None, "allow"):
-        raise InputError(f"expected allow, got {overload!r}", at="--overload")
+    if overload not in (None, "allow", "soft"):
+        raise InputError(f"expected allow or soft, got {overload!r}", at="--overload")
     given = {
         "restarts": restarts,
         "budget": budget,
@@ -139,6 +146,8 @@ def command(
         divided=Divided(domains=domains, overlap=overlap, least=group_below),
         move_cost=move_cost,
         overload=overload is not None,
+        soft=overload == "soft",
+        tighten=tighten,
         **parameters,
     )
     seconds = time.perf_counter() - start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -179,6 +179,8 @@ def command(
     document = {"network": graph.name, "policy": policy, "seed": seed, **results[0].document(), "seconds": seconds}
     if batches is not None and rates is not None:
         document |= _interval(attrs.evolve(pace, trigger=batches.trigger, progressive=progressive), job, seed)
+    if options.steer is not None:
+        document["statistics"] = _told(options.steer, placed, cluster, results[0])
     if repeat > 1:
         document["repeated"] = _together(results, seed)
     if json:
@@ -204,6 +206,19 @@ def _once(job: Job, seed: int, trace: str | None, plot: str | None) -> Simulatio
                 sink(result.trace)
             draw(plot, result)
     return result
+
+
+def _told(
+    steer: Steering, placement: Mapping[str, str], cluster: Cluster, result: SimulationResult
+) -> dict[str, dict[str, float]]:
+    """Return what hosts send for each decision of a policy, and in the mean per second, once all has moved."""
+    from penstock.control.rebalance import Rebalance
+
+    if not isinstance(steer, Rebalance):
+        return {}
+    after = {**placement, **{move.operator: move.end for move in result.moves}}
+    sent = steer.statistics_bytes(after, cluster.hosts)
+    return {host: {"bytes": count, "rate": count / steer.every} for host, count in sent.items()}
 
 
 def _together(results: list[SimulationResult], seed: int) -> dict[str, Any]:

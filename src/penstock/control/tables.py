@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Hashable
 
 import attrs
 import numpy as np
 
 from penstock.cluster import Cluster
 from penstock.control.flow import Floats, Flow
+from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
 from penstock.network import Network
 from penstock.network.windows import windows_behind
@@ -22,9 +23,6 @@ STEP = 0.01
 
 MOST = 2_000
 """Vertices beyond which a table takes longer than the linear programs that it saves."""
-
-KEPT = 8
-"""Tables that are kept: measured costs go to and fro."""
 
 
 @attrs.frozen(eq=False)
@@ -85,20 +83,20 @@ class Tables:
     """The tables of the situations of late. What they answer depends on the situation alone."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[object, Exactly] = OrderedDict()
+        self._kept: Remembered[Exactly] = Remembered()
 
     def of(self, now: Situation) -> Exactly:
         """Return the table for what is known now, made anew if it is not one of the last."""
         cost, selectivity = rounded(now)
-        place = tuple(now.seen.placement[name] for name in now.seen.operators)
-        key = (now.network, cost.tobytes(), selectivity.tobytes(), now.seen.operators, place, now.hosts)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = Exactly.of(priced(now.flow, cost, selectivity), now.cluster(), now)
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return found
+        return self._kept.of(
+            (*placed(now), cost.tobytes(), selectivity.tobytes()),
+            lambda: Exactly.of(priced(now.flow, cost, selectivity), now.cluster(), now),
+        )
+
+
+def placed(now: Situation) -> tuple[Hashable, ...]:
+    """Return what says which network runs where."""
+    return now.network, now.seen.operators, tuple(now.seen.placement[name] for name in now.seen.operators), now.hosts
 
 
 def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
@@ -112,12 +110,12 @@ def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
     return Network.of(old.name, old.sources.values(), found, old.sinks.values(), old.file)
 
 
-def rounded(now: Situation) -> tuple[Floats, Floats]:
+def rounded(now: Situation, step: float = STEP) -> tuple[Floats, Floats]:
     """Return cost and selectivity of every input, arrays (inputs,), to the nearest step from those given."""
     found = []
     for value, given in zip(now.costs, now.flow.given, strict=True):
         base = np.where(np.isfinite(given) & (given > 0), given, 1.0)
         with np.errstate(divide="ignore"):
-            steps = np.round(np.log(np.maximum(value, 0.0) / base) / STEP)
-        found.append(np.where(value > 0, base * np.exp(STEP * np.where(np.isfinite(steps), steps, 0.0)), 0.0))
+            steps = np.round(np.log(np.maximum(value, 0.0) / base) / step)
+        found.append(np.where(value > 0, base * np.exp(step * np.where(np.isfinite(steps), steps, 0.0)), 0.0))
     return found[0], found[1]

@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from penstock.latency.fragments import Fragment
 from penstock.network import Network, Operator, Stream
+from penstock.shedding import alone
 from penstock.spark import hop, shipped
 from penstock.spark.compile import kinds, passes, streams
 from penstock.spark.compile.deciding import knobs_of, limits_file, shares_jvm
@@ -36,7 +37,7 @@ from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
 from penstock.workload import nexmark
 
-for _module in (shipped, hop, nexmark):
+for _module in (shipped, hop, nexmark, alone):
     cloudpickle.register_pickle_by_value(_module)
 
 WATERMARKED = {"spark.watermarkDelayMs": 0}

@@ -42,6 +42,7 @@ from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.reports import short
 from penstock.spark.run.system import LOOK, Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
+from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place, place_of
 from penstock.workload import Rates, read_rates
 
@@ -345,6 +346,9 @@ def follow(system: System, shedder: Shedder) -> Follower:
         return shedder.answer(np.array([rates[name] for name in shedder.sources]), at)
 
     checkpoints = {query.name: query.spec.checkpoint for query in system.queries}
+    # Hosts with tables of their own decide by these, also when nobody announces anything any more.
+    place, own = system.deployment.place, shedder.hosts()
+    tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
     return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))
 
 

@@ -22,6 +22,8 @@ Everything that a run leaves is in its folder, written so that a killed run find
     keep.json           keep fractions that are wanted now
     knobs/UNIT          those that the last batches had
     limits/UNIT         those of the next batch, where executors read them
+    tables/HOST         the table from which a host decides alone, instead
+    rates/UNIT.json     what it announces to others: the rates of what it reads
 """
 
 from __future__ import annotations

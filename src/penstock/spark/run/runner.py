@@ -14,6 +14,7 @@ from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import close, owner_of, take_over
+from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.tasks import make_task
 from penstock.spark.shipped.turn import LIMITS, look_ahead
 from penstock.spark.shipped.writer import known, make_writer
@@ -72,7 +73,7 @@ class Runner:
                 (folder / old).remove()
         begun, ended = self.marks
         batch = begun if begun > ended else ended + 1
-        look_ahead(spec, batch, *known(spec, batch - 1))
+        look_ahead(spec, Local(spec), batch, *known(spec, batch - 1))
 
     def ready(self, before: int) -> bool:
         """Whether a batch after that number has ended, or the query has looked for data and found none."""

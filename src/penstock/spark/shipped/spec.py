@@ -108,6 +108,29 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Door:
+    """An input of a host, as one of its queries reads it.
+
+    Attributes
+    ----------
+    name
+        ``writer@host``, as the host's table has it.
+    writer
+        The source, or the operator of another query.
+    stream, share
+        One of its streams here, whose rows are counted, and the part of what comes that goes there.
+    scheduled
+        Whether a batch's offsets count what comes with it.
+    """
+
+    name: str
+    writer: str
+    stream: str
+    share: float
+    scheduled: bool
+
+
+@dataclass(frozen=True)
 class Knobs:
     """What is decided before each batch.
 
@@ -123,6 +146,8 @@ class Knobs:
         Whether penstock measures rates when a batch begins.
     file
         Where the query's plan reads what is decided; None: from properties of the host's JVM.
+    doors
+        Through which the query takes what its host's table is asked for.
     """
 
     limits: tuple[str, ...]
@@ -130,6 +155,7 @@ class Knobs:
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
     file: Place | None = None
+    doors: tuple[Door, ...] = ()
 
 
 @dataclass(frozen=True)

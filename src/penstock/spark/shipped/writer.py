@@ -16,6 +16,7 @@ from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped.checkpoint import offsets, watermark
 from penstock.spark.shipped.deliver import Aside, Here, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
+from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save_from_within
 from penstock.spark.shipped.settle import intend, settle
@@ -73,7 +74,8 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
     task
         Where tasks write (``spec.spread``), what each does: see `penstock.spark.shipped.tasks.gather`.
     """
-    turn = None if spec.knobs is None or spec.knobs.file is not None else make_turn(spec)
+    local = Local(spec)
+    turn = None if spec.knobs is None or spec.knobs.file is not None else make_turn(spec, local)
     # What is open stays so from batch to batch.
     logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
     state: dict[str, Any] = {"next": None, "reached": Reached()}
@@ -97,7 +99,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
             settle(spec, batch, manifest)
         done = manifest.exists()
         if done and not spec.observed:
-            look_ahead(spec, batch + 1, *known(spec, batch))
+            look_ahead(spec, local, batch + 1, *known(spec, batch))
             return
         begun = None
         if state["next"] != batch:
@@ -113,7 +115,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
         computed = dataclasses.replace(computed, reached=state["reached"].further(computed.reached), begun=begun)
         if not done:
             _commit(spec, computed, frame.sparkSession)
-        look_ahead(spec, batch + 1, computed.reached.frontiers, computed.reached.latest)
+        look_ahead(spec, local, batch + 1, computed.reached.frontiers, computed.reached.latest)
         state.update(next=batch + 1, reached=computed.reached)
 
     return write
