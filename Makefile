@@ -12,7 +12,7 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 	@$(UV) run --no-sync penstock demo
 
 test: setup ## the tests that CI runs
-	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadgroup
+	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadfile
 	$(UV) run --no-sync pytest -q -m "alone and not slow"
 
 nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 20 kills

@@ -24,18 +24,6 @@ settings.register_profile(
 settings.load_profile("penstock")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares Spark hosts in one process: they are started once, and the other processes take the rest."""
-    for item in items:
-        if item.get_closest_marker("kafka"):
-            item.add_marker(pytest.mark.xdist_group("kafka"))
-        elif "engine" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("engine"))
-        elif item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
-
-
 @attrs.frozen
 class Outcome:
     """How a command ended."""

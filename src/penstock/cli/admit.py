@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import common
 from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
-from penstock.network import Network
-from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 
 def command(
     network: common.NetworkArgument,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query that is to be added.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query to add.")],
     rates: common.RatesOption,
     placement: common.PlacementOption,
     latency: Annotated[
-        float, typer.Option("--latency", metavar="S", help="Latency that no sink may exceed, old or new (s).")
+        float, typer.Option("--latency", metavar="S", help="Latency bound for every sink, old and new (s).")
     ],
     sink_latency: Annotated[
         str | None,
         typer.Option(
-            "--sink-latency", metavar="INLINE", help="Tighter bounds of single sinks, dashboard=0.5,ledger=2."
+            "--sink-latency", metavar="INLINE", help="Tighter bounds for single sinks, e.g. dashboard=0.5,ledger=2."
         ),
     ] = None,
     model: ModelOption = None,
@@ -36,19 +38,20 @@ def command(
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Attach it to the running network, if it fits and its controller agrees.")
+        bool, typer.Option("--apply", help="Attach it to the running network if it fits and the controller agrees.")
     ] = False,
     directory: Annotated[
-        str | None, typer.Option("--directory", metavar="DIR", help="Folder of that controller.")
+        str | None, typer.Option("--directory", metavar="DIR", help="The controller's folder.")
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Decide whether one more query fits beside those that run, and where it goes; exit 1 where it does not.
+    """Decide whether one more query fits beside those that run, and where it goes. Exit code 1: it does not fit.
 
     Example: penstock admit examples/two-chains/network.toml examples/two-chains/alarm.toml --hosts 2
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
+    from penstock.cli import reading
     from penstock.cluster import Placement
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import checked_bound, default_model, model_of
@@ -72,9 +75,9 @@ def command(
             running, added = (known.of(part).complete(part) for part in (running, added))
         except InputError as error:
             raise error.located(statistics) from None
-    machines = common.get_cluster(cluster, hosts, whole)
-    placed = common.get_placement(placement, running, machines)
-    given = common.get_rates(whole, rates, duration, period)
+    machines = reading.get_cluster(cluster, hosts, whole)
+    placed = reading.get_placement(placement, running, machines)
+    given = reading.get_rates(whole, rates, duration, period)
     model = model or default_model(machines, placed)
     found = admit(running, added, given, placed, machines, bound, model=model, sinks=sinks, statistics=known)
     if check:

@@ -15,23 +15,27 @@ def command(
     network: common.NetworkArgument,
     sample: Annotated[
         str | None,
-        typer.Option("--sample", metavar="DIR_OR_FILE", help="Rows of each source; nexmark sources make their own."),
+        typer.Option(
+            "--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; nexmark sources make their own."
+        ),
     ] = None,
     cluster: common.ClusterOption = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="H", help="Measure on this host of the cluster.")
-    ] = None,
-    error: Annotated[float, typer.Option("--error", metavar="E", help="Relative error to reach per operator.")] = 0.02,
-    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Seconds per operator at most.")] = 4.0,
-    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write a statistics file.")] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None,
+    error: Annotated[
+        float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")
+    ] = 0.02,
+    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Time limit for each operator (s).")] = 4.0,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the statistics here.")] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure each operator alone on sample rows: cost, selectivity, error; and a host's overhead per batch.
+    """Measure every operator on sample rows: cost, selectivity and error; and a host's overhead per batch.
 
     Example: penstock calibrate examples/auction/network.toml --out statistics.json
     """
-    graph, _ = common.get_network(network)
-    machines = common.get_cluster(cluster, None if cluster is not None else 1, graph)
+    from penstock.cli import reading
+
+    graph, _ = reading.get_network(network)
+    machines = reading.get_cluster(cluster, None if cluster is not None else 1, graph)
     name = host or next(iter(machines.hosts))
     if name not in machines.hosts:
         raise InputError(f"{name!r} is no host of the cluster", at="--host")
@@ -59,7 +63,7 @@ def command(
         return
     common.table(
         f"{graph.name}: measured alone on {name}",
-        ["operator", "cost (µs)", "selectivity", "grows as", "error", "tuples"],
+        ["operator", "cost (µs)", "selectivity", "grows as", "error", "rows"],
         [
             [
                 o,

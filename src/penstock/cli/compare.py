@@ -20,17 +20,17 @@ def command(
     rates: common.RatesOption,
     placements: Annotated[
         list[str] | None,
-        typer.Option("--placements", metavar="FILE|INLINE …", help="Placements to compare, one or more."),
+        typer.Option("--placements", metavar="FILE|INLINE …", help="One or more placements to compare."),
     ] = None,
     variants: Annotated[
         list[str] | None,
-        typer.Option("--variant", metavar="FILE", help="A further network with the same sources; may be repeated."),
+        typer.Option("--variant", metavar="FILE", help="Another network with the same sources; may be repeated."),
     ] = None,
     reorder: Annotated[
-        bool, typer.Option("--reorder", help="Also try the legal orders of filters and maps that commute.")
+        bool, typer.Option("--reorder", help="Also try the other legal orders of filters and maps.")
     ] = False,
     model: ModelOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking are shown.")] = 20,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking to show.")] = 20,
     check_with: CheckOption = None,
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
@@ -40,13 +40,14 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Rank placements, and variants of a network, by predicted latency, the best first.
+    """Rank placements and variants of a network by predicted latency, best first.
 
     Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
     --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2
     """
     import numpy as np
 
+    from penstock.cli import reading
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import default_model, model_of, with_interval
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
@@ -56,12 +57,12 @@ def command(
     check = checker(check_with)
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    given = common.get_rates(graph, rates, duration, period)
+    graph, known = reading.get_network(network, statistics)
+    machines = reading.get_cluster(cluster, hosts, graph)
+    given = reading.get_rates(graph, rates, duration, period)
     graphs: list[tuple[str, Network]] = [(network, graph)]
     for path in variants or []:
-        other, _ = common.get_network(path, statistics)
+        other, _ = reading.get_network(path, statistics)
         given.check(other.sources)
         graphs.append((path, other))
     model = model or default_model(machines)
@@ -70,7 +71,7 @@ def command(
         alone = "one host" if len(machines.hosts) == 1 else "mace-climb"
         texts: list[tuple[str, str | None]] = [(text, text) for text in placements or []] or [(alone, None)]
         return [
-            (label, common.decide_placement(made, machines, text, "mace-climb", given, seed)) for label, text in texts
+            (label, reading.decide_placement(made, machines, text, "mace-climb", given, seed)) for label, text in texts
         ]
 
     def measure(made: Network, placed: Placement) -> float:

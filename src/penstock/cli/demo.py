@@ -15,16 +15,18 @@ PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "
 
 
 def command(
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where demo-report.json and the pictures go.")] = ".",
+    out: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Folder for demo-report.json and the pictures.")
+    ] = ".",
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
+    """Calibrate, place, predict, run and compare six auction queries on two embedded Spark hosts (5 minutes).
 
     Example: penstock demo --out /tmp/demo
     """
     from penstock.cli.run import show
-    from penstock.control.demo import demo
+    from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
     folder = Path(out)
@@ -61,7 +63,15 @@ def command(
     )
     common.table(
         "plans",
-        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
+        [
+            "placement",
+            *(f"{host} load" for host in document["hosts"]),
+            "largest std",
+            "predicted worst (s)",
+            "p99 (s)",
+            "measured worst (s)",
+            "p99 (s)",
+        ],
         [
             [
                 name,
@@ -69,6 +79,7 @@ def command(
                 max(row["std"] for row in plan["load"].values()),
                 plan["predicted"]["max"],
                 plan["predicted"]["p99"],
+                *(plan["measured"][key] if "measured" in plan else "" for key in ("max", "p99")),
             ]
             for name, plan in document["plans"].items()
         ],
@@ -82,6 +93,7 @@ def command(
         else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(outcome_of(document["plans"]))
 
 
 def _largest(value: float | list[float] | None) -> float:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from penstock.cli import common
 from penstock.cli.hosts import FILE
-from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
-from penstock.load import Statistics
-from penstock.network import Network
-from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Placement
     from penstock.control.engine import Engine
+    from penstock.load import Statistics
     from penstock.load.setting import Setting
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 Report = Callable[[str, float], None]
 
@@ -145,6 +144,8 @@ def first_placement(
     parts
         ``network`` and ``cluster``.
     """
+    from penstock.cli import reading
+
     network, cluster = parts["network"], parts["cluster"]
     if folder is not None:
         from penstock.spark.run import claimed, placement_of
@@ -153,7 +154,7 @@ def first_placement(
         if there is not None:
             return placement_of(there)
     if given is not None or rates is None or len(cluster.hosts) == 1:
-        return common.decide_placement(network, cluster, given, algorithm, rates, seed)
+        return reading.decide_placement(network, cluster, given, algorithm, rates, seed)
     import numpy as np
 
     from penstock.load import load_model

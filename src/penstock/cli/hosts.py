@@ -10,16 +10,17 @@ from penstock.cli import common
 from penstock.errors import InputError
 
 FileOption = Annotated[
-    str, typer.Option("--file", metavar="FILE", help="Where running hosts are noted; readable by you only.")
+    str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
 ]
 FILE = ".penstock/hosts.json"
-NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="All by default.")]
+NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Hosts to stop; default: all.")]
 
 app = typer.Typer(
-    help="Start, list and stop embedded Spark hosts that go on when penstock ends.\n\n"
-    "Example: penstock hosts start --hosts 2",
+    help="Start, list and stop local Spark hosts that outlive penstock.\n\nExample: penstock hosts start --hosts 2",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 
@@ -30,7 +31,7 @@ def start(
     file: FileOption = FILE,
     json: common.JsonOption = False,
 ) -> None:
-    """Start hosts, and leave them running.
+    """Start hosts and leave them running.
 
     Example: penstock hosts start --hosts 2
     """
@@ -64,7 +65,7 @@ def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
 
 @app.command("stop")
 def stop(names: NamesArgument = None, file: FileOption = FILE, json: common.JsonOption = False) -> None:
-    """End hosts that were left running, with whatever runs on them.
+    """Stop hosts that were left running, and whatever runs on them.
 
     Example: penstock hosts stop h1
     """

@@ -30,7 +30,7 @@ _PARTS = (
 def command(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
     ],
     out: Annotated[
         str | None,
@@ -38,14 +38,14 @@ def command(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="T", help="Only batches from this time on: 2026-01-31T10:00, or '2 hours'."),
+        typer.Option("--since", metavar="T", help="Skip batches before this time: 2026-01-31T10:00, or '2 hours'."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as --since.")
+        str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as --since.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure the streaming queries that you have, from their event logs: rates, costs, lag, headroom, findings.
+    """Measure your streaming queries from their event logs: rates, costs, lag, headroom and problems.
 
     Example: penstock inspect examples/event-log/spark-4.3.zstd
     """
@@ -106,7 +106,7 @@ def _show(found: Inspection) -> None:
         low, high = f"{min(known):.1%}", f"{max(known):.1%}"
         common.say(f"standard error of the costs: {low}" + (f" to {high}" if high != low else ""))
     if any(query.trigger == 0.0 for query in found.queries.values()):
-        common.say(f"trigger -: none, or too short to matter; the largest rates are over {human(found.period)}")
+        common.say(f"trigger -: none, or too short to matter; peak rates are means over {human(found.period)}")
 
 
 def _more_row(name: str, query: Query) -> list[object]:

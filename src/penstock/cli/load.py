@@ -15,22 +15,26 @@ def command(
     cluster: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Also show the load of hosts.")
+        str | None,
+        typer.Option("--placement", metavar="FILE|INLINE", help="Placement; also show the load of the hosts."),
     ] = None,
-    series: Annotated[bool, typer.Option("--series", help="Also give every series and the load correlations.")] = False,
+    series: Annotated[
+        bool, typer.Option("--series", help="With --json: also all series and load correlations.")
+    ] = False,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
     json: common.JsonOption = False,
 ) -> None:
-    """Compute the load model: rates, load of each operator, load per unit of source rate.
+    """Compute the load of every operator, and how it grows with the rate of each source.
 
     Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
     """
+    from penstock.cli import reading
     from penstock.load import correlation_matrix, deviation
 
-    graph, _ = common.get_network(network, statistics)
-    model = common.get_model(graph, rates, duration, period)
+    graph, _ = reading.get_network(network, statistics)
+    model = reading.get_model(graph, rates, duration, period)
     document: dict[str, Any] = {
         "network": graph.name,
         "period": model.period,
@@ -48,10 +52,10 @@ def command(
         },
     }
     if cluster is not None or hosts is not None or placement is not None:
-        machines = common.get_cluster(cluster, hosts, graph)
+        machines = reading.get_cluster(cluster, hosts, graph)
         if placement is not None:
-            placed = common.get_placement(placement, graph, machines)
-            document["hosts"] = common.host_rows(model, placed, machines)
+            placed = reading.get_placement(placement, graph, machines)
+            document["hosts"] = reading.host_rows(model, placed, machines)
     if series:
         for name, row in zip(model.rates.sources, model.rates.values, strict=True):
             document["sources"][name]["series"] = row

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
 from penstock.control.chain import Prediction, error_bar, summary
+from penstock.latency.cores import covered
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
 from penstock.load.statistics import HostStatistics
@@ -62,14 +63,12 @@ def compare(
     used = [name for name in cluster.hosts if name in set(placement.values())]
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
-    busy = dict.fromkeys(used, 0.0)
+    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in used}
     for batch in outcome.batches:
-        if batch.query not in host_of:
-            # Of a query that was attached to the run later.
-            continue
-        busy[host_of[batch.query]] += max(
-            0.0, min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)
-        )
+        # A query that was attached to the run later is on no host of this placement.
+        if batch.query in host_of:
+            spans[host_of[batch.query]].append((batch.start, batch.start + batch.duration))
+    busy = {name: sum(b - a for a, b in covered(rows, outcome.epoch, stop)) for name, rows in spans.items()}
     document: dict[str, Any] = {
         "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
         "placement": dict(sorted(placement.items())),
@@ -149,9 +148,9 @@ def series(
 
 def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:
     total = np.zeros(edges.size - 1)
-    for start, end in spans:
+    for start, end in covered(spans, edges[0], edges[-1]):
         total += np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0.0, None)
-    return np.minimum(total, 1.0)
+    return total
 
 
 def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import inf
 
@@ -163,3 +163,16 @@ class Cores:
         left = [ahead, 0.0, fixed + tasks - late - ahead, late]
         group.under.append(Under(query, batch, self.host[query], left, FIXED, start))
         group.copy().advance(batches, inf)
+
+
+def covered(spans: Iterable[tuple[float, float]], begin: float, end: float) -> list[tuple[float, float]]:
+    """Return the parts of an interval (s) that at least one of some spans covers, in order and apart from each other.
+
+    The batches of several queries of a host overlap: it is busy once, whoever works.
+    """
+    parts: list[tuple[float, float]] = []
+    for start, stop in sorted(spans):
+        start, stop = max(start, begin, parts[-1][1] if parts else begin), min(stop, end)
+        if stop > start:
+            parts.append((start, stop))
+    return parts

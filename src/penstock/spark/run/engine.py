@@ -20,6 +20,7 @@ from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
+    SLOTS,
     Deployment,
     check_network,
     check_placement,
@@ -50,6 +51,9 @@ logging.getLogger("SQLQueryContextLogger").disabled = True
 
 CHECK = 5.0
 """Seconds between two looks at the queries' errors."""
+
+SPLIT = 32 << 20
+"""Bytes of a file that a task reads at once."""
 
 UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
@@ -86,13 +90,27 @@ class Engine:
     def _session(self, name: str) -> SparkSession:
         session: SparkSession = self._found(name)
         session.conf.set("spark.sql.session.timeZone", "UTC")
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        slots = self._slots(name, session)
+        session.conf.set(SLOTS, str(slots))
+        # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.
+        for key in ("maxPartitionBytes", "openCostInBytes"):
+            session.conf.set(f"spark.sql.files.{key}", str(SPLIT))
+        session.conf.set("spark.sql.files.maxPartitionNum", str(slots))
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
         for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
             excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
             session.conf.set(key, ",".join(excluded))
         register(session)
         return session
+
+    def _slots(self, name: str, session: SparkSession) -> int:
+        """Return how many tasks a host does at a time: as the cluster says, or as a host elsewhere says itself."""
+        told = self.cluster.hosts[name].cores
+        if self.hosts[name].pid is not None:
+            return told
+        # Spark deals a range out to as many tasks as it has slots.
+        found = session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
+        return max(told, found)
 
     def _found(self, name: str) -> SparkSession:
         """Return the session of an earlier penstock, if it is still there, else a new one."""
@@ -153,8 +171,6 @@ class Engine:
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
-        for name in used if live else ():
-            self._check_live(name)
         schedules = self.schedules(network, place, rates)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
         with telling_deaths({name: self.hosts[name] for name in used}):
@@ -188,16 +204,6 @@ class Engine:
                 series = {"period": mine.period, "values": mine.of_source(name).tolist()}
                 found[name] = nexmark_options(source, series, (place / "epoch").uri)
         return found
-
-    def _check_live(self, name: str) -> None:
-        """Refuse live keep fractions where tasks do not share the driver's JVM."""
-        master = str(self.sessions[name].conf.get("spark.master", "local"))
-        if not master.startswith("local") or master.startswith("local-cluster"):
-            raise InputError(
-                f"keep fractions cannot change in a run, since executors are not in the host's JVM ({master})",
-                at=f"hosts.{name}",
-                hint="give fixed ones: --keep",
-            )
 
     def run(
         self,
@@ -240,7 +246,7 @@ class Engine:
                     begin = time.time()
                     if once:
                         open_schedules(deployment, self.cluster.spark.trigger)
-                        drain(system, tell)
+                        drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
                     else:
                         follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger

@@ -15,8 +15,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from penstock.latency.cores import covered
 from penstock.network import Network
-from penstock.spark.hop import PIECE_ROWS
+from penstock.spark.hop import START
 from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
@@ -37,11 +38,12 @@ class _Log:
 
     entries: deque[tuple[int, int, float]] = attrs.field(factory=deque)
 
-    def waiting(self, batch: int, piece: int) -> tuple[int, float | None]:
+    def waiting(self, position: Mapping[str, int]) -> tuple[int, float | None]:
         """Return the rows behind a position, and when the oldest of them came (s since 1970)."""
+        batch, taken = position["batch"], position.get("rows", 0)
         rows, since = 0, None
         for number, count, came in self.entries:
-            left = count if number > batch else max(0, count - piece * PIECE_ROWS) if number == batch else 0
+            left = count if number > batch else max(0, count - taken) if number == batch else 0
             rows += left
             since = came if left and since is None else since
         return rows, since
@@ -153,7 +155,7 @@ class Observer:
                 spans[self.system.units[name].host].append((since, now))
         return {
             name: HostSeen(
-                busy=_covered(spans[name], self._at, now),
+                busy=_share(spans[name], self._at, now),
                 batches=ended[name],
                 overhead=float(np.median(self._empty[name])) if self._empty.get(name) else None,
             )
@@ -194,8 +196,8 @@ class Observer:
         known = {o.get("log", o.get("source")): o for o in _ended(query)}
         for origin in query.spec.origins:
             if origin.name in query.reads:
-                at = known.get(origin.name, {"batch": 0, "piece": 0})
-                count, since = self._logs.setdefault(origin.name, _Log()).waiting(at["batch"], at["piece"])
+                at = known.get(origin.name, START)
+                count, since = self._logs.setdefault(origin.name, _Log()).waiting(at)
             elif origin.name in self.system.deployment.schedules:
                 event = known.get(origin.name, {"event": 0})["event"]
                 count, since = self._due(origin.name, event)
@@ -277,14 +279,6 @@ def _since(runner: Runner) -> float | None:
         return None
 
 
-def _covered(spans: Sequence[tuple[float, float]], begin: float, end: float) -> float | None:
-    """Return the share of a time that intervals cover."""
-    if end <= begin:
-        return None
-    total, until = 0.0, begin
-    for start, stop in sorted(spans):
-        start, stop = max(start, until), min(stop, end)
-        if stop > start:
-            total += stop - start
-            until = stop
-    return total / (end - begin)
+def _share(spans: Sequence[tuple[float, float]], begin: float, end: float) -> float | None:
+    """Return the share of a time that some spans cover."""
+    return sum(stop - start for start, stop in covered(spans, begin, end)) / (end - begin) if end > begin else None

@@ -75,6 +75,8 @@ class SinkExit:
         Of Spark's writer; None: parquet in the run's folder.
     label
         Begins the names of the files in a folder that others may use too: the run's, query's and sink's own.
+    shape
+        JSON of the columns' type.
     """
 
     name: str
@@ -83,6 +85,7 @@ class SinkExit:
     format: str | None
     options: Mapping[str, str]
     label: str
+    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,8 @@ class Knobs:
         Whether penstock measures rates when a batch begins.
     doors
         Through which the query takes what its host's table is asked for.
+    file
+        Where the query's plan reads what is decided; None: from properties of the host's JVM.
     """
 
     limits: tuple[str, ...]
@@ -150,6 +155,7 @@ class Knobs:
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
     doors: tuple[Door, ...] = ()
+    file: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,8 @@ class WriterSpec:
         Where the query runs.
     topics
         Where its logs are, if not in the folder.
+    spread
+        Whether the tasks that compute rows also write them; else the query's own Python process does.
     """
 
     folder: Place
@@ -203,6 +211,7 @@ class WriterSpec:
     saved: str = ""
     host: str = ""
     topics: Topics | None = None
+    spread: bool = False
 
     @property
     def checkpoint(self) -> Place:

@@ -1,8 +1,11 @@
-"""What a query's writer does before it computes a batch: decide which fractions of live streams it keeps.
+"""What a query's writer does before a batch is computed: decide which fractions of live streams it keeps.
 
-The decision is kept in a file beside the batch: a batch that is done again drops the same rows. Whole windows need
-more, since their rows come in several batches: for them is listed since which event time which fraction holds, and a
-new one holds for windows that begin after all rows seen so far.
+The decision is kept in a file beside the batch: a batch that is done again drops the same rows. It reaches the tasks as
+properties of the JVM that they share with the driver. Elsewhere Spark reads it from a file when it begins the batch,
+and sends it to all of them; it calls the writer later, so that the batch before decides.
+
+Whole windows need more, since their rows come in several batches: for them is listed since which event time which
+fraction holds, and a new one holds for windows that begin after all rows seen so far.
 """
 
 from __future__ import annotations
@@ -33,6 +36,12 @@ REMEMBERED = 600_000_000
 SINCE, LISTED = "@since", "@listed"
 """Behind a stream's name: properties that its windows need besides."""
 
+LIMITS = "limits"
+"""Folder, below the run's, of the files from which plans read what was decided."""
+
+LENGTH = 1 << 16
+"""Bytes of such a file: Spark remembers how long it was when the query began."""
+
 EVER = -(2**63)
 WIDTH = 20
 """Bits of a limit, where two share a number."""
@@ -48,29 +57,20 @@ def packed(now: int, before: int) -> int:
     return (now << WIDTH) | before
 
 
-def make_turn(spec: WriterSpec) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
-    """Return the function that a query's writer calls before it computes a batch.
+def make_turn(
+    spec: WriterSpec, local: Local | None = None
+) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
+    """Return the function that a query's writer calls before it computes a batch, where tasks share the driver's JVM.
 
     It takes the batch's frame and number, and the frontiers and the latest event time that earlier batches reached.
+    ``local`` is what the query knows of its host.
     """
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
-    place = folder / KNOBS / spec.query
     known: dict[str, str] = {}
-    local = Local(spec)
+    local = local or Local(spec)
 
     def turn(frame: Any, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
-        file = place / f"{batch:012d}.json"
-        if file.exists():
-            decided = json.loads(file.read())
-        else:
-            keep = local.keep(batch)
-            if keep is None:
-                keep = _announced(folder, spec.query, batch, wanted.prompt)
-            decided = _decide(wanted, _latest(place), keep, frontiers, latest)
-            file.publish(json.dumps(decided).encode())
-            for old in place.names()[:-8]:
-                (place / old).remove()
-        values = _values(decided, wanted, folder)
+        values = _decided(spec, local, batch, (frontiers, latest), wanted.prompt)
         changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
         if changed:
             calls = [
@@ -81,6 +81,46 @@ def make_turn(spec: WriterSpec) -> Callable[[Any, int, Mapping[str, int], int | 
             known.update(changed)
 
     return turn
+
+
+def look_ahead(spec: WriterSpec, local: Local, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
+    """Decide for the batch that comes next, and write it where Spark reads it before anything of that batch is done."""
+    if spec.knobs is not None and spec.knobs.file is not None:
+        tell(spec.knobs.file, _decided(spec, local, batch, (frontiers, latest), prompt=False))
+
+
+def tell(file: Place, values: Mapping[str, str]) -> None:
+    """Write down what a query's plan reads when its next batch begins.
+
+    Raises
+    ------
+    RuntimeError
+        If it is more than the file can hold.
+    """
+    content = json.dumps(values).encode()
+    if len(content) >= LENGTH:
+        raise RuntimeError(f"{file.path}: {len(content)} bytes of keep fractions, at most {LENGTH} can be read")
+    file.replace(content.ljust(LENGTH - 1) + b"\n")
+
+
+def _decided(
+    spec: WriterSpec, local: Local, batch: int, reached: tuple[Mapping[str, int], int | None], prompt: bool
+) -> dict[str, str]:
+    """Return what is decided for a batch, as it was if the batch is done again."""
+    wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
+    place = folder / KNOBS / spec.query
+    file = place / f"{batch:012d}.json"
+    if file.exists():
+        decided = json.loads(file.read())
+    else:
+        keep = local.keep(batch)
+        if keep is None:
+            keep = _announced(folder, spec.query, batch, prompt)
+        decided = _decide(wanted, _latest(place), keep, *reached)
+        file.publish(json.dumps(decided).encode())
+        for old in place.names()[:-8]:
+            (place / old).remove()
+    return _values(decided, wanted, folder)
 
 
 def _values(decided: Any, wanted: Knobs, folder: Place) -> dict[str, str]:
