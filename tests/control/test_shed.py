@@ -139,10 +139,7 @@ def test_steady_rate_is_found_and_a_step_is_noticed_at_once(rate, seed):
 
 @pytest.mark.parametrize(("seed", "batches"), [(0, None), (1, MicroBatch(trigger=0.25, overhead=0.03))])
 def test_shedding_keeps_the_bound_and_nearly_the_optimum(tmp_path, seed, batches):
-    """In a burst by chance the bound holds, and the score is the linear program's to half a percent.
-
-    Hosts that work in batches are counted with what the overhead of batches leaves of them.
-    """
+    """In a burst by chance the bound holds, and the score is the optimum's to half a percent, also in batches."""
     plain, weights = two_queries(0.008), {"t1": 3.0, "t2": 1.0}
     network = Network.of(
         "two", [attrs.evolve(source, arrivals="poisson") for source in plain.sources.values()],
