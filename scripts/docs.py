@@ -178,7 +178,7 @@ def run(words: list[str]) -> str:
     before = os.getcwd()
     os.chdir(ROOT)
     with (
-        patch.object(sys, "argv", ["penstock", *words]),
+        patch.object(sys, "argv", ["penstock", "--quiet", *words]),
         patch.dict(os.environ, {"COLUMNS": "100"}),
         redirect_stdout(out),
         redirect_stderr(out),

@@ -27,7 +27,7 @@ from penstock.spark.run import Engine
 from penstock.spark.run.outcome import read_latency
 from penstock.spark.shipped.deliver import Aside, Delivery, deliver
 from penstock.spark.shipped.gate import take_over
-from penstock.spark.shipped.nexmark import NexmarkSource
+from penstock.spark.shipped.nexmark import NexmarkReader, NexmarkSource, SpreadNexmarkReader
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import intend, intent_of, settle
 from penstock.spark.shipped.share import brought, count, logged, reached_by
@@ -180,6 +180,30 @@ def test_pieces_are_dealt_out_by_rows() -> None:
     assert [piece for share in dealt for piece in share] == pieces
     assert [sum(piece[-1] for piece in share) for share in dealt] == [5, 5, 5, 5]
     assert shared([], 3) == []
+
+
+@pytest.mark.parametrize("slots", [2, 3])
+def test_tasks_make_the_events_of_one_process(tmp_path: Path, slots: int) -> None:
+    """Events on a schedule are the same by one process and by several tasks, with one mark behind them."""
+    gate = tmp_path / "epoch"
+    options = {
+        "rates": json.dumps({"values": [30.0, 5.0], "period": 1.0}),
+        "lateness": "7",
+        "gate": str(gate),
+        "name": "s",
+    }
+    alone, spread = NexmarkReader(options), SpreadNexmarkReader({**options, "slots": str(slots)})
+    position = spread.initialOffset()
+    assert spread.latestOffset(position, None) == position
+    gate.write_text("1790000000000000")
+    for end in ({**position, "event": 4}, {**position, "event": 35}):
+        shares = spread.partitions(position, end)
+        # Each task has a reader of its own.
+        taken = [row for share in shares for row in SpreadNexmarkReader({**options, "slots": "2"}).read(share)]
+        assert taken == list(alone.readBetweenOffsets(position, end))
+        assert len(shares) == slots + 1
+        position = end
+    assert [row for share in spread.partitions(position, position) for row in spread.read(share)] == []
 
 
 def test_a_host_with_one_slot_reads_without_tasks() -> None:

@@ -32,7 +32,7 @@ def command(
     ] = None,
     model: ModelOption = None,
     check_with: CheckOption = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -75,14 +75,14 @@ def command(
             running, added = (known.of(part).complete(part) for part in (running, added))
         except InputError as error:
             raise error.located(statistics) from None
-    machines = reading.get_cluster(cluster, hosts, whole)
-    placed = reading.get_placement(placement, running, machines)
+    cluster = reading.get_cluster(cluster_file, hosts, whole)
+    placed = reading.get_placement(placement, running, cluster)
     given = reading.get_rates(whole, rates, duration, period)
-    model = model or default_model(machines, placed)
-    found = admit(running, added, given, placed, machines, bound, model=model, sinks=sinks, statistics=known)
+    model = model or default_model(cluster, placed)
+    found = admit(running, added, given, placed, cluster, bound, model=model, sinks=sinks, statistics=known)
     if check:
         both = Placement({**placed, **found.placement})
-        found = found.checked(worst_simulated(whole, machines, both, given, known, model, seed))
+        found = found.checked(worst_simulated(whole, cluster, both, given, known, model, seed))
     document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
     if apply:
         document |= {"applied": False, **(_attached(added, given, directory) if found.admitted else {})}
@@ -90,29 +90,31 @@ def command(
     if json:
         common.answer(document)
         sys.exit(0 if good else 1)
+    _show(document, {name: min(bound, sinks.get(name, bound)) for name in document["sinks"]}, model)
+    sys.exit(0 if good else 1)
+
+
+def _show(document: dict[str, Any], bounds: dict[str, float], model: str) -> None:
+    verdict = "admitted" if document["admitted"] else "not admitted"
     common.table(
-        f"{added.name}: {'admitted' if found.admitted else 'not admitted'} to {running.name} by the model {model}",
+        f"{document['new']}: {verdict} to {document['network']} by the model {model}",
         ["operator", "host"],
-        list(found.placement.items()),
+        list(document["placement"].items()),
     )
     common.table(
-        f"worst latency in s, bound {bound:g}",
+        f"worst latency in s, bound {document['bound']:g}",
         ["sink", "before", "with it", "bound"],
-        [
-            [name, row["before"], row["worst"], min(bound, sinks.get(name, bound))]
-            for name, row in document["sinks"].items()
-        ],
+        [[name, row["before"], row["worst"], bounds[name]] for name, row in document["sinks"].items()],
     )
-    if check:
+    if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
     late = ", ".join(document["breaks"])
     common.say(
-        f"worst {found.after.total.worst:.4g} s at {found.after.bottleneck}"
+        f"worst {document['latency']:.4g} s at {document['bottleneck']}"
         + (f"; would miss the bound: {late}" if late else "")
     )
     if "controller" in document:
         common.say(("attached: " if document["applied"] else "not attached: ") + document["controller"]["why"])
-    sys.exit(0 if good else 1)
 
 
 def _attached(added: Network, rates: Rates, directory: str | None) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def command(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     rates: Annotated[
         str | None, typer.Option("--rates", metavar="FILE|INLINE", help="With --network: rates of its sources.")
@@ -89,7 +89,7 @@ def command(
     given = _weights(weight)
     inspection = None
     if network is not None:
-        files = _Files(network, cluster, hosts, rates, placement, statistics)
+        files = _Files(network, cluster_file, hosts, rates, placement, statistics)
         deployment = _from_network(files, (duration, period), given)
     else:
         inspection = _inspected(paths or [], since, until)
@@ -173,10 +173,10 @@ def _from_network(files: _Files, steps: tuple[float, float], weights: dict[str, 
     if files.rates is None:
         raise InputError("expected the rates of the network's sources", at="--rates")
     graph, known = reading.get_network(files.network, files.statistics)
-    machines = reading.get_cluster(files.cluster, files.hosts, graph)
+    cluster = reading.get_cluster(files.cluster, files.hosts, graph)
     model = reading.get_model(graph, files.rates, *steps)
-    placed = reading.decide_placement(graph, machines, files.placement, None, model.rates, 0)
-    return planned(model, machines, placed, known, weights)
+    placed = reading.decide_placement(graph, cluster, files.placement, None, model.rates, 0)
+    return planned(model, cluster, placed, known, weights)
 
 
 def _show(found: Consultation) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import typer
 
 from penstock.cli import common
 from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.load import Statistics
 
 
 def command(
@@ -19,7 +22,7 @@ def command(
             "--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; nexmark sources make their own."
         ),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None,
     error: Annotated[
         float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")
@@ -35,9 +38,9 @@ def command(
     from penstock.cli import reading
 
     graph, _ = reading.get_network(network)
-    machines = reading.get_cluster(cluster, None if cluster is not None else 1, graph)
-    name = host or next(iter(machines.hosts))
-    if name not in machines.hosts:
+    cluster = reading.get_cluster(cluster_file, None if cluster_file is not None else 1, graph)
+    name = host or next(iter(cluster.hosts))
+    if name not in cluster.hosts:
         raise InputError(f"{name!r} is no host of the cluster", at="--host")
     if not 0 < error < 1 or not 0 < budget < 1e6:
         raise InputError("expected an error between 0 and 1 and a budget > 0", at="--error")
@@ -46,11 +49,11 @@ def command(
     from penstock.spark.hosts import start_hosts
     from penstock.spark.run import Engine
 
-    check_network(graph, machines.spark)
+    check_network(graph, cluster.spark)
     with common.progress() as tell:
         tell("starting host", 0.0)
-        with start_hosts(machines, names=[name]) as running:
-            engine = Engine(machines, running)
+        with start_hosts(cluster, names=[name]) as running:
+            engine = Engine(cluster, running)
             samples = read_samples(engine.sessions[name], graph, sample)
             statistics = calibrate_alone(engine, name, graph, samples, error=error, budget=budget, report=tell)
             tell("overhead", 0.95)
@@ -61,8 +64,12 @@ def command(
     if json:
         common.answer(document)
         return
+    _show(graph.name, name, statistics)
+
+
+def _show(network: str, name: str, statistics: Statistics) -> None:
     common.table(
-        f"{graph.name}: measured alone on {name}",
+        f"{network}: measured alone on {name}",
         ["operator", "cost (µs)", "selectivity", "grows as", "error", "rows"],
         [
             [

@@ -32,7 +32,7 @@ def command(
         str | None,
         typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50; not needed on Spark."),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement to begin with.")
@@ -114,25 +114,25 @@ def command(
 
     _check(engine, moves, spare, {"--every": every, "--latency": latency, "--for": seconds, "--pace": pace})
     graph, known = reading.get_network(network, statistics)
-    machines = reading.get_cluster(cluster, hosts, graph)
-    happenings = scenario_of(scenario, graph, machines, known, engine)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    happenings = scenario_of(scenario, graph, cluster, known, engine)
     given = control_rates(rates, graph, [each.event for each in happenings], duration, period)
-    where = directory or machines.spark.directory or f".penstock/{graph.name}"
+    where = directory or cluster.spark.directory or f".penstock/{graph.name}"
     own = None if given is None else Rates.of(given.period, {name: given.of_source(name) for name in graph.sources})
     simulated = engine == "simulation"
     placed = first_placement(
-        placement, algorithm, own, seed, None if simulated else where, network=graph, cluster=machines
+        placement, algorithm, own, seed, None if simulated else where, network=graph, cluster=cluster
     )
     pause = (3.0 if engine == "spark" else 0.5) if move_time is None else move_time
     goals = Goals(
-        bound=latency, moves=moves, pause=pause, spare=spares(machines, spare), prices=read_prices(prices)
+        bound=latency, moves=moves, pause=pause, spare=spares(cluster, spare), prices=read_prices(prices)
     )  # fmt: skip
     control = Control(policies=policies(policy), goals=goals, every=every, act=act, seed=seed, journaled=simulated)
     if own is not None and simulated:
         load_model(graph, own)  # names a missing cost
     span = seconds if seconds is not None or not simulated or given is None else given.duration
     wanted = Wanted(
-        network=graph, statistics=known, cluster=machines, placement=placed, rates=given if simulated else own,
+        network=graph, statistics=known, cluster=cluster, placement=placed, rates=given if simulated else own,
         seconds=span, directory=where, seed=seed, trigger=trigger, overhead=overhead, move_time=pause, pace=pace,
         apart=apart_of(apart, graph),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +25,6 @@ def command(
 
     Example: penstock demo --out /tmp/demo
     """
-    from penstock.cli.run import show
     from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
@@ -45,6 +44,14 @@ def command(
     if json:
         common.answer(document)
         return
+    _show(document)
+    common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(outcome_of(document["plans"]))
+
+
+def _show(document: dict[str, Any]) -> None:
+    from penstock.cli.run import show
+
     common.table(
         "calibration",
         ["operator", "cost (µs)", "selectivity", "error"],
@@ -92,8 +99,6 @@ def command(
         if bar["cost_error"]
         else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )
-    common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
-    common.say(outcome_of(document["plans"]))
 
 
 def _largest(value: float | list[float] | None) -> float:

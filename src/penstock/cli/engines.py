@@ -106,11 +106,11 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             raise InputError("is for the simulator", at=at)
     check_network(wanted.network, wanted.cluster.spark)
     check_placement(wanted.placement)
-    machines = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
+    cluster = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     tell("starting hosts", 0.0)
-    with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
-        engine = Engine(machines, hosts, noted_sessions(wanted.directory))
-        about = attrs.evolve(wanted.setting, cluster=machines)
+    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE) as hosts:
+        engine = Engine(cluster, hosts, noted_sessions(wanted.directory))
+        about = attrs.evolve(wanted.setting, cluster=cluster)
         deployment = engine.prepare(
             wanted.network,
             wanted.placement,

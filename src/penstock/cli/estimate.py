@@ -38,7 +38,7 @@ def command(
         float | None,
         typer.Option("--headroom", metavar="S", help="Also say how far rates can grow within this latency (s)."),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -64,19 +64,19 @@ def command(
         model_of(model)
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
     graph, known = reading.get_network(network, statistics)
-    machines = reading.get_cluster(cluster, hosts, graph)
-    placed = reading.get_placement(placement, graph, machines)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
     loads = reading.get_model(graph, rates, duration, period)
-    decide = model_of(model or default_model(machines, placed))
-    found = decide(loads, placed, machines, known)
-    found = with_interval(found, loads, placed, machines, known, np.random.default_rng(seed))
+    decide = model_of(model or default_model(cluster, placed))
+    found = decide(loads, placed, cluster, known)
+    found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(seed))
     document = {"network": graph.name, **found.document()}
-    document["notes"] += second_opinion(found, loads, placed, machines, known)
+    document["notes"] += second_opinion(found, loads, placed, cluster, known)
     if bound is not None:
-        together, single = largest(loads, bound, lambda trial: decide(trial, placed, machines, known).total.worst)
+        together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
-        result = simulated(graph, machines, placed, loads.rates, known, found.model, seed)
+        result = simulated(graph, cluster, placed, loads.rates, known, found.model, seed)
         document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
     if json:
         common.answer(document)

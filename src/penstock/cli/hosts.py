@@ -26,7 +26,7 @@ app = typer.Typer(
 
 @app.command("start")
 def start(
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     file: FileOption = FILE,
     json: common.JsonOption = False,
@@ -39,15 +39,15 @@ def start(
     from penstock.spark.hosts.kept import read_kept
     from penstock.spark.hosts.start import leave_hosts
 
-    if (cluster is None) == (hosts is None):
+    if (cluster_file is None) == (hosts is None):
         raise InputError("expected either --cluster or --hosts", hint="--hosts 2")
-    machines = read_cluster(cluster) if cluster is not None else Cluster.uniform(hosts or 1)
-    there = [name for name, kept in read_kept(file).items() if name in machines.hosts and kept.jvm is not None]
+    cluster = read_cluster(cluster_file) if cluster_file is not None else Cluster.uniform(hosts or 1)
+    there = [name for name, kept in read_kept(file).items() if name in cluster.hosts and kept.jvm is not None]
     if there:
         raise InputError(f"{', '.join(there)} run already", file=file, hint="penstock hosts list shows them")
     with common.progress() as tell:
         tell("starting hosts", 0.0)
-        made = leave_hosts(machines, file)
+        made = leave_hosts(cluster, file)
     document = {"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}
     _show(document, json)
 

@@ -110,13 +110,15 @@ def _show(found: Inspection) -> None:
 
 
 def _more_row(name: str, query: Query) -> list[object]:
+    from penstock.units import human
+
     batches, catch_up = query.batches, query.capacity.catch_up
     state, late = bool(query.log.state), int(batches.late.sum())
     return [
         name,
         len(batches),
         f"{query.busy:.0%}",
-        "" if catch_up is None else _span(catch_up),
+        "" if catch_up is None else human(catch_up),
         f"{batches.state_rows[-1]:,.0f}" if state else "",
         f"{batches.state_bytes[-1] / 2**20:,.1f} MiB" if state else "",
         f"{late:,}" if late else "",
@@ -131,16 +133,6 @@ def _part_row(name: str, query: Query) -> list[object]:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
-
-
-def _span(seconds: float) -> str:
-    """Return a duration for people that may last hours."""
-    from penstock.units import human
-
-    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return human(seconds)
 
 
 def _finding(kind: str, says: str, about: list[str]) -> str:
@@ -169,5 +161,5 @@ def _row(name: str, query: Query) -> list[object]:
         "?" if fit.cost is None else human(fit.cost),
         "?" if query.trigger is None else human(query.trigger) if query.trigger else "-",
         headroom,
-        "" if math.isnan(query.lag_seconds) else _span(query.lag_seconds),
+        "" if math.isnan(query.lag_seconds) else human(query.lag_seconds),
     ]

@@ -22,7 +22,7 @@ DirectoryOption = Annotated[
 
 def command(
     network: common.NetworkArgument,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
@@ -76,7 +76,7 @@ def command(
         raise InputError("does not go with --once, --keep and --plan", at="--learn")
     if learn is not None and not chain.priced(graph, known):
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
-    machines = reading.get_cluster(cluster, hosts if hosts is not None or cluster is not None else 1, graph)
+    cluster = reading.get_cluster(cluster_file, hosts if hosts is not None or cluster_file is not None else 1, graph)
     fractions = reading.get_keep(keep, graph)
     expected = reading.get_rates(graph, rates, duration, period) if rates is not None else None
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
@@ -85,29 +85,27 @@ def command(
     from penstock.spark.hosts.cores import available_cpus
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
-    check_network(graph, machines.spark)
+    check_network(graph, cluster.spark)
     if expected is None and graph.scheduled:
         expected = reading.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
-    folder = chain.where(directory or machines.spark.directory, graph)
+    folder = chain.where(directory or cluster.spark.directory, graph)
     there = claimed(folder)
     if placement is None and algorithm is None and there is not None:
-        placed = placement_of(there).check(graph.operators, machines.hosts)
+        placed = placement_of(there).check(graph.operators, cluster.hosts)
     else:
-        placed = reading.decide_placement(graph, machines, placement, algorithm, expected, seed)
+        placed = reading.decide_placement(graph, cluster, placement, algorithm, expected, seed)
     check_placement(placed)
-    machines = machines.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
+    cluster = cluster.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
     shedder = None
     if plan is not None:
         from penstock.shedding import read_table
         from penstock.shedding.live import Shed, Shedder
 
-        table = Shed(
-            table=read_table(plan), period=machines.spark.trigger if control_period is None else control_period
-        )
-        shedder = Shedder.of(table, graph, machines, placed, None)
+        table = Shed(table=read_table(plan), period=cluster.spark.trigger if control_period is None else control_period)
+        shedder = Shedder.of(table, graph, cluster, placed, None)
     job = Job(
         network=graph,
-        cluster=machines,
+        cluster=cluster,
         placement=placed,
         folder=folder,
         statistics=known,
@@ -121,15 +119,15 @@ def command(
     )
     with common.progress() as tell:
         tell("starting hosts", 0.0)
-        with start_hosts(machines, names=sorted(set(placed.values()))) as running:
-            outcome = execute(Engine(machines, running), job, tell)
+        with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
+            outcome = execute(Engine(cluster, running), job, tell, lambda drift: common.say(drift.says))
     done = finish(job, outcome)
     document: dict[str, Any] = done.report
     document["directory"] = folder
     if report is not None:
         common.write_document(report, document)
     if learn is not None:
-        chain.learned(graph, machines, placed, outcome, done.rates, known).write(learn)
+        chain.learned(graph, cluster, placed, outcome, done.rates, known).write(learn)
     if json:
         common.answer(document)
         return
@@ -138,6 +136,8 @@ def command(
 
 def show(document: dict[str, Any]) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
+    from penstock.control.forecast import Drift
+
     rows, spread = [], bool(document.get("draws"))
     for name, row in [("all sinks", document), *document["sinks"].items()]:
         measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
@@ -161,9 +161,6 @@ def show(document: dict[str, Any]) -> None:
     if "plan" in document:
         common.show_plan(document["plan"])
     for drift in document.get("drifts", ()):
-        common.say(
-            f"drift: {drift['host']} missed its interval from {drift['since']:.0f} s on; its batches take "
-            f"{drift['slower']:.2f} times as long as calibrated (seen at {drift['time']:.0f} s)"
-        )
+        common.say(Drift(**drift).says)
     hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
     common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")

@@ -28,7 +28,7 @@ def command(
         str | None,
         typer.Option("--planner", help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only."),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     upto: Annotated[
@@ -62,8 +62,8 @@ def command(
     from penstock.shedding import Exact, build_program
 
     graph, _ = reading.get_network(network, statistics)
-    machines = reading.get_cluster(cluster, hosts, graph)
-    placed = reading.get_placement(placement, graph, machines)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
     rates = _rates(at, graph, "--at")
     if (planner is None) == (plan is None):
         raise InputError("expected one of --planner and --plan", at="--planner")
@@ -73,11 +73,11 @@ def command(
         raise InputError(f"expected a time of at least 0 s, got {budget:g}", at="--budget")
     if plot is not None:
         kind_of(plot)
-    program = build_program(graph, machines, placed)
+    program = build_program(graph, cluster, placed)
     if planner == "replica":
         if save is not None or plot is not None:
             raise InputError("replica answers from the placement alone: there is no table", at="--planner")
-        _show(_replica(program, machines, placed, rates), json=json)
+        _show(_replica(program, cluster, placed, rates), json=json)
         return
     exact = Exact(program)
     most = _rates(upto, graph, "--upto") if upto else 2 * rates
@@ -144,11 +144,11 @@ def _planned(
     }
 
 
-def _replica(program: Program, machines: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
+def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
     from penstock.shedding import replica_plan
 
     begun = time.perf_counter()
-    found = replica_plan(program, machines, placed, rates)
+    found = replica_plan(program, cluster, placed, rates)
     seconds = time.perf_counter() - begun
     full = program.score(program.flow(rates))
     operators = program.network.operators

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -32,7 +32,7 @@ def command(
     arrivals: Annotated[
         str | None, typer.Option("--arrivals", metavar="FILE", help="Single rows instead of rates: time,source[,work].")
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     policy: Annotated[
@@ -135,8 +135,8 @@ def command(
     from penstock.simulation import Job, Options, read_arrivals
 
     graph, known = reading.get_network(network, statistics)
-    machines = reading.get_cluster(cluster, hosts, graph)
-    placed = reading.get_placement(placement, graph, machines)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
     if (rates is None) == (arrivals is None):
         raise InputError("expected one of --rates and --arrivals", at="--rates")
     given: Any = (
@@ -144,8 +144,8 @@ def command(
         if rates is None
         else reading.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
-    pace = BatchHosts.of(known, machines)
-    batches, machines = _batched(trigger, overhead, progressive, pace, machines)
+    pace = BatchHosts.of(known, cluster)
+    batches, cluster = _batched(trigger, overhead, progressive, pace, cluster)
     options = Options(
         policy=policy,
         duration=duration,
@@ -165,7 +165,7 @@ def command(
     if repeat > 1 and (trace is not None or plot is not None):
         raise InputError("expected a single run with --trace or --plot", at="--repeat")
     began = time.perf_counter()
-    job = Job(graph, machines, placed, given, options)
+    job = Job(graph, cluster, placed, given, options)
     try:
         if repeat > 1 or on_spark:
             results = _several(job, range(seed, seed + repeat), on_spark)
@@ -179,6 +179,8 @@ def command(
     document = {"network": graph.name, "policy": policy, "seed": seed, **results[0].document(), "seconds": seconds}
     if batches is not None and rates is not None:
         document |= _interval(attrs.evolve(pace, trigger=batches.trigger, progressive=progressive), job, seed)
+    if options.steer is not None:
+        document["statistics"] = _told(options.steer, placed, cluster, results[0])
     if repeat > 1:
         document["repeated"] = _together(results, seed)
     if json:
@@ -204,6 +206,19 @@ def _once(job: Job, seed: int, trace: str | None, plot: str | None) -> Simulatio
                 sink(result.trace)
             draw(plot, result)
     return result
+
+
+def _told(
+    steer: Steering, placement: Mapping[str, str], cluster: Cluster, result: SimulationResult
+) -> dict[str, dict[str, float]]:
+    """Return what hosts send for each decision of a policy, and in the mean per second, once all has moved."""
+    from penstock.control.rebalance import Rebalance
+
+    if not isinstance(steer, Rebalance):
+        return {}
+    after = {**placement, **{move.operator: move.end for move in result.moves}}
+    sent = steer.statistics_bytes(after, cluster.hosts)
+    return {host: {"bytes": count, "rate": count / steer.every} for host, count in sent.items()}
 
 
 def _together(results: list[SimulationResult], seed: int) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def table_3(quick: bool, seed: int) -> Figure:
 
 def figure_5(quick: bool, seed: int) -> Figure:
     """Return latency ratio and load moved when the level rises from 0.5 to 0.8."""
-    seeds, begin, end = (5 if quick else 20), 20.0, 80.0
+    seeds, begin, end = (3 if quick else 20), 20.0, 80.0
     rows: dict[str, list[tuple[float, float]]] = {label: [] for label in STATIC}
     setting = _base(quick, 0.5)
     with compiling():

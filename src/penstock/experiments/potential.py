@@ -291,7 +291,7 @@ def figure_5(quick: bool, seed: int) -> Figure:
 
 def figure_6(quick: bool, seed: int) -> Figure:
     """Return traffic between hosts and latency by the weight of the network, scheme 5."""
-    powers, count = _powers(-5, 2, quick), 3 if quick else 6
+    powers, count = _powers(-5, 2, quick), 2 if quick else 6
     with compiling():
         runs = _networks(scheme_5, 6, count, seed)
         found, linked = (_sweep(runs, powers, lambda p: weights(100.0, 1.0, 10**p), rule) for rule in (PRINTED, LINKED))
@@ -347,7 +347,7 @@ def figure_7(quick: bool, seed: int) -> Figure:
 
 def figure_8(quick: bool, seed: int) -> Figure:
     """Return latency by the share of operators that stay, schemes 3 and 4."""
-    thetas, count = [round(0.1 * k, 1) for k in range(0, 11, 2 if quick else 1)], 3 if quick else 10
+    thetas, count = [round(0.1 * k, 1) for k in range(0, 11, 2 if quick else 1)], 2 if quick else 10
     sheet = Sheet(
         PAPER, "Fig. 8", "Effect of theta", weights=f"100, 1, 0.001; with {BOTH_WAYS} 100, 1, 0.1", networks=count,
         scheme_4="stable (by elimination)",

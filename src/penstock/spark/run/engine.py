@@ -32,6 +32,7 @@ from penstock.spark.compile import (
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
 from penstock.spark.run.deaths import telling_deaths
+from penstock.spark.run.ended import Ended, Heard
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.folder import claim as claimed_by
 from penstock.spark.run.folder import epoch_of, open_schedules, owned, probe
@@ -49,8 +50,8 @@ from penstock.workload import Rates, read_rates
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
-CHECK = 5.0
-"""Seconds between two looks at the queries' errors."""
+CHECK, HEAR = 5.0, 1.0
+"""Seconds between two looks at the queries' errors, and at what batches have ended."""
 
 SPLIT = 32 << 20
 """Bytes of a file that a task reads at once."""
@@ -214,6 +215,7 @@ class Engine:
         trigger: float | None = None,
         shedder: Shedder | None = None,
         report: Report | None = None,
+        heard: Heard | None = None,
     ) -> Outcome:
         """Run a deployment until its schedules are over and all is delivered, or for a time.
 
@@ -229,6 +231,8 @@ class Engine:
             A plan table in use: keep fractions of a live deployment follow it.
         report
             Told how far it is.
+        heard
+            Told the batches that have ended, once a second.
 
         Raises
         ------
@@ -250,7 +254,7 @@ class Engine:
                     else:
                         follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(system, interval, seconds, follower, tell)
+                        self._go(system, interval, seconds, follower, (tell, heard))
                         refused = frozenset() if follower is None else frozenset(follower.refused)
                     clean_logs(system.deployment, system.queries)
             except PySparkException as error:
@@ -292,7 +296,12 @@ class Engine:
         )
 
     def _go(
-        self, system: System, interval: float, seconds: float | None, follower: Follower | None, tell: Report
+        self,
+        system: System,
+        interval: float,
+        seconds: float | None,
+        follower: Follower | None,
+        listeners: tuple[Report, Heard | None],
     ) -> None:
         """Start, watch and stop."""
         try:
@@ -300,16 +309,17 @@ class Engine:
             open_schedules(system.deployment, self.cluster.spark.trigger)
             if follower is not None:
                 follower.begin(epoch_of(system.deployment.place))
-            self._watch(system, seconds, tell)
+            self._watch(system, seconds, *listeners)
         finally:
             system.stop()
             if follower is not None:
                 follower.end()
 
-    def _watch(self, system: System, seconds: float | None, tell: Report) -> None:
+    def _watch(self, system: System, seconds: float | None, tell: Report, heard: Heard | None) -> None:
         """Wait for the end."""
+        ended = Ended(system.deployment.place)
         ending = Ending(system.deployment, self.cluster.spark.trigger)
-        begin = asked = time.time()
+        begin = asked = listened = time.time()
         whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
         span = whole if seconds is None else seconds
         while True:
@@ -317,6 +327,9 @@ class Engine:
             state = system.look()
             system.look_at_hosts()
             now = time.time()
+            if heard is not None and now - listened > HEAR:
+                listened = now
+                heard([batch for name in sorted(system.units) for batch in ended.fresh(name)], ending.epoch, now)
             if now - asked > CHECK:
                 asked = now
                 for runner in system.runners.values():

@@ -21,9 +21,9 @@ Everything that a run leaves is in its folder, written so that a killed run find
     errors/UNIT         what a query's writer failed with
     keep.json           keep fractions that are wanted now
     knobs/UNIT          those that the last batches had
+    limits/UNIT         those of the next batch, where executors read them
     tables/HOST         the table from which a host decides alone, instead
     rates/UNIT.json     what it announces to others: the rates of what it reads
-    limits/UNIT         those of the next batch, where executors read them
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ import numpy as np
 from penstock.latency.cores import covered
 from penstock.network import Network
 from penstock.spark.hop import START
-from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
+from penstock.spark.run.ended import Ended
+from penstock.spark.run.outcome import Array, Batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.writer import manifest_of
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
 from penstock.workload.nexmark import Schedule
@@ -78,23 +78,21 @@ class Observer:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.next: dict[str, int] = {}
+        self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._logs: dict[str, _Log] = {}
         self._empty: dict[str, deque[float]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
         folder = system.deployment.place
         for unit in (folder / "batches").names():
-            numbers = (folder / "batches" / unit).numbers()
-            self.next[unit] = max(numbers, default=-1) + 1
-            for number in numbers:
+            for number in (folder / "batches" / unit).numbers():
                 self._log(json.loads(manifest_of(folder, unit, number).read()))
 
     def look(self, moving: Sequence[str], down: Sequence[str]) -> Seen:
         """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
         system, now = self.system, time.time()
         folder = system.deployment.place
-        batches = {name: self._fresh(folder, name) for name in sorted({*system.units, *self.next})}
+        batches = {name: self._fresh(folder, name) for name in sorted({*system.units, *self.ended.next})}
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
             for stream, (arrived, dropped) in batch.counts.items():
@@ -107,16 +105,9 @@ class Observer:
 
     def _fresh(self, folder: Place, unit: str) -> list[Batch]:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
-        found: list[Batch] = []
-        number = self.next.get(unit, 0)
-        while manifest_of(folder, unit, number).exists():
-            # A report that a kill has cost does not come any more; that of the last batch still may.
-            if not (report_of(folder, unit, number).exists() or manifest_of(folder, unit, number + 1).exists()):
-                break
-            self._log(json.loads(manifest_of(folder, unit, number).read()))
-            found.append(read_batch(folder, unit, number))
-            number += 1
-        self.next[unit] = number
+        found = self.ended.fresh(unit)
+        for batch in found:
+            self._log(json.loads(manifest_of(folder, unit, batch.number).read()))
         return found
 
     def _log(self, manifest: Mapping[str, Any]) -> None:

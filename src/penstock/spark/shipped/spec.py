@@ -144,18 +144,18 @@ class Knobs:
         By query, streams that it decides of and that drop windows of aggregates here.
     prompt
         Whether penstock measures rates when a batch begins.
-    doors
-        Through which the query takes what its host's table is asked for.
     file
         Where the query's plan reads what is decided; None: from properties of the host's JVM.
+    doors
+        Through which the query takes what its host's table is asked for.
     """
 
     limits: tuple[str, ...]
     windows: Mapping[str, Windows]
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
-    doors: tuple[Door, ...] = ()
     file: Place | None = None
+    doors: tuple[Door, ...] = ()
 
 
 @dataclass(frozen=True)

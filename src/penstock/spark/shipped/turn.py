@@ -57,9 +57,7 @@ def packed(now: int, before: int) -> int:
     return (now << WIDTH) | before
 
 
-def make_turn(
-    spec: WriterSpec, local: Local | None = None
-) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
+def make_turn(spec: WriterSpec, local: Local) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
     """Return the function that a query's writer calls before it computes a batch, where tasks share the driver's JVM.
 
     It takes the batch's frame and number, and the frontiers and the latest event time that earlier batches reached.
@@ -67,10 +65,9 @@ def make_turn(
     """
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
     known: dict[str, str] = {}
-    local = local or Local(spec)
 
     def turn(frame: Any, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
-        values = _decided(spec, local, batch, (frontiers, latest), wanted.prompt)
+        values = _decided(spec, batch, frontiers, latest, lambda: _wanted(spec, local, batch, batch, wanted.prompt))
         changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
         if changed:
             calls = [
@@ -86,7 +83,9 @@ def make_turn(
 def look_ahead(spec: WriterSpec, local: Local, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
     """Decide for the batch that comes next, and write it where Spark reads it before anything of that batch is done."""
     if spec.knobs is not None and spec.knobs.file is not None:
-        tell(spec.knobs.file, _decided(spec, local, batch, (frontiers, latest), prompt=False))
+        # What that batch will take is not known: the rates are those of the one before.
+        values = _decided(spec, batch, frontiers, latest, lambda: _wanted(spec, local, batch, batch - 1, prompt=False))
+        tell(spec.knobs.file, values)
 
 
 def tell(file: Place, values: Mapping[str, str]) -> None:
@@ -103,8 +102,24 @@ def tell(file: Place, values: Mapping[str, str]) -> None:
     file.replace(content.ljust(LENGTH - 1) + b"\n")
 
 
+def _wanted(spec: WriterSpec, local: Local, batch: int, seen: int, prompt: bool) -> Mapping[str, float]:
+    """Return the keep fractions for a batch: those of the host's own table, or else those that penstock announces.
+
+    ``seen`` is the last batch of which is known what it takes.
+    """
+    keep = local.keep(seen)
+    if keep is not None:
+        return keep
+    found: Mapping[str, float] = _announced(spec.folder, spec.query, batch, prompt)
+    return found
+
+
 def _decided(
-    spec: WriterSpec, local: Local, batch: int, reached: tuple[Mapping[str, int], int | None], prompt: bool
+    spec: WriterSpec,
+    batch: int,
+    frontiers: Mapping[str, int],
+    latest: int | None,
+    keep: Callable[[], Mapping[str, float]],
 ) -> dict[str, str]:
     """Return what is decided for a batch, as it was if the batch is done again."""
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
@@ -113,10 +128,7 @@ def _decided(
     if file.exists():
         decided = json.loads(file.read())
     else:
-        keep = local.keep(batch)
-        if keep is None:
-            keep = _announced(folder, spec.query, batch, prompt)
-        decided = _decide(wanted, _latest(place), keep, *reached)
+        decided = _decide(wanted, _latest(place), keep(), frontiers, latest)
         file.publish(json.dumps(decided).encode())
         for old in place.names()[:-8]:
             (place / old).remove()
