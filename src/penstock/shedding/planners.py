@@ -116,15 +116,15 @@ def _by_host(question: Question) -> PlanTable | None:
     """Return the hosts' tables with their greedy local plans, or None where a linear program is the better way.
 
     What one place makes for all hosts is what each makes alone (sections 6.2.2 and 6.3), without the messages. Where
-    hosts form no trees the paper has no local plans; and where streams merge before they leave a host, all pairs of
-    their rates make tables that are many times as large as the grid of the sources, which one place can use instead.
+    hosts read from each other and streams split, merged tables can be a thousand times as large as the grid of the
+    sources, which one place can use instead.
     """
     program = question.exact.program
     try:
         parts = host_parts(program)
     except InputError:
         return None
-    if any(len(reads) > 1 for part in parts.values() if part.children for _, reads, _ in part.operators):
+    if any(part.children for part in parts.values()):
         return None
     try:
         tables = make_tables(program, question.upto, question.error)
