@@ -63,12 +63,18 @@ class Cluster:
         Its settings, logs and pid files.
     jars
         What its hosts have besides Spark's own.
+    workers
+        How many, with a core each.
+    cores
+        How many of their cores the Connect server takes when it starts; None: all.
     """
 
-    def __init__(self, folder: Path, jars: list[Path] | None = None) -> None:
-        self.folder, self.jars = folder, jars or []
+    def __init__(
+        self, folder: Path, jars: list[Path] | None = None, *, workers: int = WORKERS, cores: int | None = None
+    ) -> None:
+        self.folder, self.jars, self.cores = folder, jars or [], cores
         self.master = Server(folder, "master")
-        self.workers = [Server(folder, f"worker{number + 1}") for number in range(WORKERS)]
+        self.workers = [Server(folder, f"worker{number + 1}") for number in range(workers)]
         self.connect = Server(folder, "connect")
 
     def __enter__(self) -> Cluster:
@@ -99,7 +105,8 @@ class Cluster:
                 worker.start(command, ports[f"worker{number + 1}"], environ, patience)
         if self.connect.pid is None:
             server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-            command = [*self._java(), "org.apache.spark.deploy.SparkSubmit", "--class", server, "spark-internal"]
+            most = [] if self.cores is None else ["--conf", f"spark.cores.max={self.cores}"]
+            command = [*self._java(), "org.apache.spark.deploy.SparkSubmit", *most, "--class", server, "spark-internal"]
             self.connect.start(command, ports["connect"], environ, patience)
         return self
 
@@ -115,7 +122,7 @@ class Cluster:
             "master",
             "connect",
             "page",
-            *(f"{kind}{n + 1}" for kind in ("worker", "page") for n in range(WORKERS)),
+            *(f"{kind}{n + 1}" for kind in ("worker", "page") for n in range(len(self.workers))),
         ]
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         private(self.folder / "ports", "".join(f"{name}={port}\n" for name, port in ports.items()))

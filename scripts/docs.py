@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import typer
-
 from penstock.cluster.file import cluster_schema
 from penstock.control.scenario import scenario_schema
 from penstock.load.statistics import statistics_schema
@@ -76,19 +74,17 @@ def _block(found: re.Match[str]) -> str:
     return begin + table + end
 
 
-def options_of(name: str) -> list[typer.core.TyperOption | typer.core.TyperArgument]:
+def options_of(name: str) -> list[Any]:
     """Return the parameters of a command."""
-    from penstock.cli.app import app
+    from penstock.cli.app import load_command
 
-    group = typer.main.get_command(app)
-    found: list[Any] = group.commands[name].params  # type: ignore[attr-defined]
-    return found
+    return load_command(name).params
 
 
 def _options(name: str) -> str:
-    from penstock.cli.app import COMMANDS
+    from penstock.cli.app import load_command
 
-    text = inspect.cleandoc(COMMANDS[name].__doc__ or "")
+    text = inspect.cleandoc(load_command(name).help or "")
     words, _, example = text.partition("Example:")
     rows = []
     for option in options_of(name):
@@ -182,7 +178,7 @@ def run(words: list[str]) -> str:
     before = os.getcwd()
     os.chdir(ROOT)
     with (
-        patch.object(sys, "argv", ["penstock", *words]),
+        patch.object(sys, "argv", ["penstock", "--quiet", *words]),
         patch.dict(os.environ, {"COLUMNS": "100"}),
         redirect_stdout(out),
         redirect_stderr(out),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.cli.app import COMMANDS, GROUPS
+from penstock.cli.app import COMMANDS, GROUPS, load_command
 from penstock.network import read_network
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,7 +96,7 @@ def test_commands_in_pages_exist(page: Path) -> None:
         if not found:
             continue
         if found[1] in GROUPS:
-            assert found[2].split()[0] in {command.name for command in GROUPS[found[1]].registered_commands}, line
+            assert found[2].split()[0] in load_command(found[1]).commands, line
             continue
         assert found[1] in COMMANDS, line
         known = {name for option in docs.options_of(found[1]) for name in option.opts} | {"-h", "--help"}
@@ -173,3 +173,47 @@ def test_each_test_has_one_sentence() -> None:
                 if not words.endswith("."):
                     missing.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert not missing, "\n".join(missing)
+
+
+WORDS = dict(re.findall(r"^\| ([^|]+?) \| (.+) \|$", (ROOT / "docs/reference/glossary.md").read_text(), re.MULTILINE))
+NOT_USED = ("station", "channel", "utilisation", "utilization", "machines")
+"""Words that no name contains in the rooms below; `cluster` knows machines that hosts share, and may say so."""
+ROOMS = (
+    "advice", "api", "cli", "dashboard", "inspection", "monitor", "network", "pictures", "telemetry", "workload",
+)  # fmt: skip
+
+
+def test_the_glossary_is_in_order() -> None:
+    """Each word of the glossary stands there once, in the order of the alphabet."""
+    text = (ROOT / "docs/reference/glossary.md").read_text().partition("## Not used")[0]
+    words = re.findall(r"^\| ([^|]+?) \| ", text, re.MULTILINE)[1:]
+    assert words == sorted(set(words), key=str.lower)
+    assert {"row", "host", "query", "placement", "keep fraction", "latency"} <= set(words)
+
+
+def test_names_keep_to_the_glossary() -> None:
+    """No name has a word that the glossary does not use."""
+    for word in NOT_USED:
+        assert word in " ".join(WORDS)
+    banned, found = {*NOT_USED, *(f"{word}s" for word in NOT_USED)}, []
+    for path in sorted(path for room in ROOMS for path in (ROOT / "src/penstock" / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [getattr(node, key, None) for key in ("id", "arg", "attr", "name")]
+            found += [f"{path.relative_to(ROOT)}: {name}" for name in filter(None, names) if banned & words_of(name)]
+    assert not found, "\n".join(found)
+
+
+def words_of(name: object) -> set[str]:
+    """Return the words that a name consists of."""
+    return set(str(name).lower().split("_"))
+
+
+def test_people_read_of_rows() -> None:
+    """Help texts, tutorials and how-to guides say row, as Spark does, and not tuple."""
+    for name in COMMANDS:
+        command = load_command(name)
+        for text in (command.help or "", *(getattr(option, "help", "") or "" for option in command.params)):
+            assert "tuple" not in text, f"{name}: {text}"
+    for page in (ROOT / "README.md", *(ROOT / "docs/tutorial").glob("*.md"), *(ROOT / "docs/how-to").glob("*.md")):
+        prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        assert "tuple" not in prose, page.name

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import penstock
 from penstock.cluster.file import cluster_schema
@@ -59,19 +62,58 @@ def test_schemas_are_where_they_say(name: str) -> None:
     assert PROJECT["urls"]["Documentation"] == SITE
 
 
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+COMPOSED = sorted([ROOT / "compose.yaml", *ROOT.glob("examples/*/compose.yaml")])
+DOCKERFILES = sorted([ROOT / "Dockerfile", *ROOT.glob("examples/*/Dockerfile")])
+
+
+def named(path: Path) -> str:
+    """Return a file's place as the name of a test."""
+    return str(path.relative_to(ROOT))
+
+
 @pytest.mark.parametrize(
     "path",
-    sorted([*(ROOT / ".github").rglob("*.yml"), ROOT / "compose.yaml", ROOT / "CITATION.cff", ROOT / "mkdocs.yml"]),
-    ids=lambda path: path.name,
+    sorted({*(ROOT / ".github").rglob("*.yml"), *COMPOSED, ROOT / "CITATION.cff", ROOT / "mkdocs.yml"}),
+    ids=named,
 )
 def test_yaml_parses(path: Path) -> None:
     """Workflows, templates and settings are YAML."""
-    yaml = pytest.importorskip("yaml")
     assert isinstance(yaml.safe_load(path.read_text()), dict)
 
 
-def test_every_page_is_in_the_menu() -> None:
-    """Each page of the documentation is in the site's menu, and each entry of the menu is a page."""
-    menu = set(re.findall(r"(?:tutorial|how-to|background|reference)/[\w-]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert menu - {"reference/api.md"} == pages - {"README.md"}
+@pytest.mark.parametrize(
+    ("schema", "paths"), [("compose-spec", COMPOSED), ("github-workflows", WORKFLOWS)], ids=["compose", "workflows"]
+)
+def test_files_fit_their_schemas(schema: str, paths: list[Path]) -> None:
+    """Compose files and workflows have the keys and values that Docker and GitHub take."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", COMPOSED, ids=named)
+def test_compose_files_fit_together(path: Path) -> None:
+    """Services depend on others that are there and healthy, use declared volumes, and publish on loopback only."""
+    document = yaml.safe_load(path.read_text())
+    services = document["services"]
+    for name, service in services.items():
+        assert "image" in service or "build" in service, name
+        for port in service.get("ports", ()):
+            assert port.startswith("127.0.0.1:"), (name, port)
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source in document.get("volumes", {}) or (path.parent / source).exists(), (name, volume)
+        for other, wanted in service.get("depends_on", {}).items():
+            assert other in services
+            assert wanted["condition"] != "service_healthy" or "healthcheck" in services[other], (name, other)
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=named)
+def test_dockerfiles_are_sound(path: Path) -> None:
+    """A linter finds nothing to say of the recipes of images."""
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip("no hadolint for this machine")
+    done = subprocess.run([linter, "--no-color", path], capture_output=True, text=True, timeout=60)
+    assert done.stdout == ""

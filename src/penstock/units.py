@@ -61,7 +61,16 @@ def spark_interval(duration: float) -> str:
 
 
 def human(duration: float) -> str:
-    """Return a duration in seconds for people: three digits and a fitting unit."""
+    """Return a duration in seconds for people: three digits and a fitting unit, minutes from two of them on.
+
+    Examples
+    --------
+    >>> human(0.0123), human(90), human(150), human(9000)
+    ('12.3 ms', '90 s', '2.5 min', '2.5 h')
+    """
+    for factor, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if abs(duration) >= 2 * factor:
+            return f"{duration / factor:.3g} {unit}"
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(duration) >= factor:
             return f"{duration / factor:.3g} {unit}"

@@ -27,14 +27,18 @@ TOGETHER = {"cheap1": "h1", "dear1": "h1", "cheap2": "h1", "dear2": "h1"}
 APART = {"cheap1": "h1", "dear1": "h1", "cheap2": "h2", "dear2": "h2"}
 
 
-def simulated(network: Network, placement: dict[str, str], rates: Rates, hosts: int = 2, **options: object):
+def simulated(
+    network: Network, placement: dict[str, str], rates: Rates, hosts: int = 2, *, seed: int = 0, trace=None, **options
+):
     """Return a simulated engine on equal hosts."""
     return SimulationEngine(
         network,
         Cluster.uniform(hosts),
         placement,
         rates,
-        Options(move_time=0.2, **options),  # type: ignore[arg-type]
+        Options(move_time=0.2, **options),
+        seed=seed,
+        trace=trace,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,7 +40,7 @@ class Hosts:
 
     def prepare(self, network: Any, placement: Any, folder: str, *, rates: Rates, **_: Any) -> Any:
         self.folders.append(folder)
-        return SimpleNamespace(network=network, placement=placement, rates=rates)
+        return SimpleNamespace(network=network, placement=placement, rates=rates, place=Path(folder))
 
     def run(self, deployment: Any, **_: Any) -> Outcome:
         number = len(self.folders) - 1

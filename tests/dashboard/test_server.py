@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,83 @@ def test_nothing_to_see_yet() -> None:
     assert client.get("/").status_code == 200
     assert client.get("/api/about").status_code == 404
     assert client.get("/metrics").text == ""
+
+
+class Broken(RunView):
+    """A view whose looks fail until it is mended."""
+
+    mended = False
+
+    def look(self, now: float) -> None:
+        """Fail with an error that nobody foresaw."""
+        if not self.mended:
+            raise IndexError("out of range")
+        super().look(now)
+
+
+def test_the_watcher_outlives_errors_and_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An error that nobody foresaw does not end the watcher: pages and health check are told, until it is over."""
+    Folder(tmp_path).grow(2)
+    view, told = Broken(tmp_path), list[str]()
+    watcher = Watcher(view, clock=lambda: BEGIN + 43, period=0.01)
+    watcher._tell = told.append  # type: ignore[method-assign]
+    client = TestClient(make_app(watcher), base_url="http://127.0.0.1")
+    watcher.start()
+    try:
+        until(lambda: bool(told))
+        assert told[0] == event("trouble", "IndexError: out of range")
+        assert client.get("/healthz").status_code == 503
+        view.mended = True
+        until(lambda: any(message.startswith("event: live") for message in told))
+        until(lambda: client.get("/healthz").status_code == 200)
+        assert event("trouble", None) in told
+    finally:
+        watcher.end()
+        watcher.join(5)
+    assert capfd.readouterr().err.count("please report it") == 1
+
+
+def until(holds: Callable[[], bool], patience: float = 10.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_an_hour_of_a_run_does_not_grow(tmp_path: Path) -> None:
+    """After an hour of updates the dashboard holds as much memory as after a quarter of it: the window slides."""
+    folder = Folder(tmp_path)
+    now = [BEGIN]
+    watcher = Watcher(RunView(tmp_path), clock=lambda: now[0])
+    held = []
+    tracemalloc.start()
+    try:
+        for _ in range(4):
+            for _ in range(15):
+                # Each look is at a minute more of the run.
+                folder.grow(30)
+                now[0] += 60
+                watcher.look()
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+        watcher.end()
+    assert held[3] <= 1.1 * held[1] + 200_000, held
+
+
+def test_what_if_is_quick(client: TestClient) -> None:
+    """A question is answered within 300 ms of the processor, once the kernels are loaded."""
+    question = {"rates": {"clicks": 300}, "duration": 60, "shed": True}
+    client.post("/api/what-if", json=question)
+    took = []
+    for _ in range(3):
+        begin = time.process_time()
+        assert client.post("/api/what-if", json=question).status_code == 200
+        took.append(time.process_time() - begin)
+    assert min(took) <= 0.3
 
 
 def test_updates_add_up(tmp_path: Path) -> None:

@@ -131,4 +131,8 @@ def test_a_simulated_controller_is_shown(penstock: Any, tmp_path: Path, root: Pa
     assert about["placement"] == done.document["placement"]
     assert live["status"]["word"] == "ended"
     assert live["length"] >= 50
+    # The controller keeps its last period only, and the worst latency that each decision saw.
+    assert live["series"]["busy"][0][0] is None
+    assert live["series"]["busy"][0][-1] == pytest.approx(view._seen["busy"]["h1"], rel=1e-3)
+    assert live["series"]["measured"][int(about["decisions"][0]["at"])] is not None
     assert "penstock_decisions_total" in exposition(view, 0.0)

@@ -141,7 +141,7 @@ def test_unknown_costs_are_told(tmp_path: Path) -> None:
     work = view.needs_expecting(BEGIN + 12)
     assert work is not None
     work()
-    assert any("cost of views, scored is not known" in note for note in view.about()["notes"])
+    assert any("cost of views, scored is unknown" in note for note in view.about()["notes"])
 
 
 def test_settings_come_back_without_secrets() -> None:

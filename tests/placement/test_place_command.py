@@ -108,3 +108,34 @@ def test_bad_options(penstock, network, wrong):
     assert outcome.code == 2
     assert outcome.out == ""
     assert outcome.err.count("\n") == 1
+
+
+def test_soft_quotas(penstock, network, tmp_path):
+    """With --overload soft quotas only guide: nothing is moved to keep them, and the answer says which are passed."""
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text("[hosts.h1]\nquota = 0.05\n[hosts.h2]\n")
+    common = (
+        "place", network, "--cluster", cluster, "--rates", "a=100,b=100", "--algorithm", "potential-greedy",
+        "--weights", "load=0,correlation=0,network=0", "--json",
+    )  # fmt: skip
+    kept = penstock(*common).document
+    assert set(kept["placement"].values()) == {"h2"}
+    assert penstock(*common, "--overload", "allow").document["placement"] == kept["placement"]
+    outcome = penstock(*common, "--overload", "soft")
+    assert outcome.code == 0
+    assert outcome.document["feasible"] is False
+    assert "h1" in outcome.document["reason"]
+    assert set(outcome.document["placement"].values()) == {"h1"}
+
+
+def test_tightened_bound(penstock, network):
+    """--tighten knows that an operator is whole: one of 1.5 cores waits for half a second each second."""
+    common = (
+        "place", network, "--hosts", 3, "--rates", "a=1500,b=100", "--algorithm", "mace-climb", "--overload", "allow",
+        "--json",
+    )  # fmt: skip
+    plain, tight = penstock(*common).document["objective"], penstock(*common, "--tighten", 10).document["objective"]
+    assert plain["lower_bound"] == pytest.approx(0.1 * 60 / 3)
+    assert tight["lower_bound"] == pytest.approx(30.0)
+    assert tight["value"] == plain["value"] >= tight["lower_bound"] - 1e-9
+    assert penstock(*common, "--tighten", -1).code == 2

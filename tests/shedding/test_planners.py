@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from shedding_cases import figure_1, figure_7, random_program, two_hosts
 
 from penstock.cluster import Cluster, Placement
@@ -265,6 +268,50 @@ def test_replica_scenario_2() -> None:
     plan = replica_plan(program, cluster, placement, np.array([1.0]))
     assert sorted(copy.partition("#")[0] for copy in plan.keep) == ["o1", "o2", "o3"]
     assert set(plan.intact) == {"o1", "o2", "o3"}
+
+
+def test_replica_falls_back_on_a_backup() -> None:
+    """Where a peer of every copy sheds already the heaviest one sheds too, if a copy elsewhere drops nothing."""
+    places = {"o1": "h1", "o2": "h1", "o1#2": "h2", "o3": "h2", "o1#3": "h3"}
+    program, cluster, placement = replicated(0.25, places, 3)
+    with pytest.raises(Infeasible, match="h2"):
+        replica_plan(program, cluster, placement, np.array([1.0]))
+    plan = replica_plan(program, cluster, placement, np.array([1.0]), backups=True)
+    assert set(plan.keep) == {"o1", "o1#2"}
+    assert plan.activated == ("o1#3",)
+    assert plan.intact["o1"] == "o1#3"
+    assert all(load <= 1 + 1e-9 for load in plan.load.values())
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6))
+def test_replica_plans_keep_a_chain_intact(seed: int) -> None:
+    """On random placements no host is overloaded, loads are those of the keep fractions, one copy of each is intact."""
+    rng = np.random.default_rng(seed)
+    places = {
+        f"o{k}" + (f"#{c + 1}" if c else ""): f"h{h + 1}"
+        for k in range(1, 4)
+        for c, h in enumerate(rng.permutation(4)[: rng.integers(2, 4)].tolist())
+    }
+    program, cluster, placement = replicated(float(rng.uniform(0.15, 0.5)), places, 4)
+    found = []
+    for backups in (False, True):
+        with contextlib.suppress(Infeasible):
+            found.append(replica_plan(program, cluster, placement, np.array([1.0]), backups=backups))
+    if not found:
+        return
+    # Where nobody needs a backup the two are one.
+    plan = found[-1]
+    assert all(each == plan for each in found)
+    load = dict.fromkeys(cluster.hosts, 0.0)
+    for copy, host in places.items():
+        name = copy.partition("#")[0]
+        load[host] += plan.keep.get(copy, 1.0) * float(np.sum(program.network.operators[name].cost))
+    for host, machine in cluster.hosts.items():
+        assert load[host] == pytest.approx(plan.load[host] * machine.capacity)
+        assert load[host] <= machine.usable * (1 + 1e-6)
+    assert set(plan.intact) == {"o1", "o2", "o3"}
+    assert not set(plan.intact.values()) & set(plan.keep)
 
 
 def test_replica_says_no() -> None:

@@ -119,6 +119,15 @@ def test_repeated_runs_give_confidence_intervals(files):
     assert mean["low"] <= mean["mean"] <= mean["high"]
 
 
+def test_statistics_cost_something(files):
+    """With a policy that moves operators the answer says what each host sends for a decision: (m + 1)·k·8 bytes."""
+    found = document(files, *RATES, "--rebalance", "correlation-one-way", "--every", "2", "--window", "3")
+    held = sum(row["bytes"] for row in found["statistics"].values())
+    assert held == (len(found["operators"]) + len(found["statistics"])) * 3 * 8
+    assert all(row["rate"] == row["bytes"] / 2 for row in found["statistics"].values())
+    assert "statistics" not in document(files, *RATES)
+
+
 def test_picture(files):
     """A picture is drawn on request."""
     document(files, *RATES, "--plot", "out.png")

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from penstock.cluster import Cluster, SparkSettings
+from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
 
@@ -23,12 +23,14 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "scripts")]
 
 from kafka_kit import settings  # noqa: E402
 
-CLUSTER = attrs.evolve(Cluster.uniform(3), spark=SparkSettings(trigger=0.3))
+# One of them has two slots: there tasks read and write rows.
+HOSTS = [Host(name="h1"), Host(name="h2", cores=2), Host(name="h3")]
+CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.3))
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """Three embedded hosts with a session each."""
+    """Three embedded hosts with a session each, of which the second does two tasks at a time."""
     with start_hosts(CLUSTER) as hosts:
         yield Engine(CLUSTER, hosts)
 

@@ -23,6 +23,7 @@ from penstock.errors import HostError, InputError
 from penstock.spark.hosts import EmbeddedHost, RemoteHost, start_hosts
 from penstock.spark.hosts.cores import share_cpus
 from penstock.spark.hosts.folders import host_folders
+from penstock.spark.hosts.sessions import known
 
 
 def secret(token: str | None) -> dict[str, Any]:
@@ -202,6 +203,37 @@ def test_another_grpc_server_is_told_from_spark() -> None:
             RemoteHost("r", f"sc://127.0.0.1:{port}").start()
     finally:
         server.stop(None).wait()
+
+
+def test_another_version_of_spark_is_refused_by_name() -> None:
+    """A host that runs a Spark on which nothing was tested is refused before anything runs there."""
+    grpc = pytest.importorskip("grpc")
+    from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+    class Old(base_pb2_grpc.SparkConnectServiceServicer):
+        def AnalyzePlan(self, request: Any, _context: Any) -> Any:  # noqa: N802
+            """Say the version, whatever is asked."""
+            said = base_pb2.AnalyzePlanResponse.SparkVersion(version="3.5.8")
+            return base_pb2.AnalyzePlanResponse(session_id=request.session_id, spark_version=said)
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    base_pb2_grpc.add_SparkConnectServiceServicer_to_server(Old(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        host = RemoteHost("old", f"sc://127.0.0.1:{port}")
+        with pytest.raises(HostError, match=r"host old at .* runs Spark 3\.5\.8: penstock runs queries on 4\.3"):
+            host.start().session()
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_known"), [("4.3.0", True), ("4.3-lts", True), ("4.30.0", False), ("4.2.1", False)]
+)
+def test_versions_are_known_by_their_numbers(version: str, is_known: bool) -> None:
+    """A version is known by its first two numbers, whoever built it."""
+    assert known(version) is is_known
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ options = {{ topic = "{totals}", key = "user" }}
 
 CLUSTER = """
 [hosts.h1]
+cores = 2
 [hosts.h2]
 [spark]
 trigger = "300 ms"

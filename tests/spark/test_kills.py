@@ -198,6 +198,7 @@ def check_answers(here: Path, duration: float, document: dict[str, Any]) -> None
     assert document["latency"]["count"] == 2 * len(bids) + sum(pairs.values()) + len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(-(-KILLS // CHAIN)))
 def test_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
     """Penstock, a host or both are killed at random moments; in the end every sink and every count is exact."""

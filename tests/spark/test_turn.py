@@ -13,6 +13,7 @@ import pytest
 
 from penstock.spark.compile.drops import Drops
 from penstock.spark.shipped import turn as turning
+from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import Knobs, Windows, WriterSpec
 from penstock.spark.shipped.turn import BUCKETS, LISTED, SINCE, knob, make_turn
@@ -41,6 +42,11 @@ def announce(folder: Path, keep: dict[str, float], looked: dict[str, int] | None
     (folder / "keep.json").write_text(json.dumps({"keep": keep, "looked": looked or {}}))
 
 
+def turn_of(given: WriterSpec) -> Any:
+    """Return what a writer calls before each batch."""
+    return make_turn(given, Local(given))
+
+
 def spec(folder: Path, query: str = "h1", **wanted: Any) -> WriterSpec:
     knobs = Knobs(**{"limits": (), "windows": {}, "others": {}, **wanted})
     return WriterSpec(Place(str(folder)), query, (), (), (), (), {}, (), timed=True, knobs=knobs)
@@ -51,9 +57,9 @@ def test_a_replay_drops_the_same(tmp_path: Path) -> None:
     frame, given = Frame(), spec(tmp_path, limits=("a->b",))
     name = knob(Place(str(tmp_path)), "a->b")
     announce(tmp_path, {"a->b": 0.25})
-    make_turn(given)(frame, 0, {}, None)
+    turn_of(given)(frame, 0, {}, None)
     announce(tmp_path, {"a->b": 0.75})
-    again = make_turn(given)
+    again = turn_of(given)
     again(frame, 0, {}, None)
     assert frame.properties[name] == str(BUCKETS // 4)
     again(frame, 1, {}, None)
@@ -65,7 +71,7 @@ def test_a_replay_drops_the_same(tmp_path: Path) -> None:
 
 def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
     """A new fraction holds for windows after all rows seen, once no row comes to windows before the last change."""
-    frame, turn = Frame(), make_turn(spec(tmp_path, windows={"a->b": Windows(2, 10_000_000, (0,))}))
+    frame, turn = Frame(), turn_of(spec(tmp_path, windows={"a->b": Windows(2, 10_000_000, (0,))}))
     name = knob(Place(str(tmp_path)), "a->b")
 
     def shown() -> tuple[int, int, int, str]:
@@ -88,7 +94,7 @@ def test_windows_change_after_what_was_seen(tmp_path: Path) -> None:
 
 def test_windows_change_after_the_slowest_input(tmp_path: Path) -> None:
     """A change waits for rows that one input still owes to windows before the last change, however far others are."""
-    turn = make_turn(spec(tmp_path, windows={"a->b": Windows(2, 4_000_000, (0, 1))}))
+    turn = turn_of(spec(tmp_path, windows={"a->b": Windows(2, 4_000_000, (0, 1))}))
     decided = tmp_path / "knobs" / "h1"
 
     def entries(keep: float, water: dict[str, int], batch: int) -> Any:
@@ -108,15 +114,15 @@ def test_others_decide_for_windows_here(tmp_path: Path) -> None:
     """The windows of a stream that drops on another host are those that it has decided of last."""
     announce(tmp_path, {"a->b": 0.5})
     theirs = spec(tmp_path, "h2", windows={"a->b": Windows(1, 10, (0,))})
-    make_turn(theirs)(Frame(), 0, {"0": 41}, 41)
+    turn_of(theirs)(Frame(), 0, {"0": 41}, 41)
     frame = Frame()
-    make_turn(spec(tmp_path, others={"h2": ("a->b",)}))(frame, 0, {}, None)
+    turn_of(spec(tmp_path, others={"h2": ("a->b",)}))(frame, 0, {}, None)
     assert frame.properties == {knob(Place(str(tmp_path)), "a->b") + LISTED: f"{EVER}:{BUCKETS},42:{BUCKETS // 2}"}
 
 
 def test_a_batch_waits_for_its_own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch waits for penstock's look at it, and not for ever."""
-    frame, turn = Frame(), make_turn(spec(tmp_path, limits=("a->b",), prompt=True))
+    frame, turn = Frame(), turn_of(spec(tmp_path, limits=("a->b",), prompt=True))
     name = knob(Place(str(tmp_path)), "a->b")
     later = threading.Timer(0.05, announce, (tmp_path, {"a->b": 0.5}, {"h1": 0}))
     later.start()

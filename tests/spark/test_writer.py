@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from penstock.spark.shipped import BITS
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.share import Reached, arrived, count, reached_by
 from penstock.spark.shipped.spec import Origin, SinkExit, WriterSpec
-from penstock.spark.shipped.writer import Reached, arrived, count, risen, slowest
+from penstock.spark.shipped.writer import slowest
 
 
 @given(streams=st.integers(1, 70), rows=st.integers(0, 40), seed=st.integers(0, 2**32 - 1))
@@ -53,7 +54,7 @@ def test_frontiers_rise_by_marks_or_by_rows(marked: bool, want: dict[str, int]) 
     )
     origins = (Origin("a", marked, 10), Origin("b", marked, 10))
     spec = WriterSpec(Place("/run"), "h1", origins, (), (), (), {}, (), timed=True, knobs=None)
-    reached = risen(Reached({"1": 7}, 20), table, spec)
+    reached = Reached({"1": 7}, 20).further(reached_by(table, spec))
     assert (reached.frontiers, reached.latest) == (want, 95)
 
 

@@ -22,8 +22,8 @@ FACTORS = (1.0, 2.0, 5.0)
 """By which all rates are multiplied to show what growth does."""
 
 NOTES = (
-    "batches that run at once share the driver's cores evenly; what they take from each other's memory is left out",
-    "rates are those that the logs show: a query that never waited shows what it managed, not what arrived",
+    "concurrent batches share the driver's cores evenly; memory that they take from each other is left out",
+    "rates are what the logs show: a query that never waited shows what it managed, not what arrived",
 )
 
 
@@ -72,7 +72,7 @@ def _unsure(deployment: Deployment) -> Iterator[str]:
     names = [name for name, job in deployment.jobs.items() if not job.certain]
     if names:
         yield (
-            f"overhead and cost of {', '.join(names)} cannot be told from the logs: all of a batch is taken for cost, "
+            f"the logs do not show overhead and cost of {', '.join(names)}: the whole batch counts as cost, "
             "and no limit or trigger is advised"
         )
 

@@ -3,52 +3,55 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import common
 from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
-from penstock.network import Network
-from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 
 def command(
     network: common.NetworkArgument,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query that is to be added.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query to add.")],
     rates: common.RatesOption,
     placement: common.PlacementOption,
     latency: Annotated[
-        float, typer.Option("--latency", metavar="S", help="Latency that no sink may exceed, old or new (s).")
+        float, typer.Option("--latency", metavar="S", help="Latency bound for every sink, old and new (s).")
     ],
     sink_latency: Annotated[
         str | None,
         typer.Option(
-            "--sink-latency", metavar="INLINE", help="Tighter bounds of single sinks, dashboard=0.5,ledger=2."
+            "--sink-latency", metavar="INLINE", help="Tighter bounds for single sinks, e.g. dashboard=0.5,ledger=2."
         ),
     ] = None,
     model: ModelOption = None,
     check_with: CheckOption = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Attach it to the running network, if it fits and its controller agrees.")
+        bool, typer.Option("--apply", help="Attach it to the running network if it fits and the controller agrees.")
     ] = False,
     directory: Annotated[
-        str | None, typer.Option("--directory", metavar="DIR", help="Folder of that controller.")
+        str | None, typer.Option("--directory", metavar="DIR", help="The controller's folder.")
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Decide whether one more query fits beside those that run, and where it goes; exit 1 where it does not.
+    """Decide whether one more query fits beside those that run, and where it goes. Exit code 1: it does not fit.
 
     Example: penstock admit examples/two-chains/network.toml examples/two-chains/alarm.toml --hosts 2
     --rates clicks=160,buys=40 --placement views=h1,scored=h1,paid=h2,billed=h2 --latency 0.5
     """
+    from penstock.cli import reading
     from penstock.cluster import Placement
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import checked_bound, default_model, model_of
@@ -72,14 +75,14 @@ def command(
             running, added = (known.of(part).complete(part) for part in (running, added))
         except InputError as error:
             raise error.located(statistics) from None
-    machines = common.get_cluster(cluster, hosts, whole)
-    placed = common.get_placement(placement, running, machines)
-    given = common.get_rates(whole, rates, duration, period)
-    model = model or default_model(machines, placed)
-    found = admit(running, added, given, placed, machines, bound, model=model, sinks=sinks, statistics=known)
+    cluster = reading.get_cluster(cluster_file, hosts, whole)
+    placed = reading.get_placement(placement, running, cluster)
+    given = reading.get_rates(whole, rates, duration, period)
+    model = model or default_model(cluster, placed)
+    found = admit(running, added, given, placed, cluster, bound, model=model, sinks=sinks, statistics=known)
     if check:
         both = Placement({**placed, **found.placement})
-        found = found.checked(worst_simulated(whole, machines, both, given, known, model, seed))
+        found = found.checked(worst_simulated(whole, cluster, both, given, known, model, seed))
     document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
     if apply:
         document |= {"applied": False, **(_attached(added, given, directory) if found.admitted else {})}
@@ -87,29 +90,31 @@ def command(
     if json:
         common.answer(document)
         sys.exit(0 if good else 1)
+    _show(document, {name: min(bound, sinks.get(name, bound)) for name in document["sinks"]}, model)
+    sys.exit(0 if good else 1)
+
+
+def _show(document: dict[str, Any], bounds: dict[str, float], model: str) -> None:
+    verdict = "admitted" if document["admitted"] else "not admitted"
     common.table(
-        f"{added.name}: {'admitted' if found.admitted else 'not admitted'} to {running.name} by the model {model}",
+        f"{document['new']}: {verdict} to {document['network']} by the model {model}",
         ["operator", "host"],
-        list(found.placement.items()),
+        list(document["placement"].items()),
     )
     common.table(
-        f"worst latency in s, bound {bound:g}",
+        f"worst latency in s, bound {document['bound']:g}",
         ["sink", "before", "with it", "bound"],
-        [
-            [name, row["before"], row["worst"], min(bound, sinks.get(name, bound))]
-            for name, row in document["sinks"].items()
-        ],
+        [[name, row["before"], row["worst"], bounds[name]] for name, row in document["sinks"].items()],
     )
-    if check:
+    if "checked" in document:
         common.say(f"the simulator measures a worst latency of {document['checked']['worst']:.4g} s")
     late = ", ".join(document["breaks"])
     common.say(
-        f"worst {found.after.total.worst:.4g} s at {found.after.bottleneck}"
+        f"worst {document['latency']:.4g} s at {document['bottleneck']}"
         + (f"; would miss the bound: {late}" if late else "")
     )
     if "controller" in document:
         common.say(("attached: " if document["applied"] else "not attached: ") + document["controller"]["why"])
-    sys.exit(0 if good else 1)
 
 
 def _attached(added: Network, rates: Rates, directory: str | None) -> dict[str, Any]:

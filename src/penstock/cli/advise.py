@@ -28,43 +28,44 @@ APART = 0.25
 def command(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
     ] = None,
     network: Annotated[
-        str | None, typer.Option("--network", metavar="NETWORK", help="Network file instead of logs.")
+        str | None, typer.Option("--network", metavar="NETWORK", help="Advise on a network file instead of logs.")
     ] = None,
     latency: Annotated[
         str | None,
-        typer.Option("--latency", metavar="L", help="Latency that no row may exceed: seconds, or '2 minutes'."),
+        typer.Option("--latency", metavar="L", help="Latency bound for every row: seconds, or '2 minutes'."),
     ] = None,
     weight: Annotated[
         str | None,
-        typer.Option("--weight", metavar="Q=W,...", help="Worth of a second of latency, by query; 1 without."),
+        typer.Option("--weight", metavar="Q=W,...", help="How much a second of latency matters, by query; default 1."),
     ] = None,
     burst: Annotated[
-        float, typer.Option("--burst", metavar="F", help="Be ready for a burst of F times the mean rates.")
+        float, typer.Option("--burst", metavar="F", help="Prepare for a burst of F times the mean rates.")
     ] = 1.0,
     burst_length: Annotated[float, typer.Option("--burst-length", metavar="S", help="Length of the burst (s).")] = 60.0,
     forecast: Annotated[
         str | None,
-        typer.Option("--forecast", metavar="T", help="Forecast the rates so far, e.g. 1d, and say what changes."),
+        typer.Option("--forecast", metavar="T", help="Also advise for the rates forecast this far ahead, e.g. 1d."),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="DIR", help="Draw the queries and the advice (png and svg).")
+        str | None,
+        typer.Option("--plot", metavar="DIR", help="Draw queries and advice into this folder (PNG and SVG)."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="Only batches from this time on; as inspect.")
+        str | None, typer.Option("--since", metavar="T", help="Skip batches before this time; as inspect.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as inspect.")
+        str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     rates: Annotated[
-        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates of the network's sources.")
+        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="With --network: rates of its sources.")
     ] = None,
     placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Where the operators run.")
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="With --network: where its operators run.")
     ] = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -72,7 +73,7 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Say what to change about the streaming queries that you have: settings, drivers, cores, with expected effect.
+    """Recommend changes to your streaming queries: settings, drivers and cores, each with its expected effect.
 
     Example: penstock advise examples/event-log/spark-4.3.zstd --latency 30 --burst 3
     """
@@ -88,7 +89,7 @@ def command(
     given = _weights(weight)
     inspection = None
     if network is not None:
-        files = _Files(network, cluster, hosts, rates, placement, statistics)
+        files = _Files(network, cluster_file, hosts, rates, placement, statistics)
         deployment = _from_network(files, (duration, period), given)
     else:
         inspection = _inspected(paths or [], since, until)
@@ -167,14 +168,15 @@ class _Files(NamedTuple):
 
 def _from_network(files: _Files, steps: tuple[float, float], weights: dict[str, float]) -> Deployment:
     from penstock.advice import planned
+    from penstock.cli import reading
 
     if files.rates is None:
         raise InputError("expected the rates of the network's sources", at="--rates")
-    graph, known = common.get_network(files.network, files.statistics)
-    machines = common.get_cluster(files.cluster, files.hosts, graph)
-    model = common.get_model(graph, files.rates, *steps)
-    placed = common.decide_placement(graph, machines, files.placement, None, model.rates, 0)
-    return planned(model, machines, placed, known, weights)
+    graph, known = reading.get_network(files.network, files.statistics)
+    cluster = reading.get_cluster(files.cluster, files.hosts, graph)
+    model = reading.get_model(graph, files.rates, *steps)
+    placed = reading.decide_placement(graph, cluster, files.placement, None, model.rates, 0)
+    return planned(model, cluster, placed, known, weights)
 
 
 def _show(found: Consultation) -> None:
@@ -197,12 +199,12 @@ def _show(found: Consultation) -> None:
             for name, job in report.deployment.jobs.items()
         ],
     )
-    _advice("advice, the best first", report.advice)
+    _advice("advice, best first", report.advice)
     if found.later is not None and found.outlook is not None:
         errors = {name: each.error for name, each in found.outlook.forecasts.items()}
         naive = {name: each.naive for name, each in found.outlook.forecasts.items()}
         common.table(
-            "forecast: error on the held-out end of the history, and that of 'as a day before'",
+            "forecast: its error on the end of the history, next to that of 'as a day before'",
             ["query", "error", "as a day before", "highest rate"],
             [
                 [name, f"{errors[name]:.1%}", f"{naive[name]:.1%}", f"{each.high.max():,.0f}"]
@@ -213,8 +215,8 @@ def _show(found: Consultation) -> None:
     for name, batch in found.agreement.items():
         if abs(batch["replayed"] / batch["recorded"] - 1) > APART:
             common.say(
-                f"note: half of the batches of {name} took more than {human(batch['recorded'])}; in the replay it is "
-                f"{human(batch['replayed'])}, so take its figures with care"
+                f"note: the median batch of {name} took {human(batch['recorded'])}, in the replay "
+                f"{human(batch['replayed'])}: treat its figures with caution"
             )
     for note in report.notes:
         common.say(f"note: {note}")
@@ -235,7 +237,7 @@ def _span(interval: Interval) -> str:
 
 def _advice(title: str, rows: tuple[Advice, ...]) -> None:
     if not rows:
-        sys.stdout.write(f"{title}: none: no change of a setting pays\n")
+        sys.stdout.write(f"{title}: none; no change of a setting pays\n")
         return
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     sys.stdout.write(title + "\n")
@@ -262,7 +264,7 @@ def _lines(number: int, row: Advice) -> list[tuple[str, str]]:
             " " * 4,
         ),
     ]
-    return [*lines, (f"mind: {proposal.remark}", " " * 4)] if proposal.remark else lines
+    return [*lines, (f"note: {proposal.remark}", " " * 4)] if proposal.remark else lines
 
 
 def _cores(count: float) -> str:

@@ -1,36 +1,19 @@
-"""The ``penstock`` command: one row per command, one file per row."""
+"""The ``penstock`` command: one row per command, one file per row, loaded when it is called."""
 
 from __future__ import annotations
 
+import functools
 import os
+import pkgutil
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+import typer.core
+import typer.main
 
 import penstock
-from penstock.cli import (
-    admit,
-    advise,
-    calibrate,
-    compare,
-    control,
-    controlled,
-    dashboard,
-    demo,
-    estimate,
-    hosts,
-    inspect,
-    load,
-    place,
-    progress,
-    provision,
-    reproduce,
-    run,
-    shed,
-    simulate,
-)
+from penstock.cli import progress
 from penstock.cli.common import fail
 from penstock.errors import InputError, PenstockError
 
@@ -40,58 +23,71 @@ OF_SPARK = ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")
 OF_DASHBOARD = ("fastapi", "pydantic", "starlette", "uvicorn")
 """Packages that ``pip install 'penstock[dashboard]'`` brings."""
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "inspect": inspect.command,
-    "advise": advise.command,
-    "dashboard": dashboard.command,
-    "demo": demo.command,
-    "load": load.command,
-    "place": place.command,
-    "estimate": estimate.command,
-    "compare": compare.command,
-    "admit": admit.command,
-    "provision": provision.command,
-    "shed": shed.command,
-    "simulate": simulate.command,
-    "calibrate": calibrate.command,
-    "run": run.command,
-    "control": control.command,
-    "status": controlled.status,
-    "move": controlled.move,
-    "drain": controlled.drain,
-    "stop": controlled.stop,
-    "history": controlled.history,
-    "reproduce": reproduce.command,
+
+class Row(NamedTuple):
+    """A command: its function, or its own group of commands, below `penstock.cli`, and one line for the list."""
+
+    where: str
+    says: str
+
+
+COMMANDS = {
+    "inspect": Row("inspect:command", "What your Spark jobs cost, from their event logs."),
+    "advise": Row("advise:command", "What to change about them, and what it gains."),
+    "dashboard": Row("dashboard:command", "Watch a run, a controller or logs on one page."),
+    "demo": Row("demo:command", "Everything once, on this machine."),
+    "load": Row("load:command", "Rate and load of every operator."),
+    "place": Row("place:command", "Which operator runs on which host."),
+    "estimate": Row("estimate:command", "How long rows will take."),
+    "compare": Row("compare:command", "Rank placements by latency."),
+    "admit": Row("admit:command", "Whether one more query fits."),
+    "provision": Row("provision:command", "How many hosts are enough."),
+    "shed": Row("shed:command", "What to drop when there is too much."),
+    "simulate": Row("simulate:command", "Run in virtual time."),
+    "calibrate": Row("calibrate:command", "Measure what operators cost on your Spark."),
+    "run": Row("run:command", "Run on Spark, and compare with the prediction."),
+    "control": Row("control:command", "Keep a running network healthy."),
+    "status": Row("controlled:status", "Show a controlled network."),
+    "move": Row("controlled:move", "Move an operator while it runs."),
+    "drain": Row("controlled:drain", "Empty a host while it runs."),
+    "stop": Row("controlled:stop", "Stop a controller and what it runs."),
+    "history": Row("controlled:history", "What a controller decided, and why."),
+    "reproduce": Row("reproduce:command", "Repeat the papers' experiments."),
 }
 """In the order of a newcomer's questions: what have I got, what would happen, run it, keep it running."""
 
-SHORT: dict[str, str] = {
-    "inspect": "What your Spark jobs cost, from their event logs.",
-    "advise": "What to change about them, and what it gains.",
-    "dashboard": "Watch a run, a controller or logs on one page.",
-    "demo": "Everything once, on this machine.",
-    "load": "Rate and load of every operator.",
-    "place": "Which operator runs on which host.",
-    "estimate": "How long rows will take.",
-    "compare": "Rank placements by latency.",
-    "admit": "Whether one more query fits.",
-    "provision": "How many hosts are enough.",
-    "shed": "What to drop when there is too much.",
-    "simulate": "Run in virtual time.",
-    "calibrate": "Measure what operators cost on your Spark.",
-    "run": "Run on Spark, and compare with the prediction.",
-    "control": "Keep a running network healthy.",
-    "status": "How a controlled network stands.",
-    "move": "Move an operator while it runs.",
-    "drain": "Empty a host while it runs.",
-    "stop": "Stop a controller and what it runs.",
-    "history": "What a controller decided, and why.",
-    "reproduce": "Repeat the papers' experiments.",
-}
-"""What the list of commands says of each, on one line of a narrow terminal."""
-
-GROUPS: dict[str, typer.Typer] = {"hosts": hosts.app}
+GROUPS = {"hosts": Row("hosts:app", "Start, list and stop Spark hosts.")}
 """Commands with commands of their own."""
+
+
+@functools.cache
+def load_command(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
+    """Import the file of a command, and return what parses its options."""
+    made = pkgutil.resolve_name(f"penstock.cli.{(COMMANDS | GROUPS)[name].where}")
+    if not isinstance(made, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(name)(made)
+        made = alone
+    command = typer.main.get_command(made)
+    command.name = name
+    return command  # type: ignore[return-value]
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Lists the commands from the tables above, and imports the one that is called: starting takes a third."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name, loaded."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and load_command(str(listed.name)), rest
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options in front of the command."""
+        # Typer leaves its own flags at None, and imports pydantic (0.1 s) to check what is no truth value.
+        for option in self.get_params(ctx):
+            option.default = option.default or False
+        return super().parse_args(ctx, args)
+
 
 # Options that take several values after one name, which click cannot parse by itself.
 _SEVERAL = ("--placements",)
@@ -99,6 +95,7 @@ QUIET = "--quiet"
 
 app = typer.Typer(
     name="penstock",
+    cls=LazyGroup,
     help="A load manager for Apache Spark Structured Streaming: measure, predict, place, shed, run.",
     epilog="You have Spark jobs: penstock inspect LOGS. You have none: penstock demo.",
     no_args_is_help=True,
@@ -106,10 +103,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in COMMANDS.items():
-    app.command(_name, short_help=SHORT[_name])(_command)
-for _name, _group in GROUPS.items():
-    app.add_typer(_group, name=_name, short_help="Start, list and stop Spark hosts.")
+for _name, _row in (COMMANDS | GROUPS).items():
+    app.command(_name, short_help=_row.says)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import attrs
 import typer
@@ -10,30 +10,37 @@ import typer
 from penstock.cli import common
 from penstock.errors import InputError
 
+if TYPE_CHECKING:
+    from penstock.load import Statistics
+
 
 def command(
     network: common.NetworkArgument,
     sample: Annotated[
         str | None,
-        typer.Option("--sample", metavar="DIR_OR_FILE", help="Rows of each source; nexmark sources make their own."),
+        typer.Option(
+            "--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; nexmark sources make their own."
+        ),
     ] = None,
-    cluster: common.ClusterOption = None,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="H", help="Measure on this host of the cluster.")
-    ] = None,
-    error: Annotated[float, typer.Option("--error", metavar="E", help="Relative error to reach per operator.")] = 0.02,
-    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Seconds per operator at most.")] = 4.0,
-    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write a statistics file.")] = None,
+    cluster_file: common.ClusterOption = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None,
+    error: Annotated[
+        float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")
+    ] = 0.02,
+    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Time limit for each operator (s).")] = 4.0,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the statistics here.")] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure each operator alone on sample rows: cost, selectivity, error; and a host's overhead per batch.
+    """Measure every operator on sample rows: cost, selectivity and error; and a host's overhead per batch.
 
     Example: penstock calibrate examples/auction/network.toml --out statistics.json
     """
-    graph, _ = common.get_network(network)
-    machines = common.get_cluster(cluster, None if cluster is not None else 1, graph)
-    name = host or next(iter(machines.hosts))
-    if name not in machines.hosts:
+    from penstock.cli import reading
+
+    graph, _ = reading.get_network(network)
+    cluster = reading.get_cluster(cluster_file, None if cluster_file is not None else 1, graph)
+    name = host or next(iter(cluster.hosts))
+    if name not in cluster.hosts:
         raise InputError(f"{name!r} is no host of the cluster", at="--host")
     if not 0 < error < 1 or not 0 < budget < 1e6:
         raise InputError("expected an error between 0 and 1 and a budget > 0", at="--error")
@@ -42,11 +49,11 @@ def command(
     from penstock.spark.hosts import start_hosts
     from penstock.spark.run import Engine
 
-    check_network(graph, machines.spark)
+    check_network(graph, cluster.spark)
     with common.progress() as tell:
         tell("starting host", 0.0)
-        with start_hosts(machines, names=[name]) as running:
-            engine = Engine(machines, running)
+        with start_hosts(cluster, names=[name]) as running:
+            engine = Engine(cluster, running)
             samples = read_samples(engine.sessions[name], graph, sample)
             statistics = calibrate_alone(engine, name, graph, samples, error=error, budget=budget, report=tell)
             tell("overhead", 0.95)
@@ -57,9 +64,13 @@ def command(
     if json:
         common.answer(document)
         return
+    _show(graph.name, name, statistics)
+
+
+def _show(network: str, name: str, statistics: Statistics) -> None:
     common.table(
-        f"{graph.name}: measured alone on {name}",
-        ["operator", "cost (µs)", "selectivity", "grows as", "error", "tuples"],
+        f"{network}: measured alone on {name}",
+        ["operator", "cost (µs)", "selectivity", "grows as", "error", "rows"],
         [
             [
                 o,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from penstock.cluster import Placement
     from penstock.network import Network
+    from penstock.sizing.compare import Candidate
 
 
 def command(
@@ -20,19 +22,19 @@ def command(
     rates: common.RatesOption,
     placements: Annotated[
         list[str] | None,
-        typer.Option("--placements", metavar="FILE|INLINE …", help="Placements to compare, one or more."),
+        typer.Option("--placements", metavar="FILE|INLINE …", help="One or more placements to compare."),
     ] = None,
     variants: Annotated[
         list[str] | None,
-        typer.Option("--variant", metavar="FILE", help="A further network with the same sources; may be repeated."),
+        typer.Option("--variant", metavar="FILE", help="Another network with the same sources; may be repeated."),
     ] = None,
     reorder: Annotated[
-        bool, typer.Option("--reorder", help="Also try the legal orders of filters and maps that commute.")
+        bool, typer.Option("--reorder", help="Also try the other legal orders of filters and maps.")
     ] = False,
     model: ModelOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking are shown.")] = 20,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking to show.")] = 20,
     check_with: CheckOption = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -40,13 +42,14 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Rank placements, and variants of a network, by predicted latency, the best first.
+    """Rank placements and variants of a network by predicted latency, best first.
 
     Example: penstock compare examples/two-chains/network.toml --hosts 2 --rates examples/two-chains/rates.csv
     --placements views=h1,scored=h1,paid=h2,billed=h2 views=h2,scored=h1,paid=h2,billed=h2
     """
     import numpy as np
 
+    from penstock.cli import reading
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import default_model, model_of, with_interval
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
@@ -56,25 +59,25 @@ def command(
     check = checker(check_with)
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    given = common.get_rates(graph, rates, duration, period)
+    graph, known = reading.get_network(network, statistics)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    given = reading.get_rates(graph, rates, duration, period)
     graphs: list[tuple[str, Network]] = [(network, graph)]
     for path in variants or []:
-        other, _ = common.get_network(path, statistics)
+        other, _ = reading.get_network(path, statistics)
         given.check(other.sources)
         graphs.append((path, other))
-    model = model or default_model(machines)
+    model = model or default_model(cluster)
 
     def choose(made: Network) -> list[tuple[str, Placement]]:
-        alone = "one host" if len(machines.hosts) == 1 else "mace-climb"
+        alone = "one host" if len(cluster.hosts) == 1 else "mace-climb"
         texts: list[tuple[str, str | None]] = [(text, text) for text in placements or []] or [(alone, None)]
         return [
-            (label, common.decide_placement(made, machines, text, "mace-climb", given, seed)) for label, text in texts
+            (label, reading.decide_placement(made, cluster, text, "mace-climb", given, seed)) for label, text in texts
         ]
 
     def measure(made: Network, placed: Placement) -> float:
-        return worst_simulated(made, machines, placed, given, known, model, seed)
+        return worst_simulated(made, cluster, placed, given, known, model, seed)
 
     decide = model_of(model)
     ranking = ranked(
@@ -82,14 +85,14 @@ def command(
             graphs,
             given,
             choose,
-            lambda loads, placed: decide(loads, placed, machines, known),
+            lambda loads, placed: decide(loads, placed, cluster, known),
             reorder=reorder,
             measure=measure if check else None,
         )
     )
     ranking = with_intervals(
         ranking,
-        lambda one: with_interval(one.estimate, one.model, one.placement, machines, known, np.random.default_rng(seed)),
+        lambda one: with_interval(one.estimate, one.model, one.placement, cluster, known, np.random.default_rng(seed)),
     )
     sure = certain(ranking)
     if json:
@@ -103,24 +106,29 @@ def command(
             }
         )
         return
+    _show(ranking, top, graph.name, model, several=len(graphs) > 1)
+    if not sure:
+        common.say("the first two differ by less than their errors: measure the costs better, or take either")
+
+
+def _show(ranking: Sequence[Candidate], top: int, name: str, model: str, *, several: bool) -> None:
+    simulated = ranking[0].simulated is not None
     shown = [
         [
             position,
-            _words(candidate.network, len(graphs) > 1, candidate.order, candidate.given),
+            _words(candidate.network, several, candidate.order, candidate.given),
             candidate.estimate.total.worst,
             candidate.estimate.total.mean,
             candidate.estimate.bottleneck,
             candidate.load,
-            *([candidate.simulated] if check else []),
+            *([candidate.simulated] if simulated else []),
         ]
         for position, candidate in enumerate(ranking[:top], 1)
     ]
-    columns = ["rank", "plan", "worst", "mean", "bottleneck", "load", *(["simulated"] if check else [])]
-    common.table(f"{graph.name}: latency in s by the model {model}, load in benchmark cores", columns, shown)
+    columns = ["rank", "plan", "worst", "mean", "bottleneck", "load", *(["simulated"] if simulated else [])]
+    common.table(f"{name}: latency in s by the model {model}, load in benchmark cores", columns, shown)
     if len(ranking) > top:
         common.say(f"{len(ranking) - top} more are not shown (--top)")
-    if not sure:
-        common.say("the first two differ by less than they may be off: measure the costs better, or take either")
 
 
 def _words(path: str, several: bool, order: tuple[tuple[str, ...], ...], given: str) -> str:

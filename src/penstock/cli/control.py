@@ -11,114 +11,128 @@ import typer
 
 from penstock.cli import common
 from penstock.cli.engines import ENGINES, Wanted, first_placement
-from penstock.cluster import Cluster, Host
 from penstock.errors import InputError
-from penstock.load import Statistics, load_model
-from penstock.network import Network
-from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Host
     from penstock.control.scenario import Happening
+    from penstock.load import Statistics
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 DirectoryArgument = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
 ]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would come of it.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")]
 
 
 def command(
     network: common.NetworkArgument,
     rates: Annotated[
         str | None,
-        typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50; Spark needs none."),
+        typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50; not needed on Spark."),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Where operators are at first.")
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement to begin with.")
     ] = None,
     algorithm: Annotated[
-        str | None, typer.Option("--algorithm", metavar="A", help="Place by this algorithm (default: correlation).")
+        str | None, typer.Option("--algorithm", metavar="A", help="Placement algorithm; default: correlation.")
     ] = None,
     statistics: common.StatisticsOption = None,
-    engine: Annotated[str, typer.Option("--engine", metavar="E", help="simulation or spark.")] = "simulation",
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="E", help="What runs the network: simulation or spark.")
+    ] = "simulation",
     policy: Annotated[
-        str, typer.Option("--policy", metavar="P1,P2", help="Who decides, the first first.")
+        str, typer.Option("--policy", metavar="P1,P2", help="Policies, the most important first.")
     ] = "replicate,shed,rebalance",
-    act: Annotated[bool, typer.Option("--act", help="Apply what is decided; else it is only written down.")] = False,
-    seconds: Annotated[float | None, typer.Option("--for", metavar="S", help="Stop after this time.")] = None,
-    scenario: Annotated[str | None, typer.Option("--scenario", metavar="FILE", help="What happens on the way.")] = None,
+    act: Annotated[bool, typer.Option("--act", help="Apply decisions; without it they are only recorded.")] = False,
+    seconds: Annotated[float | None, typer.Option("--for", metavar="S", help="Stop after this time (s).")] = None,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", metavar="FILE", help="File of events that happen during the run.")
+    ] = None,
     history: Annotated[
-        str | None, typer.Option("--history", metavar="FILE", help="Also write one JSON line a decision here.")
+        str | None, typer.Option("--history", metavar="FILE", help="Also write the decisions here, as JSON lines.")
     ] = None,
     directory: Annotated[
-        str | None, typer.Option("--directory", metavar="DIR", help="Folder; default .penstock/<network name>.")
+        str | None,
+        typer.Option("--directory", metavar="DIR", help="The controller's folder; default .penstock/<network name>."),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget a controller that was killed here.")] = False,
-    latency: Annotated[float, typer.Option("--latency", metavar="L", help="Latency that is allowed (s).")] = 5.0,
-    every: Annotated[float, typer.Option("--every", metavar="S", help="Time between two decisions (s).")] = 1.0,
-    moves: Annotated[int, typer.Option("--moves", metavar="K", help="Operators that may be moving at a time.")] = 4,
-    spare: Annotated[
-        int, typer.Option("--spare", metavar="N", help="Hosts that may be added, like the first one.")
-    ] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the controller that was killed here.")] = False,
+    latency: Annotated[float, typer.Option("--latency", metavar="L", help="Latency bound (s).")] = 5.0,
+    every: Annotated[float, typer.Option("--every", metavar="S", help="Time between decisions (s).")] = 1.0,
+    moves: Annotated[int, typer.Option("--moves", metavar="K", help="Most operators that may move at a time.")] = 4,
+    spare: Annotated[int, typer.Option("--spare", metavar="N", help="How many hosts like the first may be added.")] = 0,
     prices: Annotated[
         str | None,
-        typer.Option("--prices", metavar="P", help="Of a lost tuple, a late one, hosts, a move: value=1e-4,late=5e-5."),
+        typer.Option(
+            "--prices", metavar="P", help="Prices of lost rows, late rows, hosts and moves, e.g. value=1e-4,late=5e-5."
+        ),
     ] = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
     trigger: Annotated[
-        float | None, typer.Option("--trigger", metavar="S", help="Simulator: hosts work in micro-batches.")
+        float | None, typer.Option("--trigger", metavar="S", help="Simulation: micro-batches with this trigger (s).")
     ] = None,
     overhead: Annotated[
-        float | None, typer.Option("--overhead", metavar="S", help="Simulator: fixed time of a micro-batch.")
+        float | None, typer.Option("--overhead", metavar="S", help="Simulation: fixed time of a micro-batch (s).")
     ] = None,
     move_time: Annotated[
         float | None,
-        typer.Option("--move-time", metavar="S", help="How long a moving operator starts nothing; 0.5, on Spark 3."),
+        typer.Option(
+            "--move-time", metavar="S", help="How long a moving operator pauses (s); default 0.5, on Spark 3."
+        ),
     ] = None,
     apart: Annotated[
         str | None,
-        typer.Option("--apart", metavar="OP,…|all", help="Spark: operators that can move alone; default: with state."),
+        typer.Option(
+            "--apart", metavar="OP,…|all", help="Spark: operators that can move alone; default: those with state."
+        ),
     ] = None,
     pace: Annotated[
         float | None,
-        typer.Option("--pace", metavar="X", help="Simulator: virtual seconds a second; default: as fast as it can."),
+        typer.Option(
+            "--pace", metavar="X", help="Simulation: virtual seconds per second; default: as fast as possible."
+        ),
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Keep a running network healthy: observe it, decide, act, and write down why.
+    """Keep a running network healthy: observe, decide, act, and record why.
 
     Example: penstock control network.toml --hosts 3 --rates clicks=100,buys=20 --policy shed,rebalance --act
     """
+    from penstock.cli import reading
     from penstock.control.controller import Controller
     from penstock.control.folder import Folder
     from penstock.control.loop import Control
     from penstock.control.policies import policies
     from penstock.control.situation import Goals
+    from penstock.load import load_model
+    from penstock.workload import Rates
 
     _check(engine, moves, spare, {"--every": every, "--latency": latency, "--for": seconds, "--pace": pace})
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    happenings = scenario_of(scenario, graph, machines, known, engine)
+    graph, known = reading.get_network(network, statistics)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    happenings = scenario_of(scenario, graph, cluster, known, engine)
     given = control_rates(rates, graph, [each.event for each in happenings], duration, period)
-    where = directory or machines.spark.directory or f".penstock/{graph.name}"
+    where = directory or cluster.spark.directory or f".penstock/{graph.name}"
     own = None if given is None else Rates.of(given.period, {name: given.of_source(name) for name in graph.sources})
     simulated = engine == "simulation"
     placed = first_placement(
-        placement, algorithm, own, seed, None if simulated else where, network=graph, cluster=machines
+        placement, algorithm, own, seed, None if simulated else where, network=graph, cluster=cluster
     )
     pause = (3.0 if engine == "spark" else 0.5) if move_time is None else move_time
     goals = Goals(
-        bound=latency, moves=moves, pause=pause, spare=spares(machines, spare), prices=read_prices(prices)
+        bound=latency, moves=moves, pause=pause, spare=spares(cluster, spare), prices=read_prices(prices)
     )  # fmt: skip
     control = Control(policies=policies(policy), goals=goals, every=every, act=act, seed=seed, journaled=simulated)
     if own is not None and simulated:
         load_model(graph, own)  # names a missing cost
     span = seconds if seconds is not None or not simulated or given is None else given.duration
     wanted = Wanted(
-        network=graph, statistics=known, cluster=machines, placement=placed, rates=given if simulated else own,
+        network=graph, statistics=known, cluster=cluster, placement=placed, rates=given if simulated else own,
         seconds=span, directory=where, seed=seed, trigger=trigger, overhead=overhead, move_time=pause, pace=pace,
         apart=apart_of(apart, graph),
     )  # fmt: skip
@@ -241,6 +255,8 @@ def digest_of(value: Network | Rates) -> str:
     import hashlib
     import json
 
+    from penstock.workload import Rates
+
     if isinstance(value, Rates):
         text = f"{value.period} {value.sources} {value.values.tolist()}"
     else:
@@ -267,10 +283,10 @@ def show(document: dict[str, Any], lines: list[dict[str, Any]]) -> None:
         [name, row["latency"]["count"], row["latency"]["mean"], row["latency"]["p99"], row["latency"]["max"]]
         for name, row in document["sinks"].items()
     ]
-    common.table("latency in seconds", ["sink", "tuples", "mean", "p99", "worst"], rows)
+    common.table("latency in seconds", ["sink", "rows", "mean", "p99", "worst"], rows)
     verb = "moved" if document["acted"] else "recommended only"
     common.say(
-        f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every tuple accounted for: "
+        f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every row accounted for: "
         f"{'yes' if document['balanced'] else 'no'}; history in {document['directory']}/control/history.jsonl"
     )
 
@@ -294,6 +310,8 @@ def told(line: dict[str, Any], most: int = 3) -> str:
     if "keep" in decided:
         keep = [f"keep {share:.2f} of {name}" for name, share in decided["keep"].items()]
         parts += [*keep[:most], *([f"{len(keep) - most} more"] if len(keep) > most else [])] or ["keep all"]
+    if decided.get("tables"):
+        parts += [f"{', '.join(decided['tables'])} decide alone"]
     parts += [f"{name} every {step:.3g} s" for name, step in decided.get("triggers", {}).items()]
     parts += [
         f"read {'all' if rate is None else f'{rate:.4g}/s'} of {s}" for s, rate in decided.get("limits", {}).items()

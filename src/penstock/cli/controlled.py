@@ -12,7 +12,7 @@ from penstock.errors import Infeasible
 
 
 def status(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
-    """Show how a controlled network stands: hosts, operators, latency, and whether its controller is alive.
+    """Show a controlled network: hosts, operators, latency, and whether its controller runs.
 
     Example: penstock status
     """
@@ -49,15 +49,15 @@ def status(directory: DirectoryArgument = None, json: common.JsonOption = False)
     ]
     common.table(f"at {document['time']:.6g} s", ["host", "busy", "operators", ""], rows)
     sinks = [[name, row["count"], row["mean"], row["p99"], row["worst"]] for name, row in document["sinks"].items()]
-    common.table("latency in the last period, seconds", ["sink", "tuples", "mean", "p99", "worst"], sinks)
+    common.table("latency in the last period, seconds", ["sink", "rows", "mean", "p99", "worst"], sinks)
     dropped = ", ".join(f"{share:.0%} of {name}" for name, share in document["keep"].items() if share < 1)
     waiting = "unknown" if document["waiting"] is None else f"{document['waiting']:.0f}"
-    common.say(f"{waiting} tuples wait; kept: {dropped or 'everything'}; {document['decisions']} decisions")
+    common.say(f"{waiting} rows wait; kept: {dropped or 'everything'}; {document['decisions']} decisions")
 
 
 def move(
-    operator: Annotated[str, typer.Argument(metavar="OP", help="Operator, or replica op#2.")],
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Where it goes.")],
+    operator: Annotated[str, typer.Argument(metavar="OP", help="Operator, or a replica of it (op#2).")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host to move it to.")],
     directory: DirectoryArgument = None,
     dry: DryOption = False,
     json: common.JsonOption = False,
@@ -70,12 +70,12 @@ def move(
 
 
 def drain(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Host that is to become empty.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Host to empty.")],
     directory: DirectoryArgument = None,
     dry: DryOption = False,
     json: common.JsonOption = False,
 ) -> None:
-    """Move everything off a host, which then leaves.
+    """Move everything off a host, and remove the host.
 
     Example: penstock drain h2
     """
@@ -91,7 +91,7 @@ def stop(directory: DirectoryArgument = None, json: common.JsonOption = False) -
 
 
 def history(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
-    """Show the decisions of a controller, with their reasons and what came of them.
+    """Show a controller's decisions, with their reasons and effects.
 
     Example: penstock history
     """

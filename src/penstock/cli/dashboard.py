@@ -12,20 +12,20 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="[DIR]",
-            help="A run, a controller, event logs, or what inspect --out wrote. Default: the newest run in .penstock.",
+            help="A run or controller, event logs, or what inspect --out wrote. Default: the newest run in .penstock.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0: any free one.")] = 8765,
+    port: Annotated[int, typer.Option("--port", metavar="P", help="Port to listen on; 0 picks a free one.")] = 8765,
     host: Annotated[
         str,
         typer.Option(
             "--host",
             metavar="ADDRESS",
-            help="Address to listen on; with 0.0.0.0 everyone who reaches this machine can look on.",
+            help="Address to listen on. With 0.0.0.0, everyone who can reach this machine can watch.",
         ),
     ] = "127.0.0.1",
 ) -> None:
-    """Watch a network on one page: hosts, latency beside its prediction, backlog, decisions; ask what if; act.
+    """Show a run on one web page: hosts, latency beside its prediction, backlog, decisions. Ask what if, and act.
 
     Example: penstock dashboard examples/event-log/spark-4.3.zstd --port 8765
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,16 +15,17 @@ PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "
 
 
 def command(
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where demo-report.json and the pictures go.")] = ".",
+    out: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Folder for demo-report.json and the pictures.")
+    ] = ".",
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
+    """Calibrate, place, predict, run and compare six auction queries on two embedded Spark hosts (5 minutes).
 
     Example: penstock demo --out /tmp/demo
     """
-    from penstock.cli.run import show
-    from penstock.control.demo import demo
+    from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
     folder = Path(out)
@@ -43,6 +44,14 @@ def command(
     if json:
         common.answer(document)
         return
+    _show(document)
+    common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(outcome_of(document["plans"]))
+
+
+def _show(document: dict[str, Any]) -> None:
+    from penstock.cli.run import show
+
     common.table(
         "calibration",
         ["operator", "cost (µs)", "selectivity", "error"],
@@ -61,7 +70,15 @@ def command(
     )
     common.table(
         "plans",
-        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
+        [
+            "placement",
+            *(f"{host} load" for host in document["hosts"]),
+            "largest std",
+            "predicted worst (s)",
+            "p99 (s)",
+            "measured worst (s)",
+            "p99 (s)",
+        ],
         [
             [
                 name,
@@ -69,6 +86,7 @@ def command(
                 max(row["std"] for row in plan["load"].values()),
                 plan["predicted"]["max"],
                 plan["predicted"]["p99"],
+                *(plan["measured"][key] if "measured" in plan else "" for key in ("max", "p99")),
             ]
             for name, plan in document["plans"].items()
         ],
@@ -81,7 +99,6 @@ def command(
         if bar["cost_error"]
         else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )
-    common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
 
 
 def _largest(value: float | list[float] | None) -> float:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from penstock.cli import common
 from penstock.cli.hosts import FILE
-from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
-from penstock.load import Statistics
-from penstock.network import Network
-from penstock.workload import Rates
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Placement
     from penstock.control.engine import Engine
+    from penstock.load import Statistics
     from penstock.load.setting import Setting
+    from penstock.network import Network
+    from penstock.workload import Rates
 
 Report = Callable[[str, float], None]
 
@@ -107,11 +106,11 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             raise InputError("is for the simulator", at=at)
     check_network(wanted.network, wanted.cluster.spark)
     check_placement(wanted.placement)
-    machines = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
+    cluster = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     tell("starting hosts", 0.0)
-    with start_hosts(machines, names=sorted(machines.hosts), kept=FILE) as hosts:
-        engine = Engine(machines, hosts, noted_sessions(wanted.directory))
-        about = attrs.evolve(wanted.setting, cluster=machines)
+    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE) as hosts:
+        engine = Engine(cluster, hosts, noted_sessions(wanted.directory))
+        about = attrs.evolve(wanted.setting, cluster=cluster)
         deployment = engine.prepare(
             wanted.network,
             wanted.placement,
@@ -145,6 +144,8 @@ def first_placement(
     parts
         ``network`` and ``cluster``.
     """
+    from penstock.cli import reading
+
     network, cluster = parts["network"], parts["cluster"]
     if folder is not None:
         from penstock.spark.run import claimed, placement_of
@@ -153,7 +154,7 @@ def first_placement(
         if there is not None:
             return placement_of(there)
     if given is not None or rates is None or len(cluster.hosts) == 1:
-        return common.decide_placement(network, cluster, given, algorithm, rates, seed)
+        return reading.decide_placement(network, cluster, given, algorithm, rates, seed)
     import numpy as np
 
     from penstock.load import load_model

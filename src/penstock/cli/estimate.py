@@ -18,11 +18,11 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="mace, pipelined, microbatch or sharing; default: mace, with a [spark] table that of its mode.",
+        help="mace, pipelined, microbatch or sharing; default: mace, or what fits the cluster's [spark] table.",
     ),
 ]
 CheckOption = Annotated[
-    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate what was decided.")
+    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate the answer.")
 ]
 
 MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
@@ -36,9 +36,9 @@ def command(
     model: ModelOption = None,
     headroom: Annotated[
         float | None,
-        typer.Option("--headroom", metavar="S", help="Also say how far the rates can grow within this latency (s)."),
+        typer.Option("--headroom", metavar="S", help="Also say how far rates can grow within this latency (s)."),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
@@ -47,13 +47,14 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Estimate latency: worst, quantiles, over time, and which host decides it.
+    """Estimate latency: worst case, quantiles, over time, and the host that limits it.
 
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
     import numpy as np
 
+    from penstock.cli import reading
     from penstock.control.chain import simulated
     from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
     from penstock.sizing.headroom import headroom as largest
@@ -62,20 +63,20 @@ def command(
     if model is not None:
         model_of(model)
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    placed = common.get_placement(placement, graph, machines)
-    loads = common.get_model(graph, rates, duration, period)
-    decide = model_of(model or default_model(machines, placed))
-    found = decide(loads, placed, machines, known)
-    found = with_interval(found, loads, placed, machines, known, np.random.default_rng(seed))
+    graph, known = reading.get_network(network, statistics)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
+    loads = reading.get_model(graph, rates, duration, period)
+    decide = model_of(model or default_model(cluster, placed))
+    found = decide(loads, placed, cluster, known)
+    found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(seed))
     document = {"network": graph.name, **found.document()}
-    document["notes"] += second_opinion(found, loads, placed, machines, known)
+    document["notes"] += second_opinion(found, loads, placed, cluster, known)
     if bound is not None:
-        together, single = largest(loads, bound, lambda trial: decide(trial, placed, machines, known).total.worst)
+        together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
-        result = simulated(graph, machines, placed, loads.rates, known, found.model, seed)
+        result = simulated(graph, cluster, placed, loads.rates, known, found.model, seed)
         document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
     if json:
         common.answer(document)
@@ -94,7 +95,7 @@ def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
     )
     if found.episodes:
         common.table(
-            "backlog: from when to when, and how long the last tuple waits (s)",
+            "backlog: from when to when, and how long the last row waits (s)",
             ["host", "builds from", "to", "drained by", "wait"],
             [[e.host, e.begins, e.peaks, e.ends, e.wait] for e in found.episodes],
         )

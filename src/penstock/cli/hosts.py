@@ -10,27 +10,28 @@ from penstock.cli import common
 from penstock.errors import InputError
 
 FileOption = Annotated[
-    str, typer.Option("--file", metavar="FILE", help="Where running hosts are noted; readable by you only.")
+    str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
 ]
 FILE = ".penstock/hosts.json"
-NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="All by default.")]
+NamesArgument = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Hosts to stop; default: all.")]
 
 app = typer.Typer(
-    help="Start, list and stop embedded Spark hosts that go on when penstock ends.\n\n"
-    "Example: penstock hosts start --hosts 2",
+    help="Start, list and stop local Spark hosts that outlive penstock.\n\nExample: penstock hosts start --hosts 2",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 
 @app.command("start")
 def start(
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     file: FileOption = FILE,
     json: common.JsonOption = False,
 ) -> None:
-    """Start hosts, and leave them running.
+    """Start hosts and leave them running.
 
     Example: penstock hosts start --hosts 2
     """
@@ -38,15 +39,15 @@ def start(
     from penstock.spark.hosts.kept import read_kept
     from penstock.spark.hosts.start import leave_hosts
 
-    if (cluster is None) == (hosts is None):
+    if (cluster_file is None) == (hosts is None):
         raise InputError("expected either --cluster or --hosts", hint="--hosts 2")
-    machines = read_cluster(cluster) if cluster is not None else Cluster.uniform(hosts or 1)
-    there = [name for name, kept in read_kept(file).items() if name in machines.hosts and kept.jvm is not None]
+    cluster = read_cluster(cluster_file) if cluster_file is not None else Cluster.uniform(hosts or 1)
+    there = [name for name, kept in read_kept(file).items() if name in cluster.hosts and kept.jvm is not None]
     if there:
         raise InputError(f"{', '.join(there)} run already", file=file, hint="penstock hosts list shows them")
     with common.progress() as tell:
         tell("starting hosts", 0.0)
-        made = leave_hosts(machines, file)
+        made = leave_hosts(cluster, file)
     document = {"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}
     _show(document, json)
 
@@ -64,7 +65,7 @@ def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
 
 @app.command("stop")
 def stop(names: NamesArgument = None, file: FileOption = FILE, json: common.JsonOption = False) -> None:
-    """End hosts that were left running, with whatever runs on them.
+    """Stop hosts that were left running, and whatever runs on them.
 
     Example: penstock hosts stop h1
     """

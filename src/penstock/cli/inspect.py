@@ -30,7 +30,7 @@ _PARTS = (
 def command(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Event logs, folders of them, JSON lines of progress, or - ."),
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
     ],
     out: Annotated[
         str | None,
@@ -38,14 +38,14 @@ def command(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="T", help="Only batches from this time on: 2026-01-31T10:00, or '2 hours'."),
+        typer.Option("--since", metavar="T", help="Skip batches before this time: 2026-01-31T10:00, or '2 hours'."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Only batches before this time; as --since.")
+        str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as --since.")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Measure the streaming queries that you have, from their event logs: rates, costs, lag, headroom, findings.
+    """Measure your streaming queries from their event logs: rates, costs, lag, headroom and problems.
 
     Example: penstock inspect examples/event-log/spark-4.3.zstd
     """
@@ -106,17 +106,19 @@ def _show(found: Inspection) -> None:
         low, high = f"{min(known):.1%}", f"{max(known):.1%}"
         common.say(f"standard error of the costs: {low}" + (f" to {high}" if high != low else ""))
     if any(query.trigger == 0.0 for query in found.queries.values()):
-        common.say(f"trigger -: none, or too short to matter; the largest rates are over {human(found.period)}")
+        common.say(f"trigger -: none, or too short to matter; peak rates are means over {human(found.period)}")
 
 
 def _more_row(name: str, query: Query) -> list[object]:
+    from penstock.units import human
+
     batches, catch_up = query.batches, query.capacity.catch_up
     state, late = bool(query.log.state), int(batches.late.sum())
     return [
         name,
         len(batches),
         f"{query.busy:.0%}",
-        "" if catch_up is None else _span(catch_up),
+        "" if catch_up is None else human(catch_up),
         f"{batches.state_rows[-1]:,.0f}" if state else "",
         f"{batches.state_bytes[-1] / 2**20:,.1f} MiB" if state else "",
         f"{late:,}" if late else "",
@@ -131,16 +133,6 @@ def _part_row(name: str, query: Query) -> list[object]:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
-
-
-def _span(seconds: float) -> str:
-    """Return a duration for people that may last hours."""
-    from penstock.units import human
-
-    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.3g} {unit}"
-    return human(seconds)
 
 
 def _finding(kind: str, says: str, about: list[str]) -> str:
@@ -169,5 +161,5 @@ def _row(name: str, query: Query) -> list[object]:
         "?" if fit.cost is None else human(fit.cost),
         "?" if query.trigger is None else human(query.trigger) if query.trigger else "-",
         headroom,
-        "" if math.isnan(query.lag_seconds) else _span(query.lag_seconds),
+        "" if math.isnan(query.lag_seconds) else human(query.lag_seconds),
     ]

@@ -12,25 +12,29 @@ from penstock.cli import common
 def command(
     network: common.NetworkArgument,
     rates: common.RatesOption,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Also show the load of hosts.")
+        str | None,
+        typer.Option("--placement", metavar="FILE|INLINE", help="Placement; also show the load of the hosts."),
     ] = None,
-    series: Annotated[bool, typer.Option("--series", help="Also give every series and the load correlations.")] = False,
+    series: Annotated[
+        bool, typer.Option("--series", help="With --json: also all series and load correlations.")
+    ] = False,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
     json: common.JsonOption = False,
 ) -> None:
-    """Compute the load model: rates, load of each operator, load per unit of source rate.
+    """Compute the load of every operator, and how it grows with the rate of each source.
 
     Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
     """
+    from penstock.cli import reading
     from penstock.load import correlation_matrix, deviation
 
-    graph, _ = common.get_network(network, statistics)
-    model = common.get_model(graph, rates, duration, period)
+    graph, _ = reading.get_network(network, statistics)
+    model = reading.get_model(graph, rates, duration, period)
     document: dict[str, Any] = {
         "network": graph.name,
         "period": model.period,
@@ -47,18 +51,18 @@ def command(
             for name, row in zip(graph.operators, model.coefficients, strict=True)
         },
     }
-    if cluster is not None or hosts is not None or placement is not None:
-        machines = common.get_cluster(cluster, hosts, graph)
+    if cluster_file is not None or hosts is not None or placement is not None:
+        cluster = reading.get_cluster(cluster_file, hosts, graph)
         if placement is not None:
-            placed = common.get_placement(placement, graph, machines)
-            document["hosts"] = common.host_rows(model, placed, machines)
+            placed = reading.get_placement(placement, graph, cluster)
+            document["hosts"] = reading.host_rows(model, placed, cluster)
     if series:
         for name, row in zip(model.rates.sources, model.rates.values, strict=True):
             document["sources"][name]["series"] = row
         for name, row in zip(graph.operators, model.load, strict=True):
             document["operators"][name]["series"] = row
         if "hosts" in document:
-            for (name, host), row in zip(machines.hosts.items(), model.host_load(placed, machines), strict=True):
+            for (name, host), row in zip(cluster.hosts.items(), model.host_load(placed, cluster), strict=True):
                 document["hosts"][name]["series"] = row / host.capacity
         matrix = correlation_matrix(model.load)
         document["correlation"] = {
@@ -68,9 +72,13 @@ def command(
     if json:
         common.answer(document)
         return
+    _show(document)
+
+
+def _show(document: dict[str, Any]) -> None:
     common.table(
-        f"{graph.name}: load in benchmark cores, period {model.period:g} s",
-        ["operator", "mean", "std", "max", *(f"per {name}/s" for name in model.rates.sources)],
+        f"{document['network']}: load in benchmark cores, period {document['period']:g} s",
+        ["operator", "mean", "std", "max", *(f"per {name}/s" for name in document["sources"])],
         [
             [name, row["mean"], row["std"], row["max"], *document["coefficients"][name].values()]
             for name, row in document["operators"].items()

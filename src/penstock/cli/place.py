@@ -3,70 +3,93 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import common
 
+if TYPE_CHECKING:
+    from penstock.load import LoadModel
+    from penstock.placement import Answer
+
 
 def command(
     network: common.NetworkArgument,
     rates: common.RatesOption,
-    algorithm: Annotated[str, typer.Option("--algorithm", metavar="NAME", help="How to place.")] = "correlation",
-    cluster: common.ClusterOption = None,
+    algorithm: Annotated[str, typer.Option("--algorithm", metavar="NAME", help="Placement algorithm.")] = "correlation",
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     previous: Annotated[
-        str | None, typer.Option("--previous", metavar="FILE|INLINE", help="Placement that is to be improved.")
+        str | None, typer.Option("--previous", metavar="FILE|INLINE", help="Current placement, to be improved.")
     ] = None,
     theta: Annotated[
-        float, typer.Option("--theta", metavar="T", help="Share of the operators, the lightest, that stay.")
+        float, typer.Option("--theta", metavar="T", help="Share of the operators, lightest first, that stay.")
     ] = 0.0,
-    replicas: Annotated[int, typer.Option("--replicas", metavar="R", help="Copies of each operator.")] = 0,
-    restarts: Annotated[int | None, typer.Option("--restarts", metavar="K", help="Starts of mace-climb.")] = None,
+    replicas: Annotated[
+        int, typer.Option("--replicas", metavar="R", help="Copies of each operator; 0: as the algorithm needs.")
+    ] = 0,
+    restarts: Annotated[
+        int | None, typer.Option("--restarts", metavar="K", help="mace-climb: how many starts.")
+    ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="Exchanges that mace-climb tries at most.")
+        int | None, typer.Option("--budget", metavar="N", help="mace-climb: how many exchanges it may try.")
     ] = None,
-    limit: Annotated[
-        float | None, typer.Option("--seconds", metavar="S", help="Time after which mace-climb ends (s).")
-    ] = None,
+    limit: Annotated[float | None, typer.Option("--seconds", metavar="S", help="mace-climb: time limit (s).")] = None,
     load_threshold: Annotated[
         float | None,
         typer.Option(
-            "--load-threshold", metavar="D", help="Difference of two hosts' loads that correlation evens out."
+            "--load-threshold", metavar="D", help="correlation: difference of two hosts' loads that it evens out."
         ),
     ] = None,
     score_threshold: Annotated[
         float | None,
         typer.Option(
-            "--score-threshold", metavar="S", help="Score above which correlation-exchange moves an operator."
+            "--score-threshold", metavar="S", help="correlation-exchange: score above which it moves an operator."
         ),
     ] = None,
     improvement_threshold: Annotated[
         float | None,
-        typer.Option("--improvement-threshold", metavar="R", help="Correlation of hosts that is good enough."),
+        typer.Option(
+            "--improvement-threshold", metavar="R", help="correlation: correlation of hosts that is good enough."
+        ),
     ] = None,
     overload: Annotated[
         str | None,
-        typer.Option("--overload", metavar="allow", help="Answer also where quotas cannot be kept: the best without."),
+        typer.Option(
+            "--overload",
+            metavar="allow|soft",
+            help="Return the best placement even where none keeps the quotas; soft: quotas only guide.",
+        ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option("--objective", metavar="NAME", help="latency, balance, potential or hosts."),
     ] = None,
-    domains: Annotated[int, typer.Option("--domains", metavar="D", help="Parts that are placed alone first.")] = 1,
+    domains: Annotated[
+        int,
+        typer.Option(
+            "--domains", metavar="D", help="Divide the cluster into D domains, and place each by itself first."
+        ),
+    ] = 1,
     overlap: Annotated[
-        float, typer.Option("--overlap", metavar="S", help="Share of the next domain's hosts that each reaches into.")
+        float, typer.Option("--overlap", metavar="S", help="Share of the next domain's hosts that each domain may use.")
     ] = 0.0,
     group_below: Annotated[
-        float, typer.Option("--group-below", metavar="L", help="Operators of less load (cores) are placed in groups.")
+        float, typer.Option("--group-below", metavar="L", help="Place operators of less load (cores) in groups.")
     ] = 0.0,
     weights: Annotated[
-        str, typer.Option("--weights", metavar="W", help="Of potential, as load=1,correlation=1,network=1.")
+        str, typer.Option("--weights", metavar="W", help="Weights of the potential objective.")
     ] = "load=1,correlation=1,network=1",
     move_cost: Annotated[
-        float, typer.Option("--move-cost", metavar="C", help="Units of the objective per benchmark core moved.")
+        float,
+        typer.Option(
+            "--move-cost", metavar="C", help="What moving one benchmark core of load costs, in units of the objective."
+        ),
     ] = 0.0,
+    tighten: Annotated[
+        int, typer.Option("--tighten", metavar="N", help="Raise the lower bound of the latency by N linear programs.")
+    ] = 0,
     statistics: common.StatisticsOption = None,
     duration: common.DurationOption = 60.0,
     period: common.PeriodOption = 1.0,
@@ -79,14 +102,15 @@ def command(
     """
     import numpy as np
 
-    from penstock.cluster import Placement, base_name
+    from penstock.cli import reading
+    from penstock.cluster import Placement
     from penstock.errors import InputError
     from penstock.load import expand_replicas
     from penstock.placement import ALGORITHMS, Divided, Problem, Weights, place, prepare
 
-    graph, _ = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    model = common.get_model(graph, rates, duration, period)
+    graph, _ = reading.get_network(network, statistics)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    model = reading.get_model(graph, rates, duration, period)
     if seed < 0:
         raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
     row = ALGORITHMS.get(algorithm)
@@ -95,11 +119,11 @@ def command(
         raise InputError(f"expected at least 1 copy of each operator, got {replicas}", at="--replicas")
     before = None
     if previous is not None:
-        before = common.get_placement(previous, graph, machines)
+        before = reading.get_placement(previous, graph, cluster)
         wanted = set(expand_replicas(graph, copies))
         before = Placement({name: host for name, host in before.items() if name in wanted})
-    if overload not in (None, "allow"):
-        raise InputError(f"expected allow, got {overload!r}", at="--overload")
+    if overload not in (None, "allow", "soft"):
+        raise InputError(f"expected allow or soft, got {overload!r}", at="--overload")
     given = {
         "restarts": restarts,
         "budget": budget,
@@ -109,7 +133,7 @@ def command(
         "threshold": improvement_threshold,
     }
     parameters: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    problem = Problem(model, machines, before, graph.pins, copies)
+    problem = Problem(model, cluster, before, graph.pins, copies)
     prepare(problem, algorithm, **parameters)
     start = time.perf_counter()
     answer = place(
@@ -122,10 +146,12 @@ def command(
         divided=Divided(domains=domains, overlap=overlap, least=group_below),
         move_cost=move_cost,
         overload=overload is not None,
+        soft=overload == "soft",
+        tighten=tighten,
         **parameters,
     )
     seconds = time.perf_counter() - start
-    rows = common.host_rows(model, answer.placement, machines)
+    rows = reading.host_rows(model, answer.placement, cluster)
     if json:
         common.answer(
             {
@@ -141,9 +167,20 @@ def command(
             }
         )
         return
-    load = dict(zip(graph.operators, model.mean_load, strict=True))
+    _show(algorithm, answer, model, rows)
+    for sentence in answer.over:
+        common.say(sentence)
+    least = "" if answer.bound is None else f" (no placement is below {answer.bound:.4g})"
+    moves = f"; {len(answer.moved)} operators moved, load {answer.moved_load:.4g}" if before is not None else ""
+    typer.echo(f"{answer.objective} {answer.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")
+
+
+def _show(algorithm: str, answer: Answer, model: LoadModel, rows: dict[str, dict[str, float]]) -> None:
+    from penstock.cluster import base_name
+
+    load = dict(zip(model.network.operators, model.mean_load, strict=True))
     common.table(
-        f"{graph.name}: placed by {algorithm}",
+        f"{model.network.name}: placed by {algorithm}",
         ["operator", "host", "load", "moved"],
         [
             [name, host, float(load[base_name(name)]), "yes" if name in answer.moved else ""]
@@ -155,8 +192,3 @@ def command(
         ["host", "mean", "std", "max"],
         [[name, share["mean"], share["std"], share["max"]] for name, share in rows.items()],
     )
-    least = "" if answer.bound is None else f" (no placement is below {answer.bound:.4g})"
-    moves = f"; {len(answer.moved)} operators moved, load {answer.moved_load:.4g}" if before is not None else ""
-    for sentence in answer.over:
-        common.say(sentence)
-    typer.echo(f"{answer.objective} {answer.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")

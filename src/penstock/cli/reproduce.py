@@ -12,11 +12,11 @@ from penstock.cli import common
 
 def command(
     figures: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIGURE]...", help="As economical-7; all by default.")
+        list[str] | None, typer.Argument(metavar="[FIGURE]...", help="Figures such as economical-7; default: all.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and smaller sizes.")] = False,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="DIR|PAGE.md", help="Write pictures and their page here.")
+        str | None, typer.Option("--out", metavar="DIR|PAGE.md", help="Write the pictures and a page with them here.")
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,

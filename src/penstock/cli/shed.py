@@ -28,40 +28,42 @@ def command(
         str | None,
         typer.Option("--planner", help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only."),
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
     upto: Annotated[
-        str | None, typer.Option("--upto", metavar="INLINE", help="Greatest rates of the table; default: twice --at.")
+        str | None, typer.Option("--upto", metavar="INLINE", help="Highest rates in the table; default: twice --at.")
     ] = None,
     error: Annotated[float, typer.Option("--error", metavar="E", help="Share of the optimum that may be lost.")] = 0.05,
     workload: Annotated[
-        str, typer.Option("--workload", help="Of solver-w: uniform, or exponential:MEAN (as a share of --upto).")
+        str, typer.Option("--workload", help="solver-w: uniform, or exponential:MEAN (as a share of --upto).")
     ] = "uniform",
     budget: Annotated[
         float | None,
-        typer.Option("--budget", metavar="SECONDS", help="Of solver: stop after this time, with what it has reached."),
+        typer.Option("--budget", metavar="SECONDS", help="solver: stop after this time with the table so far."),
     ] = None,
-    save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table.")] = None,
-    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from a plan table.")] = None,
+    save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table here.")] = None,
+    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from this plan table.")] = None,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE", help="Draw score against load, beside the baselines (svg, png or pdf)."),
+        typer.Option("--plot", metavar="FILE", help="Draw score against load, with the baselines (SVG, PNG or PDF)."),
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Plan what to drop so that no host exceeds its quota, and the most is delivered.
+    """Plan what to drop so that no host exceeds its quota and the most valuable output survives.
 
     Example: penstock shed examples/two-chains/network.toml --hosts 2
     --placement views=h1,scored=h2,paid=h1,billed=h2 --planner d-fit --at clicks=400,buys=150
     """
+    from penstock.cli import reading
+
     del seed  # every planner is deterministic
     from penstock.shedding import Exact, build_program
 
-    graph, _ = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    placed = common.get_placement(placement, graph, machines)
+    graph, _ = reading.get_network(network, statistics)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
     rates = _rates(at, graph, "--at")
     if (planner is None) == (plan is None):
         raise InputError("expected one of --planner and --plan", at="--planner")
@@ -71,11 +73,11 @@ def command(
         raise InputError(f"expected a time of at least 0 s, got {budget:g}", at="--budget")
     if plot is not None:
         kind_of(plot)
-    program = build_program(graph, machines, placed)
+    program = build_program(graph, cluster, placed)
     if planner == "replica":
         if save is not None or plot is not None:
             raise InputError("replica answers from the placement alone: there is no table", at="--planner")
-        _show(_replica(program, machines, placed, rates), json=json)
+        _show(_replica(program, cluster, placed, rates), json=json)
         return
     exact = Exact(program)
     most = _rates(upto, graph, "--upto") if upto else 2 * rates
@@ -142,11 +144,11 @@ def _planned(
     }
 
 
-def _replica(program: Program, machines: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
+def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
     from penstock.shedding import replica_plan
 
     begun = time.perf_counter()
-    found = replica_plan(program, machines, placed, rates)
+    found = replica_plan(program, cluster, placed, rates)
     seconds = time.perf_counter() - begun
     full = program.score(program.flow(rates))
     operators = program.network.operators

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -14,8 +14,6 @@ import typer
 from penstock.cli import common
 from penstock.errors import InputError
 from penstock.files import atomic
-from penstock.load import load_model
-from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -32,110 +30,128 @@ def command(
         str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")
     ] = None,
     arrivals: Annotated[
-        str | None, typer.Option("--arrivals", metavar="FILE", help="Single tuples: time,source[,work].")
+        str | None, typer.Option("--arrivals", metavar="FILE", help="Single rows instead of rates: time,source[,work].")
     ] = None,
-    cluster: common.ClusterOption = None,
+    cluster_file: common.ClusterOption = None,
     hosts: common.HostsOption = None,
     statistics: common.StatisticsOption = None,
-    policy: Annotated[str, typer.Option("--policy", help="fcfs, round-robin or stimulus.")] = "fcfs",
+    policy: Annotated[
+        str, typer.Option("--policy", help="What a host serves next: fcfs, round-robin or stimulus.")
+    ] = "fcfs",
     duration: Annotated[
         float | None,
-        typer.Option("--duration", metavar="S", help="When the run ends; default: with the input, or 60 s."),
+        typer.Option("--duration", metavar="S", help="End of the run (s); default: with the input, or 60."),
     ] = None,
     period: common.PeriodOption = 1.0,
-    warmup: Annotated[float, typer.Option("--warmup", metavar="S", help="Left out of latency and wait.")] = 0.0,
+    warmup: Annotated[
+        float,
+        typer.Option("--warmup", metavar="S", help="Leave this much time at the start out of latency and wait (s)."),
+    ] = 0.0,
     queue: Annotated[
-        int | None, typer.Option("--queue", metavar="N", help="Tuples that may wait at an operator input.")
+        int | None, typer.Option("--queue", metavar="N", help="Most rows that may wait at an operator's input.")
     ] = None,
     keep: common.KeepOption = None,
     plan: common.PlanOption = None,
     control_period: Annotated[
-        float, typer.Option("--control-period", metavar="S", help="How often --plan is looked up.")
+        float, typer.Option("--control-period", metavar="S", help="How often to look up --plan (s).")
     ] = 1.0,
-    fail: Annotated[list[str] | None, typer.Option("--fail", metavar="HOST@S", help="A host fails.")] = None,
-    recover: Annotated[list[str] | None, typer.Option("--recover", metavar="HOST@S", help="It serves again.")] = None,
-    move: Annotated[list[str] | None, typer.Option("--move", metavar="OP:HOST@S", help="An operator moves.")] = None,
+    fail: Annotated[
+        list[str] | None, typer.Option("--fail", metavar="HOST@S", help="A host fails; may be repeated.")
+    ] = None,
+    recover: Annotated[
+        list[str] | None, typer.Option("--recover", metavar="HOST@S", help="A host recovers; may be repeated.")
+    ] = None,
+    move: Annotated[
+        list[str] | None, typer.Option("--move", metavar="OP:HOST@S", help="An operator moves; may be repeated.")
+    ] = None,
     move_time: Annotated[
-        float, typer.Option("--move-time", metavar="S", help="How long a moving operator starts nothing.")
+        float, typer.Option("--move-time", metavar="S", help="How long a moving operator pauses (s).")
     ] = 0.0,
     move_time_per_tuple: Annotated[
-        float, typer.Option("--move-time-per-tuple", metavar="S", help="The same, per tuple in its queue.")
+        float,
+        typer.Option("--move-time-per-tuple", metavar="S", help="Additional pause for each row in its queue (s)."),
     ] = 0.0,
     rebalance: Annotated[
         str | None,
         typer.Option(
-            "--rebalance", metavar="ALGORITHM", help="Operators move by what is observed, e.g. correlation-exchange."
+            "--rebalance", metavar="ALGORITHM", help="Move operators by what is observed, e.g. correlation-exchange."
         ),
     ] = None,
     every: Annotated[
-        float | None, typer.Option("--every", metavar="S", help="How often --rebalance decides; default 1 s.")
+        float | None, typer.Option("--every", metavar="S", help="How often --rebalance decides (s); default 1.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option("--window", metavar="K", help="Samples that a decision reads; default 10.")
+        int | None, typer.Option("--window", metavar="K", help="How many samples a decision reads; default 10.")
     ] = None,
     sample: Annotated[
-        float | None, typer.Option("--sample", metavar="S", help="Length of a sample; default: as --every.")
+        float | None, typer.Option("--sample", metavar="S", help="Length of a sample (s); default: as --every.")
     ] = None,
     initial: Annotated[
         str | None,
-        typer.Option("--initial", metavar="ALGORITHM", help="Distributes all operators once, after the warm-up."),
+        typer.Option("--initial", metavar="ALGORITHM", help="Distribute all operators once, after the warm-up."),
     ] = None,
     theta: Annotated[
-        float | None, typer.Option("--theta", metavar="T", help="Share of the operators, the lightest, that stay.")
+        float | None, typer.Option("--theta", metavar="T", help="Share of the operators, lightest first, that stay.")
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option("--weights", metavar="W", help="Of potential energies, as load=1,correlation=1,network=1."),
+        typer.Option(
+            "--weights", metavar="W", help="Weights of the potential objective, as load=1,correlation=1,network=1."
+        ),
     ] = None,
-    drain: Annotated[bool, typer.Option("--drain", help="Go on after the input until the system is empty.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Continue after the input until the system is empty.")] = False,
     trace: Annotated[
-        str | None, typer.Option("--trace", metavar="OUT.csv", help="A row per sink tuple: sink,stimulus,egress.")
+        str | None,
+        typer.Option("--trace", metavar="OUT.csv", help="Write every row at the sinks: sink,stimulus,egress."),
     ] = None,
     trigger: Annotated[
-        float | None, typer.Option("--trigger", metavar="S", help="Hosts work in micro-batches with this trigger.")
+        float | None, typer.Option("--trigger", metavar="S", help="Hosts work in micro-batches with this trigger (s).")
     ] = None,
     overhead: Annotated[
         float | None,
-        typer.Option("--overhead", metavar="S", help="Fixed time of a micro-batch; default: of the statistics, or 0."),
+        typer.Option(
+            "--overhead", metavar="S", help="Fixed time of a micro-batch (s); default: from the statistics, or 0."
+        ),
     ] = None,
     progressive: Annotated[
-        bool, typer.Option("--progressive", help="A micro-batch's outputs come evenly, not at its end.")
+        bool, typer.Option("--progressive", help="A micro-batch puts rows out evenly, not at its end.")
     ] = False,
     repeat: Annotated[
-        int, typer.Option("--repeat", metavar="N", help="Independent runs with the seeds SEED, SEED + 1, …")
+        int, typer.Option("--repeat", metavar="N", help="Independent runs, with seeds SEED, SEED + 1, …")
     ] = 1,
-    on_spark: Annotated[bool, typer.Option("--on-spark", help="Spread the runs over a Spark job.")] = False,
+    on_spark: Annotated[bool, typer.Option("--on-spark", help="Do the runs in a Spark job.")] = False,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw latency, tuples and hosts over time.")
+        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw latency, rows and hosts over time.")
     ] = None,
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Run the placed network in virtual time and report latency, queues and every tuple's fate.
+    """Run the placed network in virtual time: latency, queues, and what became of every row.
 
     Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
     """
+    from penstock.cli import reading
     from penstock.latency.batches import BatchHosts
     from penstock.simulation import Job, Options, read_arrivals
 
-    graph, known = common.get_network(network, statistics)
-    machines = common.get_cluster(cluster, hosts, graph)
-    placed = common.get_placement(placement, graph, machines)
+    graph, known = reading.get_network(network, statistics)
+    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    placed = reading.get_placement(placement, graph, cluster)
     if (rates is None) == (arrivals is None):
         raise InputError("expected one of --rates and --arrivals", at="--rates")
     given: Any = (
         read_arrivals(str(arrivals))
         if rates is None
-        else common.get_rates(graph, rates, 60.0 if duration is None else duration, period)
+        else reading.get_rates(graph, rates, 60.0 if duration is None else duration, period)
     )
-    pace = BatchHosts.of(known, machines)
-    batches, machines = _batched(trigger, overhead, progressive, pace, machines)
+    pace = BatchHosts.of(known, cluster)
+    batches, cluster = _batched(trigger, overhead, progressive, pace, cluster)
     options = Options(
         policy=policy,
         duration=duration,
         warmup=warmup,
         queue=queue,
-        keep=common.get_keep(keep, graph, copies=True),
+        keep=reading.get_keep(keep, graph, copies=True),
         drain=drain,
         move_time=move_time,
         move_time_per_tuple=move_time_per_tuple,
@@ -149,7 +165,7 @@ def command(
     if repeat > 1 and (trace is not None or plot is not None):
         raise InputError("expected a single run with --trace or --plot", at="--repeat")
     began = time.perf_counter()
-    job = Job(graph, machines, placed, given, options)
+    job = Job(graph, cluster, placed, given, options)
     try:
         if repeat > 1 or on_spark:
             results = _several(job, range(seed, seed + repeat), on_spark)
@@ -163,6 +179,8 @@ def command(
     document = {"network": graph.name, "policy": policy, "seed": seed, **results[0].document(), "seconds": seconds}
     if batches is not None and rates is not None:
         document |= _interval(attrs.evolve(pace, trigger=batches.trigger, progressive=progressive), job, seed)
+    if options.steer is not None:
+        document["statistics"] = _told(options.steer, placed, cluster, results[0])
     if repeat > 1:
         document["repeated"] = _together(results, seed)
     if json:
@@ -188,6 +206,19 @@ def _once(job: Job, seed: int, trace: str | None, plot: str | None) -> Simulatio
                 sink(result.trace)
             draw(plot, result)
     return result
+
+
+def _told(
+    steer: Steering, placement: Mapping[str, str], cluster: Cluster, result: SimulationResult
+) -> dict[str, dict[str, float]]:
+    """Return what hosts send for each decision of a policy, and in the mean per second, once all has moved."""
+    from penstock.control.rebalance import Rebalance
+
+    if not isinstance(steer, Rebalance):
+        return {}
+    after = {**placement, **{move.operator: move.end for move in result.moves}}
+    sent = steer.statistics_bytes(after, cluster.hosts)
+    return {host: {"bytes": count, "rate": count / steer.every} for host, count in sent.items()}
 
 
 def _together(results: list[SimulationResult], seed: int) -> dict[str, Any]:
@@ -305,6 +336,8 @@ def _interval(hosts: BatchHosts, job: Job, seed: int) -> dict[str, Any]:
     import numpy as np
 
     from penstock.control.chain import interval
+    from penstock.load import load_model
+    from penstock.workload import Rates
 
     priced = all(operator.cost is not None for operator in job.network.operators.values())
     replicas = any("#" in name for name in job.placement)

@@ -46,6 +46,8 @@ def decided_of(plan: Plan, placement: Mapping[str, str]) -> dict[str, Any]:
     document: dict[str, Any] = {"moves": moves} if moves else {}
     if plan.keep is not None:
         document["keep"] = dict(sorted(plan.keep.items()))
+    if plan.tables is not None:
+        document["tables"] = {host: table["id"] for host, table in sorted(plan.tables.items())}
     if plan.limits:
         document["limits"] = dict(sorted(plan.limits.items()))
     if plan.triggers:

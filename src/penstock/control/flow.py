@@ -151,6 +151,29 @@ class Flow:
             np.add.at(value, self.writer[inputs], gain[inputs] * value[sources + self.reader[inputs]])
         return value
 
+    def follows(self, waiting: Floats, selectivity: Floats, keep: Mapping[str, float] | None = None) -> Floats:
+        """Return the tuples that come to each operator of those that wait at operators before it, array (operators,).
+
+        Behind a join with a time window a tuple counts with what it would yield alone: its selectivity.
+
+        Parameters
+        ----------
+        waiting, selectivity
+            Arrays (operators,) and (inputs,).
+        keep
+            Keep fractions by stream.
+        """
+        sources = len(self.network.sources)
+        through = self.share * self._kept(keep)
+        mean = np.bincount(self.reader, selectivity * self.factor, len(waiting)) / np.maximum(self.ports, 1)
+        coming = np.zeros(len(waiting))
+        for inputs in self.level:
+            inner = inputs[self.writer[inputs] >= sources]
+            before = self.writer[inner] - sources
+            out = (waiting[before] + coming[before]) * mean[before] * through[inner]
+            np.add.at(coming, self.reader[inner], out)
+        return coming
+
     def put(self, rates: Floats, arrivals: Floats, selectivity: Floats) -> Floats:
         """Return what each source and operator puts out, array (sources + operators, k), from what `run` returned."""
         sources = len(self.network.sources)

@@ -131,6 +131,14 @@ class Drift:
     since: float
     slower: float
 
+    @property
+    def says(self) -> str:
+        """One line for people."""
+        return (
+            f"drift: {self.host} missed its interval from {self.since:.0f} s on; its batches take {self.slower:.2f} "
+            f"times as long as calibrated (seen at {self.time:.0f} s)"
+        )
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Watch:

@@ -6,7 +6,7 @@ The commands ``run`` and ``demo`` share it. Nothing here imports pyspark: the en
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,8 +15,11 @@ import numpy as np
 from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
-from penstock.control.outlook import Course, reported
+from penstock.control.forecast import Drift
+from penstock.control.lookout import Lookout
+from penstock.control.outlook import Course, Forecast, reported
 from penstock.control.report import compare
+from penstock.files import to_json
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.network import Network
@@ -100,8 +103,16 @@ class Done:
     report: dict[str, Any]
 
 
-def execute(engine: Any, job: Job, tell: Report) -> Any:
-    """Run a job on an engine's hosts, and return the engine's outcome."""
+def execute(engine: Any, job: Job, tell: Report, drifted: Callable[[Drift], None] = lambda _drift: None) -> Any:
+    """Run a job on an engine's hosts, and return the engine's outcome.
+
+    Parameters
+    ----------
+    tell
+        Told how far it is.
+    drifted
+        Told of a host that is not what it was calibrated to be, while the run goes on.
+    """
     deployment = engine.prepare(
         job.network,
         job.placement,
@@ -112,7 +123,22 @@ def execute(engine: Any, job: Job, tell: Report) -> Any:
         live=job.shedder is not None,
         about=job.setting.document(),
     )
-    return engine.run(deployment, seconds=job.seconds, once=job.once, shedder=job.shedder, report=tell)
+    heard = None
+    if not job.once and chain.priced(job.network, job.statistics):
+        heard = watching(job, deployment.place / "forecasts.json", drifted).hear
+    return engine.run(deployment, seconds=job.seconds, once=job.once, shedder=job.shedder, report=tell, heard=heard)
+
+
+def watching(job: Job, file: Any, drifted: Callable[[Drift], None]) -> Lookout:
+    """Return what watches a job's batches; the ``file``, a place of the engine, gets the forecasts as they are made."""
+    rates = Rates.of(1.0, dict.fromkeys(job.network.sources, np.zeros(1))) if job.rates is None else job.rates
+    told: list[dict[str, Any]] = []
+
+    def ahead(forecasts: Sequence[Forecast]) -> None:
+        told.extend(attrs.asdict(each) for each in forecasts)
+        file.replace(to_json({"forecast": told}).encode())
+
+    return Lookout(Course.of(job, rates, _kept(job, rates)), drifted, ahead, np.random.default_rng(job.seed))
 
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:
@@ -142,6 +168,6 @@ def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
     if prediction is not None:
-        course = Course.of(prediction, job, _kept(job, prediction.model.rates))
+        course = Course.of(job, prediction.model.rates, _kept(job, prediction.model.rates))
         report |= reported(course, outcome, np.random.default_rng(job.seed))
     return Done(outcome, rates, prediction, report)

@@ -17,6 +17,9 @@ from penstock.steering import Observation
 ENOUGH = 20.0
 """Tuples that an operator must have served, of late, before its own cost is believed."""
 
+CHANGE = 3.0
+"""Standard deviations beyond which counts say that a rate has changed."""
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class Knowledge:
@@ -26,8 +29,8 @@ class Knowledge:
     ----------
     half
         Half-life (s).
-    window
-        How many observations of the rates are kept.
+    window, long
+        How many observations of the rates a decision looks at, and how many are kept.
     looks
         How many there were.
     operators
@@ -40,6 +43,7 @@ class Knowledge:
 
     half: float = 10.0
     window: int = 10
+    long: int = 32
     looks: int = 0
     operators: tuple[str, ...] = ()
     sums: Floats = attrs.field(factory=lambda: np.zeros((0, 4)))
@@ -62,7 +66,7 @@ class Knowledge:
             row = {name: k for k, name in enumerate(names)}
             np.add.at(sums, [row[base_name(name)] for name in seen.operators], fresh)
         rates = {
-            name: (*self.rates.get(name, ()), count / seen.period)[-self.window :]
+            name: (*self.rates.get(name, ()), count / seen.period)[-self.long :]
             for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
         }
         sums.setflags(write=False)
@@ -117,12 +121,37 @@ class Knowledge:
 
     def series(self, network: Network) -> Floats:
         """Return the last rates of the sources, array (sources, k), the newest last; 0 before the first."""
-        length = max((len(row) for row in self.rates.values()), default=1)
+        return self._table(network, self.window)
+
+    def _table(self, network: Network, most: int) -> Floats:
+        length = min(most, max((len(row) for row in self.rates.values()), default=1))
         table = np.zeros((len(network.sources), max(length, 1)))
         for row, name in zip(table, network.sources, strict=True):
-            known = self.rates.get(name, ())
+            known = self.rates.get(name, ())[-most:]
             row[length - len(known) :] = known
         return table
+
+    def steady(self, network: Network, period: float) -> Floats:
+        """Return the rate of each source now (tuples/s), array (sources,): the mean since it last changed.
+
+        Twice as many looks are taken while the newer half of them differs from the older one by no more than
+        `CHANGE` standard deviations of arrivals by chance (Poisson).
+
+        Parameters
+        ----------
+        period
+            Time between two looks (s).
+        """
+        counts = self._table(network, self.long) * period
+        most = min((len(self.rates.get(name, ())) for name in network.sources), default=0)
+        mean, same, half = counts[:, -1].copy(), np.ones(len(counts), bool), 1
+        while 2 * half <= most:
+            older, newer = counts[:, -2 * half : -half].mean(axis=1), counts[:, -half:].mean(axis=1)
+            same &= np.abs(newer - older) <= CHANGE * np.sqrt((newer + older) / half) + 1 / half
+            mean[same] = (newer + older)[same] / 2
+            half *= 2
+        rates: Floats = mean / period
+        return rates
 
     def statistics(self, network: Network) -> Statistics:
         """Return what is known as statistics, for everything that is priced by them."""

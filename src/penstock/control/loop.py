@@ -157,7 +157,8 @@ def chosen(now: Situation, policies: Sequence[Policy], rng: np.random.Generator)
 
 def _clash(one: Plan, other: Plan) -> bool:
     """Whether two plans are about the same: keep fractions, or where operators run."""
-    return (one.keep is not None and other.keep is not None) or bool(one.placement and other.placement)
+    shed = (one.keep is not None or one.tables is not None) and (other.keep is not None or other.tables is not None)
+    return shed or bool(one.placement and other.placement)
 
 
 def trimmed(now: Situation, plan: Plan) -> Plan:
@@ -181,7 +182,7 @@ def advised(state: State, policy: str, plan: Plan, idle: bool, now: Situation) -
     if not idle:
         return state
     text = json.dumps({**plan_document(plan), "network": None}, sort_keys=True)
-    shape = {"placement": sorted(plan.placement), "keep": plan.keep is not None}
+    shape = {"placement": sorted(plan.placement), "keep": plan.keep is not None, "tables": plan.tables is not None}
     name = hashlib.sha256((text if plan.placement else json.dumps(shape)).encode()).hexdigest()[:12]
     before = state.advised.get(policy)
     if before is not None and before[0] == name and now.now - before[1] < 3 * now.goals.cool_down:

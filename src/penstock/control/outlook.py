@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
-from penstock.control.chain import Prediction
 from penstock.control.forecast import DRAWS, HORIZONS, Drift, Seen, Watch, history
 from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
@@ -105,19 +104,18 @@ class Course:
     keep: Mapping[str, float | Array] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, prediction: Prediction, job: Any, keep: Mapping[str, float | Array]) -> Course:
+    def of(cls, job: Any, rates: Rates, keep: Mapping[str, float | Array]) -> Course:
         """Return the course of a `penstock.control.job.Job`, with rates in periods of at most `PERIOD`."""
-        rates = prediction.model.rates
         parts = max(1, math.ceil(rates.period / PERIOD - 1e-9))
         values = {name: np.repeat(rates.of_source(name), parts) for name in rates.sources}
         fine = {
             n: np.repeat(row, parts) if isinstance(row, np.ndarray) and row.ndim else row for n, row in keep.items()
         }
         return cls(
-            network=prediction.model.network,
+            network=job.statistics.complete(job.network),
             cluster=job.cluster,
             placement=job.placement,
-            statistics=prediction.statistics,
+            statistics=job.statistics,
             rates=Rates.of(rates.period / parts, values, rates.start),
             expected=job.rates is not None,
             keep=fine,

@@ -12,7 +12,7 @@ counts with what it would have to do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -37,6 +37,8 @@ WHOLE = ("potential-greedy", "potential-greedy-linked", "potential-dynamic", "po
 OFFLOAD = "largest-first-balance"
 """How overloaded hosts give operators away during the warm-up; the paper does not say which it takes first."""
 
+NUMBER = 8
+"""Bytes of a number."""
 _SLACK = 1e-6
 
 
@@ -112,6 +114,14 @@ class Rebalance:
     def tick(self) -> float:
         """Time between two observations (s)."""
         return min(self.every, self.step)
+
+    def statistics_bytes(self, placement: Mapping[str, str], hosts: Iterable[str]) -> dict[str, int]:
+        """Return what each host sends for a decision: its own load and its operators', sample by sample.
+
+        (m + 1)·k·D bytes for m operators, k samples and D = 8 bytes a number (Xing et al., section 4.1).
+        """
+        held = list(placement.values())
+        return {host: (held.count(host) + 1) * self.window * NUMBER for host in hosts}
 
     @property
     def looks(self) -> int:

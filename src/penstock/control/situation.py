@@ -16,6 +16,9 @@ from penstock.network import Network
 from penstock.steering import Observation
 from penstock.workload import Rates
 
+BACK_TO_BACK = 0.1
+"""Share of the latency bound that a batch may take where no trigger says when the next one begins."""
+
 
 @attrs.frozen(kw_only=True)
 class Prices:
@@ -142,8 +145,9 @@ class Situation:
         for name in self.hosts:
             host, seen = self.seen.cluster.hosts[name], self.seen.hosts.get(name)
             share = host.usable * (1.0 if seen is None or seen.speed is None else seen.speed)
-            step = self.seen.triggers.get(name, 0.0)
-            if seen is not None and seen.overhead and step > 0:
+            if seen is not None and seen.overhead and name in self.seen.triggers:
+                # Batches that follow each other at once may become as long as the bound allows.
+                step = self.seen.triggers[name] or BACK_TO_BACK * self.goals.bound
                 share *= max(0.05, 1 - seen.overhead / max(step, 2 * seen.overhead))
             found.append(share)
         return np.array(found)
@@ -222,9 +226,20 @@ class Situation:
                 found[row[name]] = number.get(host, -1)
         return found
 
-    def host_load(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
-        """Return the load series of ``hosts`` in benchmark cores, array (hosts, k)."""
-        load = self.load if not keep else self.flow.run(self.rates, *self.costs, keep)[0]
+    def host_load(self, where: Ints, keep: Mapping[str, float] | None = None, rates: Floats | None = None) -> Floats:
+        """Return the load series of ``hosts`` in benchmark cores, array (hosts, k).
+
+        Parameters
+        ----------
+        where, keep
+            Where operators are, and keep fractions by stream.
+        rates
+            Array (sources,), tuples/s, of a single period; None: those of the last ones.
+        """
+        if rates is None:
+            load = self.load if not keep else self.flow.run(self.rates, *self.costs, keep)[0]
+        else:
+            load = self.flow.run(rates[:, None], *self.costs, keep)[0]
         total = np.zeros((len(self.hosts), load.shape[1]))
         placed = where >= 0
         np.add.at(total, where[placed], load[self.base[placed]])
@@ -237,12 +252,20 @@ class Situation:
 
     @cached_property
     def backlog(self) -> Floats:
-        """Work that waits at each operator, in benchmark-core seconds, array (units,)."""
-        cost = np.zeros(len(self.network.operators))
+        """Work for each operator of what waits there and before it, in benchmark-core seconds, array (units,).
+
+        A tuple that waits at the first operator of a chain is work for all of them.
+        """
+        if self.seen.waiting is None:
+            return np.zeros(len(self.seen.operators))
+        cost, count = np.zeros(len(self.network.operators)), len(self.network.operators)
         np.add.at(cost, self.flow.reader, np.nan_to_num(self.costs[0]))
         cost /= np.maximum(self.flow.ports, 1)
-        waiting = np.zeros(len(self.seen.operators)) if self.seen.waiting is None else self.seen.waiting
-        found: Floats = np.nan_to_num(waiting) * cost[self.base]
+        waiting = np.nan_to_num(self.seen.waiting)
+        copies = np.maximum(np.bincount(self.base, minlength=count), 1)
+        each = np.bincount(self.base, waiting, count) / copies
+        coming = self.flow.follows(each, np.nan_to_num(self.costs[1]), self.seen.keep)
+        found: Floats = (waiting + coming[self.base]) * cost[self.base]
         return found
 
     def host_backlog(self, where: Ints) -> Floats:
@@ -280,10 +303,17 @@ class Situation:
         found: Floats = out[sources:][self.base]
         return found
 
-    def score(self, keep: Mapping[str, float] | None = None) -> float:
-        """Return the weighted tuples per second that reach the sinks when streams keep shares of their tuples."""
-        _, arrivals = self.flow.run(self.rates, *self.costs, keep)
-        out = self.flow.put(self.rates, arrivals, self.costs[1]).mean(axis=1)
+    def score(self, keep: Mapping[str, float] | None = None, rates: Floats | None = None) -> float:
+        """Return the weighted tuples per second that reach the sinks when streams keep shares of their tuples.
+
+        Parameters
+        ----------
+        rates
+            Array (sources,), tuples/s; None: those of the last periods.
+        """
+        rates = self.rates if rates is None else rates[:, None]
+        _, arrivals = self.flow.run(rates, *self.costs, keep)
+        out = self.flow.put(rates, arrivals, self.costs[1]).mean(axis=1)
         number = {name: k for k, name in enumerate((*self.network.sources, *self.network.operators))}
         total = 0.0
         for sink in self.network.sinks.values():

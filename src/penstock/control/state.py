@@ -101,6 +101,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return {
         "placement": dict(plan.placement),
         "keep": None if plan.keep is None else dict(plan.keep),
+        **({} if plan.tables is None else {"tables": dict(plan.tables)}),
         "limits": dict(plan.limits),
         "triggers": dict(plan.triggers),
         "network": network,

@@ -97,9 +97,10 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         return Response((page / "index.html").read_bytes(), media_type="text/html; charset=utf-8")
 
     @app.get("/healthz", response_class=PlainTextResponse)
-    def healthy() -> str:
-        """Say that the dashboard lives."""
-        return "ok\n"
+    def healthy() -> Response:
+        """Say that the dashboard lives; 503 and why, while it cannot read what it shows."""
+        trouble = watcher.trouble
+        return PlainTextResponse("ok\n" if trouble is None else trouble + "\n", 200 if trouble is None else 503)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> Response:

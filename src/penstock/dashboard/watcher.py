@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -16,6 +18,9 @@ from penstock.monitor import Question, View
 
 PERIOD = 1.0
 """Seconds between two looks."""
+
+FAILURES = 3
+"""Looks that fail one after the other before the pages are told: a file may vanish while it is read, once."""
 
 WAITING = 8
 """Messages that wait for a page at most; a page that is slower gets everything anew."""
@@ -54,19 +59,49 @@ class Watcher(threading.Thread):
         self._lock = threading.Lock()
         self._warmed: View | None = None
         self._told: tuple[View | None, int] = (None, -1)
+        self._failed, self._trouble = 0, ""
+        self._reported: set[str] = set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new is seen; None while all is well."""
+        return self._trouble if self._failed >= FAILURES else None
 
     def run(self) -> None:
-        """Look until the end."""
+        """Look until the end, whatever goes wrong."""
         count = 0
         while not self._ended.is_set():
-            if count % 3 == 0:
-                with contextlib.suppress(PenstockError, OSError):
-                    self.view = self._newer(self.view) or self.view
-            count += 1
-            # A file may vanish while it is read, as a run cleans up behind itself: it is looked at again.
-            with contextlib.suppress(OSError, ValueError, KeyError):
+            try:
+                if count % 3 == 0:
+                    with contextlib.suppress(PenstockError, OSError):
+                        self.view = self._newer(self.view) or self.view
                 self.look()
+                self._recovered()
+            except Exception as error:
+                self._fail(error)
+            count += 1
             self._ended.wait(self._period)
+
+    def _fail(self, error: Exception) -> None:
+        """Take in that a look failed; tell the pages when it goes on, and the terminal what nobody foresaw."""
+        self._failed += 1
+        self._trouble = f"{type(error).__name__}: {error}"
+        if self.trouble is not None:
+            self._tell(event("trouble", self.trouble))
+        if not isinstance(error, PenstockError | OSError | ValueError | KeyError):
+            self._report(error)
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            self._tell(event("trouble", None))
+        self._failed = 0
+
+    def _report(self, error: BaseException) -> None:
+        """Write an error that is ours to standard error, each once."""
+        text = "".join(traceback.format_exception(error))
+        if text not in self._reported:
+            self._reported.add(text)
+            sys.stderr.write(f"penstock dashboard: this is a fault of ours, please report it:\n{text}")
 
     def look(self) -> None:
         """Look once, and tell the pages."""
@@ -85,6 +120,8 @@ class Watcher(threading.Thread):
             else:
                 message = event("live", view.live(now, view.board.mark()))
         self._tell(message)
+        if self._expecting is not None and self._expecting.done() and (wrong := self._expecting.exception()):
+            self._report(wrong)
         if self._expecting is None or self._expecting.done():
             work = view.needs_expecting(now)
             if work is None and self._warmed is not view and view.usual_rates():

@@ -15,7 +15,7 @@ FIGURES: Mapping[str, tuple[str, str]] = {
     **{f"potential-{number}": ("potential", f"figure_{number}") for number in range(2, 11)},
     "shedding-table-1": ("shedding", "table_1"),
     "shedding-table-3": ("shedding", "table_3"),
-    **{f"shedding-{number}": ("shedding", f"figure_{number}") for number in (9, 10, 11, 13, 14, 15)},
+    **{f"shedding-{number}": ("shedding", f"figure_{number}") for number in range(9, 16)},
     "economical-6": ("economical", "figure_6"),
     "economical-7": ("economical", "figure_7"),
     "economical-8": ("economical", "figure_8"),

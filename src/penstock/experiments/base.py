@@ -38,13 +38,34 @@ class Claim:
     note: str = ""
 
 
+class Mean(float):
+    """The mean of a figure's value over runs; ``error`` is its standard error, 0 of one run."""
+
+    error: float = 0.0
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Mean:
+        """Return the mean of what is known: runs without a result (nan) are left out."""
+        known = np.array([value for value in values if np.isfinite(value)])
+        found = cls(known.mean() if known.size else np.nan)
+        found.error = float(known.std(ddof=1) / known.size**0.5) if known.size > 1 else 0.0
+        return found
+
+
 @attrs.frozen(kw_only=True)
 class Curve:
-    """One line of a plot."""
+    """One line of a plot; ``error`` holds standard errors of means over runs, or nothing."""
 
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    error: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, label: str, x: Iterable[float], y: Sequence[float]) -> Curve:
+        """Return a curve whose values may be means."""
+        error = tuple(float(getattr(value, "error", 0.0)) for value in y)
+        return cls(label=label, x=tuple(map(float, x)), y=tuple(map(float, y)), error=error if any(error) else ())
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +108,7 @@ class Figure:
     claims: tuple[Claim, ...]
 
 
-def listed(values: tuple[float, ...] | list[float]) -> str:
+def listed(values: Iterable[float]) -> str:
     """Return numbers with three digits, for a claim."""
     return ", ".join(f"{value:.3g}" for value in values)
 
@@ -101,11 +122,13 @@ class Sheet:
         self._panels: list[Panel] = []
         self._claims: list[Claim] = []
 
-    def claim(self, name: str, expected: str, measured: str, holds: bool | np.bool_, note: str = "") -> None:
-        """Add a claim; the note says why it does not hold, or what the paper leaves open."""
+    def claim(
+        self, name: str, expected: str, measured: str, holds: bool | np.bool_, note: str = "", part: str = ""
+    ) -> None:
+        """Add a claim of a part, as ``(a)``; the note says why it does not hold, or what the paper leaves open."""
         self._claims.append(
             Claim(
-                paper=self.paper, figure=self.name, name=name, expected=expected, measured=measured,
+                paper=self.paper, figure=self.name + part, name=name, expected=expected, measured=measured,
                 holds=bool(holds), note=note,
             )
         )  # fmt: skip
@@ -115,7 +138,7 @@ class Sheet:
     ) -> None:
         """Add a pair of axes with a curve for each row, all over the same places."""
         places = tuple(map(float, at))
-        curves = tuple(Curve(label=label, x=places, y=tuple(map(float, row))) for label, row in rows.items())
+        curves = tuple(Curve.of(label, places, row) for label, row in rows.items())
         self._panels.append(Panel(x=x, y=y, curves=curves, log=log))
 
     def scatter(self, x: str, y: str, rows: Mapping[str, Iterable[tuple[float, float]]], log: bool = False) -> None:
@@ -123,7 +146,7 @@ class Sheet:
         curves = []
         for label, points in rows.items():
             first, second = zip(*sorted(points), strict=True)
-            curves.append(Curve(label=label, x=tuple(map(float, first)), y=tuple(map(float, second))))
+            curves.append(Curve.of(label, first, second))
         self._panels.append(Panel(x=x, y=y, curves=tuple(curves), log=log))
 
     def done(self) -> Figure:
@@ -139,16 +162,16 @@ def rng(*parts: int) -> np.random.Generator:
     return np.random.default_rng(list(parts))
 
 
-def averaged(at: Iterable[T], seeds: int, one: Callable[[T, int], Mapping[str, float]]) -> dict[str, list[float]]:
+def averaged(at: Iterable[T], seeds: int, one: Callable[[T, int], Mapping[str, float]]) -> dict[str, list[Mean]]:
     """Return by label the mean over seeds of what is measured at each place."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Mean]] = {}
     for place in at:
         rows = [one(place, k) for k in range(seeds)]
         for label in rows[0]:
-            found.setdefault(label, []).append(float(np.mean([row[label] for row in rows])))
+            found.setdefault(label, []).append(Mean.of(row[label] for row in rows))
     return found
 
 
 def said(rows: Mapping[str, Sequence[float]]) -> str:
     """Return rows in words, for a claim."""
-    return "; ".join(f"{label} {listed(list(row))}" for label, row in rows.items())
+    return "; ".join(f"{label} {listed(row)}" for label, row in rows.items())

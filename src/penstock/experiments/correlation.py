@@ -16,7 +16,7 @@ import numpy as np
 
 from penstock.cluster import Placement
 from penstock.experiments.balancing import GLOBAL, Setting, System, by_second, system
-from penstock.experiments.base import Figure, Sheet, averaged, listed, rng, said
+from penstock.experiments.base import Figure, Mean, Sheet, averaged, listed, rng, said
 from penstock.latency.mace import cumulative_excess
 from penstock.placement import Arrays, algorithm
 from penstock.placement.correlation import average_correlation
@@ -215,13 +215,17 @@ def table_3(quick: bool, seed: int) -> Figure:
         "the paper's: impossible for more than two hosts; the average over pairs of n series is at least -1/(n-1), "
         "-0.0526 for 20",
     )  # fmt: skip
-    sheet.panel("seed", "average load correlation", range(seeds), rows)
+    paper = {"COR-GLB": 0.65, "RAND-GLB": -0.0048, "LLF-GLB": -0.0008, "CONNECTED": -1.0}
+    labels = list(paper)
+    sheet.panel(", ".join(labels), "average load correlation", range(1, 5), {
+        "paper": list(paper.values()), "here": [Mean.of(rows[label]) for label in labels],
+    })  # fmt: skip
     return sheet.done()
 
 
 def figure_5(quick: bool, seed: int) -> Figure:
     """Return latency ratio and load moved when the level rises from 0.5 to 0.8."""
-    seeds, begin, end = (5 if quick else 20), 20.0, 80.0
+    seeds, begin, end = (3 if quick else 20), 20.0, 80.0
     rows: dict[str, list[tuple[float, float]]] = {label: [] for label in STATIC}
     setting = _base(quick, 0.5)
     with compiling():
@@ -244,7 +248,8 @@ def figure_5(quick: bool, seed: int) -> Figure:
             "; ".join(f"{label} {value:.3g}" for label, value in zip(STATIC, mean[:, i], strict=True))
             + f"; lowest in {wins[i]} of {seeds} seeds", mean[0, i] < mean[1:, i].min(),
         )  # fmt: skip
-        sheet.panel("seed", what, range(seeds), {label: table[j, :, i].tolist() for j, label in enumerate(STATIC)})
+        rows_of = {label: [Mean.of(table[j, :, i])] for j, label in enumerate(STATIC)}
+        sheet.panel("level 0.5 to 0.8", what, [0.8], rows_of)
     return sheet.done()
 
 
@@ -265,7 +270,7 @@ def _recovery(setting: Setting, label: str, seed: int, k: int, last: float = LAS
 
 def _recoveries(
     labels: Sequence[str], at: Sequence[float], quick: bool, seeds: int, seed: int
-) -> dict[str, list[float]]:
+) -> dict[str, list[Mean]]:
     with compiling():
         return averaged(
             at, seeds, lambda level, k: {label: _recovery(_base(quick, level), label, seed, k) for label in labels}
@@ -409,7 +414,7 @@ def _sensitive(setting: Setting, seed: int, k: int) -> dict[str, float]:
 def figure_9(quick: bool, seed: int) -> Figure:
     """Return the latency ratio by hosts, operators a host, window, samples, cycle and ratio, at level 0.9."""
     seeds = 1 if quick else 3
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[Mean]]] = {}
     with compiling():
         for title, (key, full, short) in SWEEPS.items():
             made = [

@@ -6,12 +6,12 @@ that is said. The loads are shares of one host: the first filter has the input r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from penstock.cluster import Cluster, Host, Link, Placement, base_name
-from penstock.experiments.base import Figure, Sheet, listed, said
+from penstock.experiments.base import Figure, Mean, Sheet, listed, said
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.network.shapes import chains
@@ -135,42 +135,50 @@ def _by_demand(seed: int) -> tuple[list[float], list[float]]:
 
 def figure_6(quick: bool, seed: int) -> Figure:
     """Return latency through a spike of the input and the failure of a host, where bandwidth is limited (6.3)."""
-    count, late, failed = {}, {}, {}
-    for label in (*NAMES, PLANNED):
-        count[label], late[label], failed[label] = _through_spike_and_failure(label, seed)
-    before = {label: float(np.nanmean(row[5:20])) for label, row in late.items()}
-    most = {label: float(np.nanmax(row[20:40])) for label, row in late.items()}
-    after = {label: int(row[42:].sum()) for label, row in count.items()}
-    inside = {label: int(row[20:32].sum()) for label, row in count.items()}
+    labels, seeds = (*NAMES, PLANNED), range(seed, seed + (1 if quick else 5))
+    runs = {label: [_through_spike_and_failure(label, each) for each in seeds] for label in labels}
+    count = {label: np.array([row for row, _, _ in each]) for label, each in runs.items()}
+    late = {label: np.array([row for _, row, _ in each]) for label, each in runs.items()}
+    before = {label: float(np.nanmean(rows[:, 5:20])) for label, rows in late.items()}
+    most = {label: float(np.nanmax(rows[:, 20:40], axis=1).min()) for label, rows in late.items()}
+    after = {label: rows[:, 42:].sum(axis=1) for label, rows in count.items()}
+    inside = {label: rows[:, 20:32].sum(axis=1) for label, rows in count.items()}
 
-    def told(values: dict[str, float] | dict[str, int]) -> str:
-        return ", ".join(f"{label} {value:.3g}" for label, value in values.items())
+    def told(values: Mapping[str, float | np.ndarray]) -> str:
+        return ", ".join(f"{label} {float(np.mean(value)):.3g}" for label, value in values.items())
 
     sheet = Sheet(
         PAPER, "Fig. 6", "A spike at 20 s and the failure of a host at 40 s",
         network="chain of three filters, 4 ms, selectivity 0.5, two copies",
         rate=f"100 tuples/s, {BURST:g} times as many from 20 s to 30 s",
         hosts="5, linked by 100 tuples/s and 10 ms",
-        fails="the host whose loss hurts most: " + ", ".join(f"{k} {v}" for k, v in failed.items()),
+        fails="the host whose loss hurts most: "
+        + ", ".join(f"{label} {' or '.join(sorted({host for *_, host in each}))}" for label, each in runs.items()),
+        seeds=f"{len(seeds)}; each of the other claims must hold with all of them",
         latency="from source to sink; the paper's, from the second to the third filter, shows no spike in a chain: the "
         "link before carries twice as much and lets no more through than it can",
         shedding="EFTLBS: the paper's, on copies whose peer is intact, down to a load of "
         f"{THRESHOLD:g}, set for the spike and kept throughout; {PLANNED}: an exact plan table, looked up each second",
     )  # fmt: skip
-    for label in ("EFTLBS", PLANNED):
-        stable = float(np.nanmax(late[label]))
+    intact = (
+        "the paper's: its shedding relieves hosts, and leaves one copy intact, which sends 105 tuples/s over a link of "
+        "100 in the spike"
+    )
+    late_plan = "the table is looked up each second, for the rates of the second before"
+    for label, note in (("EFTLBS", intact), (PLANNED, late_plan)):
+        stable = float(np.nanmax([Mean.of(column) for column in late[label].T]))
         sheet.claim(
-            f"{label}: low latency throughout", "at most 3 times that before the spike in every second",
+            f"{label}: low latency throughout",
+            "at most 3 times that before the spike in every second, means over seeds",
             f"{before[label]:.3g} s before, at most {stable:.3g} s", stable <= 3 * before[label],
-            "the paper's: its shedding relieves hosts, and leaves one copy intact, which sends 105 tuples/s over a "
-            "link of 100 in the spike",
+            note,
         )  # fmt: skip
         sheet.claim(
             f"{label}: no result is lost in the spike", "as many from 20 s to 32 s as ROD, which does not shed",
-            told(inside), inside[label] >= inside["ROD"],
+            told(inside), (inside[label] >= inside["ROD"]).all(),
             "a plan table knows nothing of copies: it drops what the hosts cannot do, on all of them",
         )  # fmt: skip
-        sheet.claim(f"{label}: it goes on after the failure", "results after 42 s", told(after), after[label] > 0)
+        sheet.claim(f"{label}: it goes on after the failure", "results after 42 s", told(after), after[label].min() > 0)
     sheet.claim(
         "EOD has the highest latency from the start", "above the others before the spike", f"{told(before)} s",
         before["EOD"] > max(before["ROD"], before["EFTLBS"]),
@@ -180,7 +188,9 @@ def figure_6(quick: bool, seed: int) -> Figure:
         f"{told(before)} s before, {told(most)} s in it", most["EOD"] >= max(1.25, 2 * before["EOD"]),
     )  # fmt: skip
     for label in ("EOD", "ROD"):
-        sheet.claim(f"{label} gives no results after the failure", "none after 42 s", told(after), after[label] == 0)
+        sheet.claim(
+            f"{label} gives no results after the failure", "none after 42 s", told(after), after[label].max() == 0
+        )
     sheet.claim(
         "ROD cannot put up with the spike", "at least twice the latency before",
         f"{before['ROD']:.3g} s before, at most {most['ROD']:.3g} s", most["ROD"] >= 2 * before["ROD"],
@@ -194,9 +204,14 @@ def figure_6(quick: bool, seed: int) -> Figure:
         f"{line:.4f}; {listed(delay)} s", line >= 0.999 and flat < 0.01,
     )  # fmt: skip
     seconds = range(60)
-    rows = {label: np.where(np.isfinite(row), row, 0.0).tolist() for label, row in late.items()}
+    rows = {
+        label: [Mean.of(column) if np.isfinite(column).any() else 0.0 for column in row.T]
+        for label, row in late.items()
+    }
     sheet.panel("time (s)", "mean latency of the results (s)", seconds, rows)
-    sheet.panel("time (s)", "results a second", seconds, {label: row.tolist() for label, row in count.items()})
+    sheet.panel(
+        "time (s)", "results a second", seconds, {label: list(map(Mean.of, row.T)) for label, row in count.items()}
+    )
     sheet.panel("asked of a link of 100 tuples/s", "mean latency (s)", asked, {"(b)": delay})
     return sheet.done()
 

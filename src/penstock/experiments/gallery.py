@@ -27,7 +27,8 @@ def draw(figure: Figure, folder: str | os.PathLike[str]) -> Path:
     axes = canvas.subplots(down, across, squeeze=False).ravel()
     for axis, panel in zip(axes, figure.panels, strict=False):
         for curve, marker in zip(panel.curves, "osv^dxP*", strict=False):
-            axis.plot(curve.x, curve.y, marker=marker, markersize=4, linewidth=1.2, label=curve.label)
+            style = {"marker": marker, "markersize": 4, "linewidth": 1.2, "capsize": 2}
+            axis.errorbar(curve.x, curve.y, yerr=curve.error or None, label=curve.label, **style)
         axis.set(xlabel=panel.x, ylabel=panel.y, yscale="log" if panel.log else "linear")
         if not panel.log:
             axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
@@ -50,7 +51,7 @@ def page(figures: Iterable[Figure], folder: str = "", quick: bool = False) -> st
         f"Made by `penstock reproduce{' --quick' if quick else ''}`: {len(figures)} figures and tables with "
         f"{len(claims)} claims, of which {sum(claim.holds for claim in claims)} hold. A claim that does not hold says "
         "why; what the papers leave open, and how it was chosen, stands above each table. Plotted values of the papers "
-        "are lost.",
+        "are lost; what their texts and tables give is drawn as `paper`. Bars are standard errors of means over runs.",
         "",
     ]
     for figure in figures:

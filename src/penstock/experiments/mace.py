@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.experiments.base import Figure, Sheet, listed, said
+from penstock.experiments.base import Figure, Mean, Sheet, listed, said
 from penstock.latency.mace import cumulative_excess
 from penstock.placement import Arrays, algorithm
 from penstock.placement.climb import MaceClimb
@@ -119,39 +119,41 @@ def figure_12(quick: bool, seed: int) -> Figure:
 
 def figure_13(quick: bool, seed: int) -> Figure:
     """Return the worst latency by algorithm and scale (section IX-B)."""
-    scales = [1, 5] if quick else [1, 5, 20]
-    found: dict[str, list[float]] = {label: [] for label in ("Baseline", "Random", "Corr", "Mace-HC", "lower bound")}
-    random, draws = algorithm("random"), 50 if quick else 200
+    scales, seeds, draws = ([1, 5], 1, 50) if quick else ([1, 5, 20], 3, 200)
+
+    def one(scale: int, k: int) -> dict[str, float]:
+        arrays, rng = bursts(scale, np.random.default_rng([seed, scale, k])), np.random.default_rng([seed, scale, k, 1])
+        # A count of draws, not a time, ends Random, so that the same seed gives the same figure.
+        drawn = [latency(arrays, algorithm("random")(arrays, rng)) for _ in range(draws)]
+        return {
+            "Baseline": float(np.mean(drawn)),
+            "Random": min(drawn),
+            "Corr": latency(arrays, algorithm("correlation")(arrays, rng)),
+            "Mace-HC": latency(arrays, algorithm("mace-climb", restarts=1)(arrays, rng)),
+            "lower bound": latency_bound(arrays),
+        }
+
     with compiling():
-        small = bursts(1, np.random.default_rng([seed, 99]), 60)
-        for name in ("correlation", "mace-climb", "random"):
-            algorithm(name)(small, np.random.default_rng(0))
-        for scale in scales:
-            arrays = bursts(scale, np.random.default_rng([seed, scale]))
-            rng = np.random.default_rng([seed, scale, 1])
-            # A count of draws, not a time, ends Random, so that the same seed gives the same figure.
-            drawn = [latency(arrays, random(arrays, rng)) for _ in range(draws)]
-            found["Baseline"].append(float(np.mean(drawn)))
-            found["Random"].append(min(drawn))
-            found["Corr"].append(latency(arrays, algorithm("correlation")(arrays, rng)))
-            climbed = algorithm("mace-climb", restarts=1)(arrays, rng)
-            found["Mace-HC"].append(latency(arrays, climbed))
-            found["lower bound"].append(latency_bound(arrays))
+        runs = {scale: [one(scale, k) for k in range(seeds)] for scale in scales}
+    labels = list(runs[scales[0]][0])
+    table = np.array([[[run[label] for run in each] for each in runs.values()] for label in labels])
+    found = {label: list(map(Mean.of, rows)) for label, rows in zip(labels, table, strict=True)}
     sheet = Sheet(
         PAPER, "Fig. 13", "Mace-HC beside other placements", scale_X="20·X hosts, 200·X operators", level=0.75,
-        subintervals="1000 of 1 s",
+        subintervals="1000 of 1 s", seeds=seeds,
         budget=f"Random {draws} draws, Mace-HC one climb to its end; the paper gives both the time of Corr to a "
         "threshold of 0.8, which differs from machine to machine",
     )  # fmt: skip
-    baseline, best, corr, climb, least = (np.array(row) for row in found.values())
+    baseline, best, corr, climb, least = table
     sheet.claim(
-        "worst latency by algorithm", "Mace-HC < Corr < Random, Baseline", said(found),
+        "worst latency by algorithm", "Mace-HC < Corr < Random, Baseline, with every seed", said(found),
         (climb <= corr + 1e-9).all() and (corr < best).all() and (best <= baseline).all(),
     )  # fmt: skip
     above = (best - least) / np.maximum(climb - least, 1e-9)
     sheet.claim(
         "Mace-HC is an order of magnitude better than the best of many random placements",
-        "best random at least 10 times as far above the lower bound", listed(above.tolist()), (above >= 10).all(),
+        "best random at least 10 times as far above the lower bound, with every seed",
+        listed(above.min(axis=1).tolist()), (above >= 10).all(),
         "the paper speaks of the time to a good placement, which the draws never reach: quality stands for it; "
         "absolute numbers are lost",
     )  # fmt: skip

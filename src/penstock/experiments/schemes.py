@@ -116,10 +116,7 @@ class Trial:
 
     def run(self, where: Ints | None) -> SimulationResult:
         """Simulate, with the moves to a placement at the end of the warm-up; None: none."""
-        moves: tuple[tuple[str, str], ...] = ()
-        if where is not None:
-            after = self.arrays.placement(where)
-            moves = tuple((name, after[name]) for name in self.arrays.names if after[name] != self.start[name])
+        moves = self._moves(where)
         known = self.__dict__.setdefault("_known", {})
         if moves not in known:
             known[moves] = self._run(Told(_policy(), moves), self.scheme.rates.duration)
@@ -131,8 +128,23 @@ class Trial:
         found = self.run(where).latency
         return float(found["mean"]) if found["count"] else float("nan")
 
+    def busy(self, where: Ints) -> list[float]:
+        """Return the share of the measured time that each host works under a placement."""
+        moves = self._moves(where)
+        start = self._run(Told(_policy(), moves), MEASURE).hosts
+        end, until = self.run(where).hosts, self.scheme.rates.duration
+        return [(end[name] * until - start[name] * MEASURE) / (until - MEASURE) for name in self.scheme.cluster.hosts]
+
+    def _moves(self, where: Ints | None) -> tuple[tuple[str, str], ...]:
+        if where is None:
+            return ()
+        after = self.arrays.placement(where)
+        return tuple((name, after[name]) for name in self.arrays.names if after[name] != self.start[name])
+
     def _run(self, steer: Told, until: float) -> SimulationResult:
-        options = Options(warmup=MEASURE, queue=QUEUE, steer=steer, move_time_per_tuple=PER_TUPLE, duration=until)
+        options = Options(
+            warmup=min(MEASURE, until), queue=QUEUE, steer=steer, move_time_per_tuple=PER_TUPLE, duration=until
+        )
         scheme = self.scheme
         return simulate(scheme.network, scheme.cluster, self.start, scheme.rates, options, seed=self.seed)
 

@@ -50,10 +50,10 @@ Look = Callable[[Query, Neighbours], Iterator[Finding]]
 
 
 def failed(query: Query, beside: Neighbours) -> Iterator[Finding]:
-    """Whether its last run ended by an exception."""
+    """Whether its last run ended in an exception."""
     run = query.log.runs[-1]
     if run.error is not None:
-        yield Finding(kind="failed", about=query.name, says=f"its last run ended by an exception: {run.error[:160]}")
+        yield Finding(kind="failed", about=query.name, says=f"its last run ended in an exception: {run.error[:160]}")
 
 
 def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
@@ -76,8 +76,8 @@ def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
         yield Finding(
             kind="behind",
             about=query.name,
-            says="its batches follow each other without a pause: it works off a backlog or cannot keep up, and its "
-            "rate is what it managed",
+            says="its batches run back to back: it is catching up or cannot keep up, so its rate is what it managed, "
+            "not what arrived",
             evidence={"busy": query.busy},
         )
 
@@ -105,7 +105,7 @@ def limited(query: Query, beside: Neighbours) -> Iterator[Finding]:
     yield Finding(
         kind="limit",
         about=query.name,
-        says=f"{share:.0%} of its batches have {limit:,.0f} rows: a rate limit such as maxOffsetsPerTrigger holds",
+        says=f"{share:.0%} of its batches have {limit:,.0f} rows: a limit such as maxOffsetsPerTrigger applies",
         evidence={"limit": limit, "share": share},
     )
 
@@ -162,7 +162,7 @@ def state_growth(query: Query, beside: Neighbours) -> Iterator[Finding]:
     yield Finding(
         kind="state-growth",
         about=query.name,
-        says=f"its state grows and does not come to rest: from {rows[0]:,.0f} to {rows[-1]:,.0f} rows "
+        says=f"its state keeps growing: from {rows[0]:,.0f} to {rows[-1]:,.0f} rows "
         f"({size / 2**20:,.0f} MiB), about {hour:,.0f} rows an hour",
         evidence={"before": float(rows[0]), "after": float(rows[-1]), "rows_per_hour": hour, "bytes": size},
     )
@@ -199,8 +199,8 @@ def state_commit(query: Query, beside: Neighbours) -> Iterator[Finding]:
         yield Finding(
             kind="state-commit",
             about=query.name,
-            says=f"committing its state takes {min(share, 1.0):.0%} of its tasks' time: fewer shuffle partitions, or "
-            "RocksDB with changelog checkpoints, make it cheaper",
+            says=f"committing its state takes {min(share, 1.0):.0%} of its tasks' time: fewer shuffle partitions or "
+            "RocksDB with changelog checkpoints make it cheaper",
             evidence={"share": share},
         )
 
@@ -212,7 +212,7 @@ def late_rows(query: Query, beside: Neighbours) -> Iterator[Finding]:
         yield Finding(
             kind="late",
             about=query.name,
-            says=f"{late:,.0f} rows came behind the watermark and were not taken "
+            says=f"{late:,.0f} rows came behind the watermark and were dropped "
             f"({late / max(rows, 1):.2%} of what it read)",
             evidence={"rows": late, "share": late / max(rows, 1.0)},
         )
@@ -229,7 +229,7 @@ def warm_up(query: Query, beside: Neighbours) -> Iterator[Finding]:
         kind="warm-up",
         about=query.name,
         says=f"its first {_batches(int(cold.sum()))} after a start took {ratio:.2g} times as long as later ones of "
-        f"that size, the first {human(float(took[cold][0]))}; the fit leaves out what is not warm",
+        f"that size (the first: {human(float(took[cold][0]))}); the fit leaves them out",
         evidence={"batches": float(cold.sum()), "factor": ratio, "first": float(took[cold][0])},
     )
 
@@ -246,7 +246,7 @@ def restarted(query: Query, beside: Neighbours) -> Iterator[Finding]:
     yield Finding(
         kind="restart",
         about=query.name,
-        says=f"it was started again {_times(query.restarts)}"
+        says=f"it was restarted {_times(query.restarts)}"
         + (f", {_times(fresh)} on a new checkpoint" if fresh else "")
         + (f", after {len(errors)} errors" if errors else "")
         + f"; the longest pause was {human(max(pause, 0.0))}",
@@ -280,8 +280,8 @@ def dynamic_allocation(application: Application) -> Iterator[Finding]:
     yield Finding(
         kind="dynamic-allocation",
         about=application.id,
-        says=f"executors came and went: {int(settled.min())} to {int(cores.max())} cores, {int(lost.sum())} times "
-        "some were lost; costs are a mean over all of it",
+        says=f"executors came and went: {int(settled.min())} to {int(cores.max())} cores, lost {int(lost.sum())} "
+        "times; costs are means over all of it",
         evidence={"least": float(settled.min()), "most": float(cores.max()), "lost": float(lost.sum())},
     )
 

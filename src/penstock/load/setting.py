@@ -70,8 +70,8 @@ class Setting:
 
 def setting_of(document: Mapping[str, Any]) -> Setting:
     """Return the setting that `Setting.document` wrote."""
-    graph, machines, rates = document["network"], document["cluster"], document["rates"]
-    links = {(start, end): _link_of(link) for start, end, link in machines["links"]}
+    graph, cluster, rates = document["network"], document["cluster"], document["rates"]
+    links = {(start, end): _link_of(link) for start, end, link in cluster["links"]}
     network = Network.of(
         graph["name"],
         [Source(**row) for row in graph["sources"]],
@@ -81,11 +81,11 @@ def setting_of(document: Mapping[str, Any]) -> Setting:
     return Setting(
         network=network,
         cluster=Cluster.of(
-            [Host(**row) for row in machines["hosts"]],
-            _link_of(machines["link"]),
+            [Host(**row) for row in cluster["hosts"]],
+            _link_of(cluster["link"]),
             links,
-            SparkSettings(**machines["spark"]),
-            machines["machines"],
+            SparkSettings(**cluster["spark"]),
+            cluster["machines"],
         ),
         placement=parse_placement({"placement": document["placement"]}),
         statistics=parse_statistics(document["statistics"]),

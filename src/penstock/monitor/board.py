@@ -112,6 +112,8 @@ class Board:
         """Number of the first bin that changed since `mark`."""
         self.last = self.first
         """Number of the newest bin that something fell into."""
+        self.since = self.first
+        """Number of the first bin of which anything is known."""
         self._stream = {name: k for k, name in enumerate(self.streams)}
         self._host = {name: k for k, name in enumerate(self.hosts)}
         flows = np.zeros((len(self.streams), bins))
@@ -133,6 +135,11 @@ class Board:
     def length(self) -> int:
         """How many bins of the window something fell into, or lie before one."""
         return min(self.bins, self.last - self.first + 1)
+
+    def seen(self, series: Array, begin: int, end: int) -> list[Any]:
+        """Return part of the series as `tail`, with None before anybody looked."""
+        unknown = np.arange(series.shape[-1]) + self.first < self.since
+        return tail(np.where(unknown, np.nan, series), begin, end)
 
     def mark(self) -> int:
         """Return the first bin of the window that changed since the last call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class ControlledView(View):
         super().__init__("run", str(folder), setting, board, virtual=True)
         self.begin, self.batches = 0.0, False
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
-        self._at = 0.0
+        self._at, self._every = 0.0, 1.0
         self._seen: dict[str, Any] = {}
         self._waiting: dict[str, float] = {}
 
@@ -60,13 +61,18 @@ class ControlledView(View):
             actions = ACTIONS if self.controller.alive else ()
             if found is not None or actions != self.actions:
                 if found is not None:
+                    for row in found[len(self.decisions) :]:
+                        if row["seen"]["worst"] is not None:
+                            self.board.add_worst(float(row["seen"]["worst"]), float(row["time"]))
                     self.decisions = [{**row, "at": row["time"]} for row in found]
                 self.actions = actions
                 self.revision += 1
             self.status = Status(word="running" if actions else "ended", since=0.0)
             document = self.controller.read() or {}
             # The simulator serves row by row unless it was given a trigger.
-            self.batches = document.get("identity", {}).get("options", [None])[0] is not None
+            identity = document.get("identity", {})
+            self.batches = identity.get("options", [None])[0] is not None
+            self._every = float(identity.get("every", 1.0))
             known = document.get("status")
             if known is None or known["time"] <= self._at:
                 return False
@@ -78,11 +84,18 @@ class ControlledView(View):
         return self.controller.ask(kind, given)
 
     def _take(self, known: dict[str, Any]) -> None:
-        begin, end, board = self._at, float(known["time"]), self.board
-        if known["placement"] != dict(self.setting.placement) and set(known["placement"]) == set(
-            self.setting.placement
-        ):
-            self.setting = attrs.evolve(self.setting, placement=Placement(known["placement"]))
+        # A period ends before the bin that begins then.
+        time, board = float(known["time"]), self.board
+        end = math.nextafter(time, 0.0)
+        if not self._seen:
+            # What the controller says holds for its last period; nothing is known of the time before.
+            self._at = max(0.0, time - self._every)
+            board.since = math.floor(self._at / board.step)
+        begin = self._at
+        # Operators that were attached later are in no drawing.
+        placed = {name: known["placement"].get(name, host) for name, host in self.setting.placement.items()}
+        if placed != dict(self.setting.placement):
+            self.setting = attrs.evolve(self.setting, placement=Placement(placed))
             self._expected = None
             self.revision += 1
         for host, busy in known["busy"].items():
@@ -96,7 +109,7 @@ class ControlledView(View):
                 board.add_flow("put" if more > 0 else "taken", stream, abs(more), end, end)
         if known["worst"] is not None:
             board.add_worst(float(known["worst"]), end)
-        self._at, self._seen = end, known
+        self._at, self._seen = time, known
 
     def _flow(self, known: dict[str, Any], begin: float, end: float) -> None:
         """Let what entered flow through the network, as costs and selectivities say, less what is dropped."""

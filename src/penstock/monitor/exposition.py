@@ -45,7 +45,8 @@ def _values(view: View, live: dict[str, Any]) -> Iterator[tuple[str, tuple[str, 
         for metric, key in (("", "arrived"), ("dropped_", "dropped"), ("late_", "late")):
             yield f"penstock_stream_{metric}rows_total", (name,), row[key]
     for name, busy, waiting in zip(view.board.hosts, series["busy"], series["backlog"], strict=True):
-        yield "penstock_host_busy_ratio", (name,), sum(busy) / len(busy) if busy else None
+        told = [share for share in busy if share is not None]
+        yield "penstock_host_busy_ratio", (name,), sum(told) / len(told) if told else None
         yield "penstock_host_backlog_rows", (name,), waiting[-1] if waiting else None
     for name, row in totals["sinks"].items():
         yield "penstock_sink_rows_total", (name,), row["latency"]["count"]

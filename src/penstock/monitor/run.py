@@ -65,7 +65,7 @@ class RunView(View):
         self._past()
         self._placed()
         if self._scheduled != set(network.sources):
-            self.notes.append("Backlog leaves out rows that still wait at the sources: Spark does not tell how many.")
+            self.notes.append("The backlog leaves out rows that wait at the sources: Spark does not report them.")
 
     def look(self, now: float) -> bool:
         """Take in what is new."""

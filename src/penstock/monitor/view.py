@@ -167,11 +167,11 @@ class View:
             missing = uncosted(network, setting.statistics)
             notes = [*self.notes]
             if missing:
-                notes.append(f"Nothing is predicted: the cost of {', '.join(missing[:3])} is not known.")
+                notes.append(f"No prediction: the cost of {', '.join(missing[:3])} is unknown.")
             elif len(network.operators) > FOLLOWED and self.batches:
-                notes.append("Latency is predicted by Mace, which leaves out batches: the network is large.")
+                notes.append("The network is large, so latency is predicted by Mace, which ignores batches.")
             elif self._wrong:
-                notes.append(f"Nothing is predicted: {self._wrong}")
+                notes.append(f"No prediction: {self._wrong}")
             return {
                 "revision": self.revision,
                 "kind": self.kind,
@@ -220,9 +220,9 @@ class View:
             begin = min(begin, end)
             backlog = self._by_reader(board.backlog())
             series: dict[str, Any] = {
-                "rates": tail(board.rates(), begin, end),
-                "busy": tail(np.minimum(board.busy, 1.0), begin, end),
-                "backlog": tail(backlog, begin, end),
+                "rates": board.seen(board.rates(), begin, end),
+                "busy": board.seen(np.minimum(board.busy, 1.0), begin, end),
+                "backlog": board.seen(backlog, begin, end),
                 "measured": tail(board.worst, begin, end),
                 "keep": {
                     name: tail(row, begin, end)

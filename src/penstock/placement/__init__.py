@@ -15,6 +15,7 @@ from penstock.errors import Infeasible, InputError
 from penstock.files import suggest
 from penstock.placement import objective
 from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, short
+from penstock.placement.bound import whole_bound
 from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, LargestFirst, Pairwise, Random
 from penstock.placement.domains import Domains
@@ -199,6 +200,8 @@ def place(
     divided: Divided | None = None,
     move_cost: float = 0.0,
     overload: bool = False,
+    soft: bool = False,
+    tighten: int = 0,
     **parameters: Any,
 ) -> Answer:
     """Decide a placement, put right what a heuristic left over a quota, check it, and measure it.
@@ -219,6 +222,10 @@ def place(
         Units of the objective per benchmark core moved; only moves that pay are made.
     overload
         Whether quotas may be exceeded where they cannot be kept.
+    soft
+        Whether quotas only guide the algorithm, as the energy of load does (Wang et al., section 3.2).
+    tighten
+        Linear programs by which the lower bound of the latency is raised; see `whole_bound`.
     parameters
         Of the algorithm.
 
@@ -236,6 +243,8 @@ def place(
     if problem.replicas > 1 and row.replicas == "none":
         able = [other for other, each in ALGORITHMS.items() if each.replicas != "none"]
         raise InputError(f"{name} places no replicas", at="--replicas", hint=f"those that do: {', '.join(able)}")
+    if tighten < 0:
+        raise InputError(f"expected at least 0 linear programs, got {tighten}", at="--tighten")
     if not (np.isfinite(move_cost) and move_cost >= 0):
         raise InputError(f"expected a finite cost of at least 0, got {move_cost}", at="--move-cost")
     if move_cost and problem.previous is None:
@@ -259,7 +268,10 @@ def place(
             where = worthwhile(lifted, where, lambda w: objective.value(arrays, w, measure, weights), move_cost)
         return where
 
-    where, feasible = _allowed(decide, measure) if overload else (decide(1.0), True)
+    if soft:
+        where, feasible = decide(math.inf), False
+    else:
+        where, feasible = _allowed(decide, measure) if overload else (decide(1.0), True)
     if wrong := over_link(arrays, where):
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
@@ -271,7 +283,7 @@ def place(
         placement=placement,
         objective=measure,
         value=objective.value(arrays, where, measure, weights),
-        bound=objective.bound(arrays, measure),
+        bound=whole_bound(arrays, tighten) if tighten and measure == "latency" else objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),
         over=tuple(over_quota(arrays, where)),

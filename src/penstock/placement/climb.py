@@ -82,7 +82,7 @@ class MaceClimb:
         until = math.inf if self.seconds is None else self.clock() + self.seconds
         large = arrays.load.size > 1_000_000
         small = self.budget is None and 400 * arrays.load.size <= 400_000
-        left = self.budget or (SMALL_BUDGET if small else BUDGET)
+        left: float = self.budget or (SMALL_BUDGET if small else BUDGET if self.seconds is None else math.inf)
         goal = latency_bound(arrays) * (1 + ((0.05 if large else 0.0) if self.gap is None else self.gap))
         search = _Search(arrays, goal, self.steps, 0.0 if small else math.inf)
         best, least = LargestFirst()(arrays, rng), math.inf
@@ -98,7 +98,7 @@ class MaceClimb:
             left -= search.even(where, turn, EVEN) if fresh else 0
             state = search.begun(where)
             while True:
-                value, tried = search.climb(state, turn, min(max(left, 0), CHUNK))
+                value, tried = search.climb(state, turn, int(min(max(left, 0), CHUNK)))
                 left -= tried
                 if tried < CHUNK or self.clock() >= until:
                     break

@@ -46,6 +46,31 @@ class DualTable:
 
 
 @attrs.frozen(eq=False)
+class Vertices:
+    """The dual vertices of a program whatever its limits: these only say which vertex is the least.
+
+    So one list serves a system whose hosts become slower, or have a backlog to work off.
+
+    Attributes
+    ----------
+    prices
+        Array (rows, resources): score per unit of each resource.
+    beta, tights, signs, complete
+        As in `DualTable`.
+    """
+
+    prices: Matrix
+    beta: Matrix
+    tights: NDArray[np.int64]
+    signs: NDArray[np.int8]
+    complete: bool
+
+    def table(self, limit: Matrix) -> DualTable:
+        """Return the dual table for given limits, array (resources,)."""
+        return DualTable(self.prices @ limit, self.beta, self.tights, self.signs, self.complete)
+
+
+@attrs.frozen(eq=False)
 class Sparse:
     """A program as the kernels read it: both directions of ``G``, entries, ``K`` with every limit 1."""
 
@@ -78,13 +103,18 @@ def _rows(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]
 
 
 def dual_table(program: Program, most: int = MOST) -> DualTable:
-    """List the dual vertices of a program without time-window joins.
+    """List the dual vertices of a program without time-window joins, priced at its own limits.
 
     Parameters
     ----------
     most
         Stop at this many; the table is then not complete.
     """
+    return vertices(program, most).table(program.limit)
+
+
+def vertices(program: Program, most: int = MOST) -> Vertices:
+    """List the dual vertices of a program without time-window joins; at most ``most``."""
     from penstock.shedding import kernels
 
     sparse = Sparse.of(program)
@@ -96,9 +126,10 @@ def dual_table(program: Program, most: int = MOST) -> DualTable:
     kernels.worth(
         sparse.start, sparse.reader, sparse.gain, sparse.entries, sparse.share, sparse.K, weight, prices, alpha, beta
     )
-    for array in (alpha, beta, tights, signs):
+    prices = prices / program.limit
+    for array in (prices, beta, tights, signs):
         array.setflags(write=False)
-    return DualTable(alpha, beta, tights, signs, bool(complete))
+    return Vertices(prices, beta, tights, signs, bool(complete))
 
 
 def lowered(program: Program) -> Matrix:

@@ -8,8 +8,9 @@ The promise: rounding the optimal rates down the grid loses at most 0.8 of the e
 below the smallest rate of the grid is worth at most 0.2 of the error of the least optimum that any overload can have
 (concave in the rates, so it is at the end of an axis).
 
-Where streams split or merge, points may be feasible only with complementary local plans: the greedy ones of section
-6.2.2 where no host reads from another (`penstock.shedding.trees`), else those of the linear program.
+Where streams split or merge, points may be feasible only with complementary local plans. Where no host
+reads from another they are the greedy ones of section 6.2.2 (`penstock.shedding.trees`), else those of the linear
+program: the merged tables of section 6.3 can be a thousand times as large as the grid.
 
 Sources that differ only in scale (same hosts, same worth per load) count as one input, as section 8.2.4 advises.
 """

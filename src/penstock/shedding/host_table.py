@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.shedding import alone
 from penstock.shedding.distributed import Made
 from penstock.shedding.grid import best_below, indexed
-from penstock.shedding.hosts import FITS, HostPart, Profile
+from penstock.shedding.hosts import HostPart, Profile
 from penstock.shedding.program import Matrix
 from penstock.shedding.tables import packed, unpacked
 
@@ -90,49 +91,12 @@ class HostTable:
         if missing:
             raise InputError(f"host {self.host} needs the rate of {missing[0]}", at=f"hosts.{self.host}")
         given = np.array([rates[name] for name in self.inputs], float)
-        y = self.kept(given)
-        offered = self.arrays["G"] @ y + self.arrays["S"] @ given[: self.arrays["S"].shape[1]]
-        shares = np.divide(y, offered, out=np.ones(len(y)), where=offered > 0)
-        return {
-            name: min(1.0, float(share))
-            for names, share in zip(self.thins, shares, strict=True)
-            for name in names
-            if share < 1 - 1e-12
-        }
+        return alone.shares(self.arrays, self.thins, given, best_below)
 
     def kept(self, rates: Matrix) -> Matrix:
         """Return the rate that each of the host's streams keeps, array (streams,), for input rates (inputs,)."""
-        a = self.arrays
-        own = a["S"].shape[1]
-        keep = np.ones(len(self.streams))
-        rates = np.maximum(rates, 0.0)
-        if (a["loads"] @ rates > FITS).any():
-            keep[a["worthless"] > 0] = 0.0
-            if (a["useful"] @ rates > FITS).any():
-                row, merged = self._row(rates)
-                if a["kept"].shape[1]:
-                    return self._limited(rates[:own], a["kept"][row])
-                point = a["points"][row]
-                share = np.divide(point, merged, out=np.zeros(len(point)), where=merged > 0)
-                rates = rates * np.minimum(1.0, share[a["group"]])
-        return self._limited(rates[:own] if own else rates[:0], None, keep)
-
-    def _row(self, rates: Matrix) -> tuple[int, Matrix]:
-        a = self.arrays
-        columns = a["points"].shape[1]
-        merged = np.asarray(np.bincount(a["group"], weights=a["factor"] * rates, minlength=columns), float)
-        # What a parent sends for a row arrives as that row up to rounding.
-        return best_below(a, merged * FITS), merged
-
-    def _limited(self, rates: Matrix, plan: Matrix | None, keep: Matrix | None = None) -> Matrix:
-        """Return kept rates: at most the plan's, at most a share, and at most what is offered."""
-        y = np.zeros(len(self.streams))
-        for arc in range(len(y)):
-            offered = float(self.arrays["G"][arc] @ y + self.arrays["S"][arc] @ rates)
-            y[arc] = offered if keep is None else keep[arc] * offered
-            if plan is not None:
-                y[arc] = min(y[arc], plan[arc])
-        return y
+        found: Matrix = alone.kept_rates(self.arrays, rates, best_below)
+        return found
 
     def document(self) -> dict[str, Any]:
         """Return the table as plain JSON data; arrays are base64 of little-endian numbers."""

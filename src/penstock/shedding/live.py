@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.network import Network
+from penstock.shedding.host_table import HostTable
 from penstock.shedding.planners import LookUp
 from penstock.shedding.program import build_program
 from penstock.shedding.tables import PlanTable
+from penstock.shedding.trees import restored
 from penstock.workload import Rates
 
 
@@ -106,6 +108,13 @@ class Shedder:
         # Beyond the region: what fits at its border fits here too, and the rest is dropped.
         inside = np.minimum(rates, self.plan.table.upto)
         return self._look_up.program.keep(rates, self._look_up.plan(inside))
+
+    def hosts(self) -> dict[str, HostTable]:
+        """Return the tables of hosts that decide alone; none where the plan is made for all of them together."""
+        table = self.plan.table
+        if table.planner != "d-fit":
+            return {}
+        return restored(self._look_up.program, table.arrays)[0]
 
     @property
     def sources(self) -> tuple[str, ...]:

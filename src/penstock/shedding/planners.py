@@ -105,19 +105,32 @@ def build_fit(question: Question) -> PlanTable:
     fit.linear(exact.program)
     if fit.plain(exact.program):
         arrays = fit.plain_table(exact, error)
-    elif _apart(exact.program):
-        return attrs.evolve(build_distributed(question), planner="c-fit")
+    elif (table := _by_host(question)) is not None:
+        return table
     else:
         arrays = fit.planned_table(exact, question.upto, error)
     return _table(question, "c-fit", len(arrays["points"]), arrays, error)
 
 
-def _apart(program: Program) -> bool:
-    """Whether no host reads from another, so that each one's local plans are greedy and optimal."""
+def _by_host(question: Question) -> PlanTable | None:
+    """Return the hosts' tables with their greedy local plans, or None where a linear program is the better way.
+
+    What one place makes for all hosts is what each makes alone (sections 6.2.2 and 6.3), without the messages. Where
+    hosts read from each other and streams split, merged tables can be a thousand times as large as the grid of the
+    sources, which one place can use instead.
+    """
+    program = question.exact.program
     try:
-        return all(not part.children for part in host_parts(program).values())
+        parts = host_parts(program)
     except InputError:
-        return False
+        return None
+    if any(part.children for part in parts.values()):
+        return None
+    try:
+        tables = make_tables(program, question.upto, question.error)
+    except TooLarge:
+        return None
+    return attrs.evolve(host_plan(question, tables), planner="c-fit")
 
 
 def answer_fit(program: Program, table: PlanTable) -> Answer:

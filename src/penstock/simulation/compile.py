@@ -416,17 +416,32 @@ def _links(
     return table, found
 
 
+def written(state: layout.State) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return of each output the source that writes it or -1, the unit that writes it or -1, and the unit that reads it.
+
+    A sink reads what no unit reads: -1.
+    """
+    readers = state.inputs["unit"][state.outputs["input"]]
+    found = []
+    for table in (state.sources, state.units):
+        writer = np.full(len(state.outputs), -1, np.int64)
+        count = table["readers"]
+        rows = np.repeat(np.arange(len(table)), count)
+        writer[np.arange(len(rows)) + np.repeat(table["outputs"] - np.cumsum(count) + count, count)] = rows
+        found.append(writer)
+    return found[0], found[1], readers
+
+
 def wire(state: layout.State, links: Mapping[tuple[int, int], int], only: int | None = None) -> None:
     """Point outputs at the links between the present hosts of writer and reader (of one unit, or of all)."""
-    homes = state.units["host"].tolist()
-    readers = state.inputs["unit"][state.outputs["input"]].tolist()
-    for table in (state.sources, state.units):
-        for index, row in enumerate(table):
-            start = int(row["host"])
-            for o in range(row["outputs"], row["outputs"] + row["readers"]):
-                touched = only is None or readers[o] == only or (table is state.units and index == only)
-                if touched and readers[o] >= 0 and start >= 0:
-                    state.outputs[o]["link"] = links.get((start, homes[readers[o]]), -1)
+    source, unit, readers = written(state)
+    touched = readers >= 0
+    if only is not None:
+        touched &= (readers == only) | (unit == only)
+    for o in np.flatnonzero(touched).tolist():
+        start = int(state.sources["host"][source[o]] if source[o] >= 0 else state.units["host"][unit[o]])
+        if start >= 0:
+            state.outputs["link"][o] = links.get((start, int(state.units["host"][readers[o]])), -1)
 
 
 def _input(state: layout.State, network: Network, arrivals: Rates | Arrivals, options: Options) -> layout.State:

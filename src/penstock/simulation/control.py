@@ -10,11 +10,15 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cluster import base_name
 from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
 from penstock.simulation.state import FCFS, KEEP, ROUND_ROBIN, State
 from penstock.simulation.watch import Watch
+
+Tuples = NDArray[np.int64]
+"""Numbers of nodes, each of which holds a tuple."""
 
 
 def apply(run: Compiled, pending: list[Control], watch: Watch) -> Compiled:
@@ -71,8 +75,9 @@ def set_keep(run: Compiled, shares: Mapping[str, float], now: float) -> Compiled
 
 
 def _walk(s: State, head: int) -> Iterator[int]:
+    following = s.nodes["next"]
     while head >= 0:
-        after = int(s.nodes[head]["next"])
+        after = int(following[head])
         yield head
         head = after
 
@@ -105,7 +110,7 @@ def _lose(s: State, n: int) -> None:
     _release(s, n)
 
 
-def _waiting(run: Compiled, h: int) -> list[int]:
+def _waiting(run: Compiled, h: int) -> Tuples:
     """Take everything out of the queue of a host, operators that pause excepted, in the order of arrival."""
     s = run.state
     host = s.hosts[h]
@@ -123,52 +128,66 @@ def _waiting(run: Compiled, h: int) -> list[int]:
         found = list(_heap(s, int(host["root"])))
         host["root"] = -1
     host["waiting"] = 0
-    found.sort(key=lambda n: int(s.nodes[n]["order"]))
+    return _ordered(s, np.array(found, np.int64))
+
+
+def _ordered(s: State, tuples: Tuples) -> Tuples:
+    """Return tuples in the order of their arrival."""
+    found: Tuples = tuples[np.argsort(s.nodes["order"][tuples], kind="stable")]
     return found
 
 
-def _insert(run: Compiled, h: int, tuples: list[int]) -> None:
+def _units(s: State, tuples: Tuples) -> Tuples:
+    """Return the unit that each tuple waits for."""
+    found: Tuples = s.inputs["unit"][s.nodes["input"][tuples]]
+    return found
+
+
+def _insert(run: Compiled, h: int, tuples: Tuples) -> None:
     """Put tuples, in the order of their arrival, into the empty queue of a host."""
     s = run.state
     host, g = s.hosts[h], s.g
-    for n in tuples:
-        node = s.nodes[n]
-        node["next"] = node["child"] = -1
-        unit = s.units[s.inputs["unit"][int(node["input"])]]
-        if g["policy"][0] == ROUND_ROBIN and not host["batch"]:
-            _append(s, unit, n)
+    s.nodes["next"][tuples] = s.nodes["child"][tuples] = -1
+    if g["policy"][0] == ROUND_ROBIN and not host["batch"]:
+        units = _units(s, tuples)
+        for u in np.unique(units).tolist():
+            unit = s.units[u]
+            _chain(s, unit, tuples[units == u])
             word = int(host["words"]) + (int(unit["position"]) >> 6)
             s.words["bits"][word] |= np.uint64(1 << (int(unit["position"]) & 63))
-        elif g["policy"][0] == FCFS or host["batch"]:
-            _append(s, host, n)
-        else:
-            root = int(host["root"])
-            if root < 0:
-                host["root"] = n
-            else:
-                a, b = sorted((root, n), key=lambda k: (float(s.nodes[k]["stimulus"]), int(s.nodes[k]["order"])))
-                s.nodes[b]["next"] = s.nodes[a]["child"]
-                s.nodes[a]["child"] = b
-                host["root"] = a
-        host["waiting"] += 1
+    elif g["policy"][0] == FCFS or host["batch"]:
+        _chain(s, host, tuples)
+    else:
+        for n in tuples.tolist():
+            host["root"] = _melded(s, int(host["root"]), n)
+    host["waiting"] += len(tuples)
     s.kicks["host"][int(g["kicked"][0])] = h
     g["kicked"] += 1
 
 
-def _append(s: State, owner: np.void, n: int) -> None:
-    if owner["head"] < 0:
-        owner["head"] = n
-    else:
-        s.nodes[int(owner["tail"])]["next"] = n
-    owner["tail"] = n
-    s.nodes[n]["next"] = -1
+def _melded(s: State, root: int, n: int) -> int:
+    """Add a tuple to a pairing heap; return its root."""
+    if root < 0:
+        return n
+    a, b = sorted((root, n), key=lambda k: (float(s.nodes[k]["stimulus"]), int(s.nodes[k]["order"])))
+    s.nodes[b]["next"] = s.nodes[a]["child"]
+    s.nodes[a]["child"] = b
+    return a
+
+
+def _chain(s: State, owner: np.void, tuples: Tuples) -> None:
+    """Make tuples the queue of a host or unit that has none."""
+    if len(tuples):
+        s.nodes["next"][tuples[:-1]] = tuples[1:]
+        s.nodes["next"][tuples[-1]] = -1
+        owner["head"], owner["tail"] = tuples[0], tuples[-1]
 
 
 def _fail(run: Compiled, h: int) -> None:
     """Lose what a host holds: what waits, is in service, or waits for a link, and the state of its operators."""
     s = run.state
     host, now = s.hosts[h], float(s.g["now"][0])
-    for n in _waiting(run, h):
+    for n in _waiting(run, h).tolist():
         _lose(s, n)
     for u in np.flatnonzero(s.units["host"] == h).tolist():
         unit = s.units[u]
@@ -211,10 +230,9 @@ def _suspend(run: Compiled, u: int, target: int) -> int:
     unit, old = s.units[u], int(s.units[u]["host"])
     if not unit["paused"]:
         waiting = _waiting(run, old)
-        mine = [n for n in waiting if s.inputs["unit"][int(s.nodes[n]["input"])] == u]
-        _insert(run, old, [n for n in waiting if s.inputs["unit"][int(s.nodes[n]["input"])] != u])
-        for n in mine:
-            _append(s, unit, n)
+        mine = _units(s, waiting) == u
+        _insert(run, old, waiting[~mine])
+        _chain(s, unit, waiting[mine])
     unit["paused"] += 1
     unit["host"] = target
     unit["position"] = position(s.hosts[target], run.state.members, u)
@@ -236,9 +254,9 @@ def _resume(run: Compiled, u: int) -> None:
     if unit["paused"]:
         return
     host = int(unit["host"])
-    queue = list(_walk(s, int(unit["head"])))
+    queue = np.array(list(_walk(s, int(unit["head"]))), np.int64)
     unit["paused"] = 1
     others = _waiting(run, host)
     unit["paused"] = 0
     unit["head"] = unit["tail"] = -1
-    _insert(run, host, sorted([*others, *queue], key=lambda n: int(s.nodes[n]["order"])))
+    _insert(run, host, _ordered(s, np.concatenate([others, queue])))

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.network import Network
+from penstock.simulation.alone import Alone
 from penstock.simulation.options import Options
 from penstock.simulation.run import Simulation
 from penstock.simulation.state import Records
@@ -84,6 +85,7 @@ class SimulationEngine:
         self._looked, self._pace, self._clock, self._sleep = 0.0, pace, clock, sleep
         self._begun = clock() if clock is not None else 0.0
         self._retired: frozenset[str] = frozenset()
+        self._alone: Alone | None = None
 
     @property
     def now(self) -> float:
@@ -94,6 +96,8 @@ class SimulationEngine:
         """Return what was counted since the look before."""
         period, self._looked = self.now - self._looked, self.now
         seen = self._sim.observe(period)
+        if self._alone is not None:
+            seen = attrs.evolve(seen, tables=self._alone.versions)
         if not self._retired:
             return seen
         old = seen.cluster
@@ -105,7 +109,11 @@ class SimulationEngine:
 
     def wait(self, until: float) -> bool:
         """Run until a time (s); return whether there is anything after it."""
-        goes_on = until <= self.now or self._sim.go(until)
+        goes_on = True
+        while goes_on and self._alone is not None and self._alone.due < until:
+            goes_on = self._sim.go(self._alone.due)
+            self._alone.decide(self._sim)
+        goes_on = goes_on and (until <= self.now or self._sim.go(until))
         if self._pace is not None and self._clock is not None and self._sleep is not None:
             ahead = self.now / self._pace - (self._clock() - self._begun)
             if ahead > 0:
@@ -190,6 +198,15 @@ class SimulationEngine:
             if not 0 <= share <= 1:
                 raise InputError(f"expected a keep fraction in 0..1, got {share:g}")
         self._sim.keep(change.to)
+        self._alone = None
+
+    def _tables(self, change: Change, _plan: Plan) -> None:
+        for host in change.to:
+            self._host(host)
+        if any("#" in name for name in self._sim.run.units):
+            raise InputError("hosts with copies of operators do not decide alone")
+        self._alone = Alone(change.to, self._sim)
+        self._sim.keep({})
 
     def _limit(self, change: Change, _plan: Plan) -> None:
         if change.to is not None:

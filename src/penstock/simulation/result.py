@@ -61,12 +61,8 @@ class Latencies:
             grown = np.zeros(count, before.dtype)
             grown[places] = before
             setattr(self, name, grown)
-        # Once sorted, values are kept without their sinks: sort anew.
-        if self._bounds.size and self._values:
-            sinks = np.repeat(np.arange(len(places)), np.diff(self._bounds))
-            self._values = [(sinks[: len(self._values[0][1])].astype(np.int32), self._values[0][1]), *self._values[1:]]
+        self._labelled()
         self._values = [(places[sinks].astype(np.int32), values) for sinks, values in self._values]
-        self._bounds = np.zeros(0, np.int64)
         if self._bins is not None:
             bins: list[dict[int, int]] = [{} for _ in range(count)]
             for place, table in zip(places.tolist(), self._bins, strict=True):
@@ -82,9 +78,17 @@ class Latencies:
             for place, count in zip(found.tolist(), counts.tolist(), strict=True):
                 table[place] = table.get(place, 0) + count
 
+    def _labelled(self) -> None:
+        """Give values that were sorted their sinks back: sorted, they are kept without."""
+        if self._bounds.size and self._values:
+            sinks = np.repeat(np.arange(self._bounds.size - 1), np.diff(self._bounds)).astype(np.int32)
+            self._values[0] = (sinks, self._values[0][1])
+        self._bounds = np.zeros(0, np.int64)
+
     def _sorted(self) -> NDArray[np.float64]:
         """Return all values by sink, and note where each sink's begin."""
         if len(self._values) > 1 or not self._bounds.size:
+            self._labelled()
             sinks = np.concatenate([sinks for sinks, _ in self._values])
             values = np.concatenate([values for _, values in self._values])
             if len(self._count) > 1:

@@ -180,6 +180,12 @@ class Simulation:
             self.run = _grown(self.run, status)
         return False
 
+    def arrived(self) -> dict[str, int]:
+        """Return how many tuples have been put on each stream, before anything was dropped there."""
+        s, total = self.run.state, np.zeros(len(self.run.streams), np.int64)
+        np.add.at(total, s.inputs["stream"], s.inputs["arrived"])
+        return dict(zip(self.run.streams, total.tolist(), strict=True))
+
     def observe(self, period: float) -> Observation:
         """Return what was counted in the period (s) since the look before."""
         return self.watch.look(self.run, self.pending, self.at, period)

@@ -13,7 +13,7 @@ from penstock.cluster import Cluster
 from penstock.network import Network
 from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
-from penstock.simulation.compile import MOVE, RESUME, Compiled, Control
+from penstock.simulation.compile import MOVE, RESUME, Compiled, Control, written
 from penstock.simulation.maps import Maps, linked
 from penstock.simulation.state import ROUND_ROBIN
 from penstock.steering import HostSeen, LatencySeen, Observation
@@ -158,13 +158,10 @@ class Watch:
         self._places[unit].add(target)
         # Also the hosts where neighbours have been: what they began there ends there.
         pairs: set[tuple[int, int]] = set()
-        readers = s.inputs["unit"][s.outputs["input"]]
-        ends = [(self._places[u], row) for u, row in enumerate(s.units)]
-        ends += [({int(row["host"])}, row) for row in s.sources if row["host"] >= 0]
-        for places, row in ends:
-            for reader in readers[row["outputs"] : row["outputs"] + row["readers"]].tolist():
-                if reader >= 0 and (places is self._places[unit] or reader == unit):
-                    pairs.update((a, b) for a in places for b in self._places[reader] if a != b)
+        source, writer, readers = written(s)
+        for o in np.flatnonzero((readers >= 0) & ((readers == unit) | (writer == unit))).tolist():
+            places = {int(s.sources["host"][source[o]])} if source[o] >= 0 else self._places[writer[o]]
+            pairs.update((a, b) for a in places for b in self._places[readers[o]] if a != b and a >= 0)
         return linked(run, self.cluster, pairs - set(run.links))
 
     def crossing(self, start: int, end: int, queue: int) -> float:

@@ -112,6 +112,8 @@ class Observation:
     keep, limits, triggers
         In force: keep fractions by stream (1 where not named), most tuples/s that are read of a source (unlimited where
         not named), intervals of the micro-batches by host (s).
+    tables
+        By host the ``id`` of the table from which it decides by itself; then ``keep`` is what hosts decided last.
     """
 
     at: float
@@ -137,6 +139,7 @@ class Observation:
     units: tuple[UnitSeen, ...] = ()
     latency: Mapping[str, LatencySeen] = attrs.field(factory=dict)
     keep: Mapping[str, float] = attrs.field(factory=dict)
+    tables: Mapping[str, str] = attrs.field(factory=dict)
     limits: Mapping[str, float] = attrs.field(factory=dict)
     triggers: Mapping[str, float] = attrs.field(factory=dict)
 

@@ -10,7 +10,8 @@ import attrs
 from penstock.cluster import Host, base_name
 from penstock.network import Network
 
-ADD, ATTACH, MOVE, KEEP, LIMIT, TRIGGER, RETIRE = "add", "attach", "move", "keep", "limit", "trigger", "retire"
+ADD, ATTACH, MOVE, KEEP, TABLES = "add", "attach", "move", "keep", "tables"
+LIMIT, TRIGGER, RETIRE = "limit", "trigger", "retire"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -26,6 +27,10 @@ class Plan:
         host is down is started again on the host named here: what it can be started from is the engine's knowledge.
     keep
         Keep fractions by stream; streams that are not named let everything through. None: as it is.
+    tables
+        By host the document of the table (`penstock.shedding.HostTable`) from which it decides what to keep by itself,
+        before each batch, until keep fractions are given again. Hosts that are not named keep everything. None: as it
+        is.
     limits
         Most tuples/s to be read of a source; None as value: no limit any more.
     triggers
@@ -38,6 +43,7 @@ class Plan:
 
     placement: Mapping[str, str] = attrs.field(factory=dict)
     keep: Mapping[str, float] | None = None
+    tables: Mapping[str, Any] | None = None
     limits: Mapping[str, float | None] = attrs.field(factory=dict)
     triggers: Mapping[str, float] = attrs.field(factory=dict)
     network: Network | None = None
@@ -48,7 +54,7 @@ class Plan:
     def empty(self) -> bool:
         """Whether nothing is to be different."""
         some = self.placement or self.limits or self.triggers or self.add or self.retire
-        return not some and self.keep is None and self.network is None
+        return not some and self.keep is None and self.tables is None and self.network is None
 
 
 @attrs.frozen
@@ -58,12 +64,12 @@ class Change:
     Attributes
     ----------
     kind
-        ``add``, ``attach``, ``move``, ``keep``, ``limit``, ``trigger`` or ``retire``.
+        ``add``, ``attach``, ``move``, ``keep``, ``tables``, ``limit``, ``trigger`` or ``retire``.
     name
-        The host, operator or source; of ``attach`` all new operators, joined by commas; of ``keep`` empty: all streams
-        change at once.
+        The host, operator or source; of ``attach`` all new operators, joined by commas; of ``keep`` and ``tables``
+        empty: all streams change at once.
     to
-        The host, the hosts by operator, keep fractions, tuples/s or seconds.
+        The host, the hosts by operator, keep fractions, tables by host, tuples/s or seconds.
     """
 
     kind: str
@@ -117,6 +123,8 @@ def changes(plan: Plan, network: Network) -> tuple[Change, ...]:
         found.append(Change(ATTACH, ",".join(sorted(fresh)), {**dict.fromkeys(sorted(fresh)), **hosts}))
     if plan.keep is not None:
         found.append(Change(KEEP, "", dict(plan.keep)))
+    if plan.tables is not None:
+        found.append(Change(TABLES, "", dict(plan.tables)))
     found += [Change(LIMIT, source, rate) for source, rate in sorted(plan.limits.items())]
     found += [Change(TRIGGER, host, step) for host, step in sorted(plan.triggers.items())]
     found += [Change(MOVE, name, host) for name, host in sorted(plan.placement.items()) if base_name(name) not in fresh]

@@ -43,7 +43,10 @@ def differences_after_kills(session: Any, case: Case, folder: Path, rng: np.rand
 def _start(case: Case, folder: Path, seconds: float | None) -> subprocess.Popen[str]:
     placement = ",".join(f"{operator}={host}" for operator, host in case.placement.items())
     until = ["--once"] if seconds is None else ["--for", str(seconds)]
-    words = ["network.toml", "--hosts", "3", "--placement", placement, *until, "--directory", "run", "--json"]
+    # On the second host tasks write, on the others the query's own process.
+    (folder / "cluster.toml").write_text("[hosts.h1]\n[hosts.h2]\ncores = 2\n[hosts.h3]\n")
+    named = ["--cluster", "cluster.toml", "--placement", placement]
+    words = ["network.toml", *named, *until, "--directory", "run", "--json"]
     return subprocess.Popen(
         [sys.executable, "-m", "penstock.cli.app", "run", *words],
         cwd=folder,

@@ -42,12 +42,12 @@ def defer(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             setting="run",
             old="always",
             new="outside bursts",
-            why=f"its weight is {lightest:g}, the least on the driver; without it the others have {load:.2g} more "
-            f"cores in a burst, and {_count(len(late - {name}))} of them would miss the bound with it",
+            why=f"its weight, {lightest:g}, is the least on the driver; without it the others have {load:.2g} more "
+            f"cores in a burst, and with it {_count(len(late - {name}))} of them would miss the bound",
             after=deployment.without(name),
             about=rest,
             costs=lightest * aims.misses(_stopped(deployment)),
-            remark="its own rows wait until the burst is over: the source must keep them so long",
+            remark="its own rows wait until the burst is over, so the source must keep them that long",
         )
 
 

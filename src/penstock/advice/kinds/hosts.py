@@ -49,13 +49,13 @@ def hosts(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             old=cores,
             new=float(new),
             unit="cores",
-            why=f"with {_cores(new)} every query of the driver keeps {aims.latency:g} s; with {cores:.3g} "
+            why=f"with {_cores(new)} every query of the driver keeps within {aims.latency:g} s; with {cores:.3g} "
             + ("there is room to spare" if kept else "one does not"),
             after=after,
             least=least,
             about=tuple(here.jobs),
             saves=cores - new,
-            remark="" if kept else "the source needs as many partitions, or the rows cannot spread over the cores",
+            remark="" if kept else "the source needs at least as many partitions, or the cores stay idle",
         )
 
 

@@ -58,9 +58,10 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             old=None if np.isinf(job.limit) else job.limit,
             new=limit,
             unit="rows",
-            why=f"its largest batch takes {largest:,.0f} rows and {human(job.seconds(largest))}, for which rows wait "
-            f"twice: while it is under way and in it; batches of {limit:,.0f} rows take {human(job.seconds(limit))} "
-            f"and still bear {rows_per_second(bear)}, {bear / job.rate:.2g} times the mean rate",
+            why=f"its largest batch has {largest:,.0f} rows and takes {human(job.seconds(largest))}, and rows "
+            f"wait that long twice: for the batch before theirs and for their own; batches of {limit:,.0f} rows take "
+            f"{human(job.seconds(limit))} and still handle {rows_per_second(bear)}, {bear / job.rate:.2g} times the "
+            "mean rate",
             after=deployment.having(name, **changes),
             about=(name,),
             also=also,
@@ -71,11 +72,11 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
 def _remark(job: Job, trigger: float) -> str:
     parts = []
     if job.limiter == "maxFilesPerTrigger":
-        parts.append("the source counts files, and the logs do not: take as many files as hold so many rows")
+        parts.append("the source counts files, which the logs do not show: set as many files as hold so many rows")
     elif job.limiter == "rowsPerSecond":
-        parts.append("the source has no limit of its own")
+        parts.append("the source has no such limit")
     if trigger != job.trigger:
-        parts.append(f"with the trigger at {human(trigger) if trigger else 'none'}")
+        parts.append(f"needs the trigger at {human(trigger) if trigger else 'none'}")
     return "; ".join(parts)
 
 

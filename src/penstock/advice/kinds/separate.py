@@ -46,13 +46,12 @@ def separate(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
                 setting="driver",
                 old=driver,
                 new=other,
-                why=f"{short:.0%} of the time in which its driver works, batches want more than its {cores:.3g} cores; "
-                f"on a driver of its own this query would slow none"
-                + _peaks(names[nearest], float(matrix[number, nearest])),
+                why=f"for {short:.0%} of the driver's busy time, batches want more than its {cores:.3g} cores; on a "
+                f"driver of its own this query slows no other" + _peaks(names[nearest], float(matrix[number, nearest])),
                 after=moved(deployment, [name], other, cores),
                 about=tuple(names),
                 saves=-cores,
-                remark=f"takes a further driver of {cores:.3g} cores",
+                remark=f"needs one more driver with {cores:.3g} cores",
             )
 
 

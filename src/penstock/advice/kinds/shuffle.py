@@ -47,7 +47,7 @@ def shuffle(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
                 after=deployment.having(name, overhead=max(job.overhead - saved, 0.0)),
                 least=deployment,
                 about=(name,),
-                remark="a checkpoint keeps its number of partitions: it takes effect with a new one",
+                remark="a checkpoint keeps its number of partitions, so the change needs a new checkpoint",
             )
         if facts.state_rows >= LARGE and "RocksDB" not in facts.provider and commit >= PART * length:
             yield Proposal(
@@ -62,7 +62,7 @@ def shuffle(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
                 least=deployment,
                 about=(name,),
                 also={"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"},
-                remark="a checkpoint keeps its store: it takes effect with a new one",
+                remark="a checkpoint keeps its state store, so the change needs a new checkpoint",
             )
 
 

@@ -55,7 +55,7 @@ def source(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             about=names,
             becomes=(",".join(names),),
             saves=cores * overhead / pace if trigger else 0.0,
-            remark="persist the batch before its first sink; the sinks then succeed or fail together",
+            remark="persist each batch before the first sink; the sinks then succeed or fail together",
         )
 
 

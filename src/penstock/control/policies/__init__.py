@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from penstock.control.policies.alone import Alone
 from penstock.control.policies.base import Policy, Proposal
 from penstock.control.policies.cheapest import Cheapest
 from penstock.control.policies.provision import Provision
@@ -19,6 +20,7 @@ __all__ = ["POLICIES", "Policy", "Proposal", "policies"]
 POLICIES: Mapping[str, Callable[[], Policy]] = {
     "replicate": Replicate,
     "shed": Shed,
+    "d-fit": Alone,
     "rebalance": Rebalance,
     "rebalance-two-way": lambda: Rebalance(by="two-way"),
     "rebalance-exchange": lambda: Rebalance(by="exchange"),
@@ -36,9 +38,9 @@ def policies(names: str) -> tuple[Policy, ...]:
     Raises
     ------
     InputError
-        If there is no such policy.
+        If there is no such policy, or two of them would undo what the other does.
     """
-    found = []
+    found, chosen = [], []
     for name in filter(None, (part.strip() for part in names.split(","))):
         if name == "admit":
             continue
@@ -46,4 +48,12 @@ def policies(names: str) -> tuple[Policy, ...]:
             known = ("admit", *POLICIES)
             raise InputError(f"{name!r} is no policy", at="--policy", hint=suggest(name, known, "policies"))
         found.append(POLICIES[name]())
+        chosen.append(name)
+    both = [name for name in chosen if name in ("shed", "cheapest")]
+    if "d-fit" in chosen and both:
+        raise InputError(
+            f"d-fit leaves it to the hosts what to keep, and {both[0]} tells them",
+            at="--policy",
+            hint="name one of them",
+        )
     return tuple(found)

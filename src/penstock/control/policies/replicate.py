@@ -47,7 +47,7 @@ class Replicate:
         placed = Placement(now.seen.placement)
         program = build_program(network, now.cluster(), placed)
         try:
-            plan = replica_plan(program, now.cluster(), placed, now.rates[:, -1])
+            plan = replica_plan(program, now.cluster(), placed, now.rates[:, -1], backups=True)
         except Infeasible:
             return None  # copies alone cannot make room: `shed` drops for all of them
         keep = {

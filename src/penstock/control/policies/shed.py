@@ -5,16 +5,17 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from penstock.control.flow import Floats
+from penstock.control.flow import Floats, Ints
 from penstock.control.policies.base import Proposal
 from penstock.control.situation import Situation
-from penstock.network.windows import windows_behind
-from penstock.shedding.optimum import Solver
-from penstock.shedding.program import Program, build_program
+from penstock.control.tables import Tables
 from penstock.steering import Plan
 
 LARGEST = 2_000
 """Streams beyond which the linear program is too slow for a decision every period."""
+
+EXACT = 1e-3
+"""Share of its room by which a host may be filled too much or too little."""
 
 
 @attrs.frozen(kw_only=True)
@@ -22,8 +23,8 @@ class Shed:
     """Keep fractions of the greatest score that every host can work off (Tatbul et al., section 3).
 
     The capacity of a host is what it can work off (quota, speed and batch overhead as measured), less what it needs to
-    work off its backlog within the latency bound. Costs and selectivities are those of late, so the program is built
-    anew when they change.
+    work off its backlog within the latency bound. The optimum is looked up in the exact table of the network as it
+    costs of late, which is made anew when that changes.
 
     Attributes
     ----------
@@ -31,36 +32,41 @@ class Shed:
         Share of the latency bound within which a backlog is to be worked off.
     least
         Changes of keep fractions below this are not worth one.
-    buffer
-        Share of the latency bound that may wait at a host while something is dropped.
+    low, high
+        Shares of the latency bound between which what waits at a host changes nothing while something is dropped: what
+        chance brings more or less for a while is waited out, not paid for in tuples that are worth more.
     reserve
         Share of the capacity that is left free, since rates are those of the period before.
+    tables
+        Those that were made; they say nothing that the situation does not.
     """
 
     drain: float = 0.5
     least: float = 0.01
-    buffer: float = 0.1
+    low: float = 0.05
+    high: float = 0.3
     reserve: float = 0.0
+    tables: Tables = attrs.field(factory=Tables, eq=False, repr=False)
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return keep fractions for the rates of the last period."""
         if not now.ready or len(now.network.streams) > LARGEST:
             return None
-        rates, where = now.rates[:, -1], now.where()
+        rates, where = now.known.steady(now.network, now.seen.period), now.where()
         if (where < 0).any():
             return None  # `replicate` first: a program needs a host for every operator
-        load = now.host_load(where)[:, -1]
+        load = now.host_load(where, rates=rates)[:, 0]
         spare, bound = now.usable * (1 - self.reserve), now.goals.bound
+        behind = now.host_backlog(where) / spare
         # A little that waits keeps a host from standing idle when chance drops more than was meant.
-        excess = now.host_backlog(where) / spare - self.buffer * bound
+        excess = np.maximum(behind - self.high * bound, 0) - np.maximum(self.low * bound - behind, 0)
         room = spare * np.clip(1 - excess / (self.drain * bound), 0.05, None)
         if not now.seen.keep and bool((load <= room).all()):
             return None
-        keep, program = optimal(now, rates, room)
+        keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
         if all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different):
             return None
-        full, kept = (program.score(program.flow(rates, shares)) for shares in ({}, keep))
         over = [f"{name} {share:.2f}" for name, share in zip(now.hosts, load / spare, strict=True) if share > 1]
         why = (
             f"load over capacity: {', '.join(over)}; keep what is worth most"
@@ -72,20 +78,23 @@ class Shed:
             plan=Plan(keep=keep),
             why=why,
             expected={
-                "worst": now.worst(where, keep), "otherwise": now.worst(where), "score": kept, "full": full,
+                "worst": now.worst(where, keep), "otherwise": now.worst(where), "score": now.score(keep, rates),
+                "full": now.score(None, rates),
             },
         )  # fmt: skip
 
+    def fitting(self, now: Situation, where: Ints, rates: Floats, room: Floats) -> dict[str, float]:
+        """Return the keep fractions of the optimum for given rates and room (benchmark cores) of each host.
 
-def optimal(now: Situation, rates: Floats, room: Floats) -> tuple[dict[str, float], Program]:
-    """Return the keep fractions of the optimum for given rates and room (benchmark cores) of each host.
-
-    Streams that lead to different windows cannot drop whole ones, so nothing is dropped there; if the optimum wants to,
-    the program is solved again without them.
-    """
-    cluster = now.cluster(dict(zip(now.hosts, room.tolist(), strict=True)))
-    network = now.priced()
-    program = build_program(network, cluster, now.seen.placement)
-    keep = {name: share for name, share in program.keep(rates, Solver(program).solve(rates)).items() if share < 1}
-    fixed = {stream.name for stream in network.streams if len(windows_behind(network, stream)) > 1}
-    return {name: share for name, share in keep.items() if name not in fixed}, program
+        A table holds for costs that are a little off; the room that it is asked for makes up for that, so that what is
+        kept fills the hosts at the costs of now.
+        """
+        table, asked = self.tables.of(now), room
+        for _ in range(3):
+            keep, used = table.keep(rates, asked)
+            load = now.host_load(where, keep, rates=rates)[:, 0]
+            tight = (used >= asked * (1 - 1e-6)) | (load > room)
+            if not tight.any() or np.abs(load / room - 1)[tight].max() < EXACT:
+                break
+            asked = np.where(tight, asked * room / np.maximum(load, 1e-12), asked)
+        return keep

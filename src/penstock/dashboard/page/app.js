@@ -184,7 +184,7 @@ function hosts(now) {
     const words = [plural(count, "operator"), `capacity ${number(host.capacity)}`];
     if (host.quota < 1) words.push(`quota ${share(host.quota)}`);
     if (load !== null && load !== undefined && about.kind !== "plan") words.push(`needs ${share(load)}`);
-    if (waiting && about.kind !== "plan") words.push(`${number(Math.round(waiting))} rows wait`);
+    if (waiting && about.kind !== "plan") words.push(`${plural(Math.round(waiting), "row")} waiting`);
     part.querySelector("small").textContent = words.join(" · ");
   });
 }
@@ -215,7 +215,7 @@ function makeCharts() {
     ...(about.kind === "plan" ? [] : [{ label: name, colour: hue(k), form: "line", data: () => smooth(series().busy?.[k], about) }]),
     ...(about.kind === "log" ? [] : [{ label: about.kind === "plan" ? name : "needs", colour: hue(k), form: about.kind === "plan" ? "line" : "dash", data: () => series().load?.[k] }]),
   ]));
-  const rates = new Chart(parent, "Rates of the sources", "rows a second", "number", { pick });
+  const rates = new Chart(parent, "Rates of the sources", "rows per second", "number", { pick });
   rates.set(about.sources.slice(0, 8).map((source, n) => {
     const k = about.streams.findIndex(stream => stream.writer === source);
     return { label: source, colour: hue(n), form: "line", data: () => smooth(series().rates?.[k], about) };
@@ -223,7 +223,7 @@ function makeCharts() {
     ({ label: "expected", colour: hue(n), form: "dash", data: () => series().offered?.[n] }))));
   charts = [latency, busy, rates];
   if (about.kind !== "plan") {
-    const backlog = new Chart(parent, "Backlog", "rows that wait", "number", { pick });
+    const backlog = new Chart(parent, "Backlog", "waiting rows", "number", { pick });
     backlog.set(shown.map((name, k) => ({ label: name, colour: hue(k), form: "line", data: () => series().backlog?.[k] })));
     const keep = new Chart(parent, "Kept", "share of each stream that drops", "share", { full: 1, pick });
     keep.figure.hidden = true;
@@ -355,20 +355,30 @@ function alert_(text) {
   if ($("lost").textContent !== text) $("lost").textContent = text;
 }
 
+const LOST = "The dashboard does not answer. You see the last known state; the page reconnects by itself.";
+let trouble = "";
+
 function connect() {
   const events = new EventSource("/api/events");
-  for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(""); take(kind, JSON.parse(event.data)); });
+  for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(trouble); take(kind, JSON.parse(event.data)); });
+  events.addEventListener("trouble", event => {
+    const why = JSON.parse(event.data);
+    trouble = why ? `The dashboard cannot read the run and tries again: ${why}` : "";
+    state.beat = performance.now();
+    alert_(trouble);
+  });
   events.onerror = () => {
     say("lost", "connection lost");
-    alert_("The dashboard does not answer. What you see is as it was; the page connects again by itself.");
+    alert_(LOST);
     if (events.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   };
-  setInterval(() => {
-    if (state.beat && performance.now() - state.beat > 6000) {
-      say("lost", "connection lost");
-      alert_("The dashboard does not answer. What you see is as it was; the page connects again by itself.");
-    }
-  }, 1000);
+}
+
+function watch() {
+  if (state.beat && performance.now() - state.beat > 6000) {
+    say("lost", "connection lost");
+    alert_(LOST);
+  }
 }
 
 function theme(next) {
@@ -388,4 +398,5 @@ $("play").addEventListener("click", play);
 network.listen();
 forms.listen(state);
 window.penstock = { state, take, moment, seek };
+setInterval(watch, 1000);
 connect();

@@ -119,7 +119,7 @@ export async function ask(path, body, token) {
     throw new Error("The dashboard does not answer.");
   }
   const document_ = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(typeof document_.detail === "string" ? document_.detail : "That is not a question the dashboard understands.");
+  if (!response.ok) throw new Error(typeof document_.detail === "string" ? document_.detail : "The dashboard does not understand this request.");
   return document_;
 }
 

@@ -4,11 +4,12 @@ from penstock.spark.compile.checks import check_network, check_placement
 from penstock.spark.compile.compiler import Query, compile_fragment
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import sheddable
-from penstock.spark.compile.reading import RECALLED, nexmark_options, register
+from penstock.spark.compile.reading import RECALLED, SLOTS, nexmark_options, register, slots_of
 from penstock.spark.compile.schemas import derive_schemas
 
 __all__ = [
     "RECALLED",
+    "SLOTS",
     "Deployment",
     "Query",
     "check_network",
@@ -18,4 +19,5 @@ __all__ = [
     "nexmark_options",
     "register",
     "sheddable",
+    "slots_of",
 ]

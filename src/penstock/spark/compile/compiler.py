@@ -7,6 +7,7 @@ their own event times do not count; the operators that need a watermark get thei
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,13 +19,15 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from penstock.latency.fragments import Fragment
 from penstock.network import Network, Operator, Stream
+from penstock.shedding import alone
 from penstock.spark import hop, shipped
 from penstock.spark.compile import kinds, passes, streams
-from penstock.spark.compile.deciding import knobs_of
+from penstock.spark.compile.deciding import knobs_of, limits_file, shares_jvm
 from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.functions import import_function, parts_rows
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.inputs import inputs_of
-from penstock.spark.compile.reading import RECALLED, read, recalled
+from penstock.spark.compile.reading import RECALLED, read, recalled, slots_of
 from penstock.spark.compile.sources import positioned
 from penstock.spark.compile.sql import quoted
 from penstock.spark.shipped import ENVELOPE
@@ -34,7 +37,7 @@ from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
 from penstock.workload import nexmark
 
-for _module in (shipped, hop, nexmark):
+for _module in (shipped, hop, nexmark, alone):
     cloudpickle.register_pickle_by_value(_module)
 
 WATERMARKED = {"spark.watermarkDelayMs": 0}
@@ -82,9 +85,14 @@ class _Compiler:
         self.session, self.deployment, self.run, self.generation = session, deployment, run, generation
         self.network: Network = deployment.network
         self.knobs = knobs_of(deployment, Graph(self.network, fragment))
+        if self.knobs is not None and not shares_jvm(session):
+            place = limits_file(deployment.place, fragment.name)
+            self.knobs = dataclasses.replace(self.knobs, file=place)
+            self.deployment = attrs.evolve(deployment, limits=place)
         self.graph = Graph(self.network, fragment, frozenset(self.knobs.windows) if self.knobs else frozenset())
         # Without any, no delay here depends on it: they sleep.
         self.speed = deployment.speeds.get(fragment.host, 1.0)
+        self.slots = slots_of(session)
         self.logs: list[LogExit] = []
         self.sinks: list[SinkExit] = []
         self.counted: list[tuple[str, ...]] = []
@@ -115,6 +123,7 @@ class _Compiler:
             session=cast("Any", self.session).session_id,
             topics=deployment.topics(self.run),
             host=graph.fragment.host,
+            spread=self.slots > 1,
         )
         inputs = inputs_of(self.session, whole, self.reads)
         return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled, inputs)
@@ -197,7 +206,8 @@ class _Compiler:
             options["path"] = absolute(options["path"])
         elif sink.format == "kafka":
             options = {**self.deployment.messages, **options}
-        return SinkExit(sink.name, seen, columns, sink.format, options, label)
+        shape = self.deployment.schemas[stream.writer].json()
+        return SinkExit(sink.name, seen, columns, sink.format, options, label, shape)
 
     def _log(self, origin: str, member: str, columns: tuple[tuple[str, str], ...]) -> LogExit:
         """Return how an operator's rows go to its log."""
@@ -236,7 +246,8 @@ class _Compiler:
     def _read(self, name: str) -> DataFrame:
         """Return the rows of a source or log; one frame, so that all branches see the same rows in a batch."""
         if name not in self.reads:
-            self.reads[name] = read(self.session, self.deployment, self.graph.fragment.name, name, self.run)
+            fragment = self.graph.fragment.name
+            self.reads[name] = read(self.session, self.deployment, fragment, name, self.run, self.slots)
         return self.reads[name]
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
@@ -248,6 +259,9 @@ class _Compiler:
         if operator.stateful:
             self.stateful.append(self.network.inputs(operator.name)[0].name)
             inputs = [_tagged(frame) for frame in inputs]
+        if operator.kind == "python" and self.slots > 1 and not parts_rows(import_function(operator)):
+            # What it makes of a row may depend on others: it gets all rows of a batch, as on one core.
+            inputs = [frame.repartition(1) for frame in inputs]
         result = kinds.apply(operator, inputs, self.speed, needed=stateful_behind(self.network, operator.name))
         if operator.kind == "aggregate":
             drops = self.deployment.drops

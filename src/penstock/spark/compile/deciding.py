@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Collection
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from penstock.network import Network
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import streams
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph, drops_into
-from penstock.spark.shipped.spec import Knobs, Windows
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.spec import Door, Knobs, Windows
+from penstock.spark.shipped.turn import LIMITS, tell
+
+
+def shares_jvm(session: SparkSession) -> bool:
+    """Whether the tasks of a session can read properties of the driver's JVM, and queries may set them."""
+    master = str(session.conf.get("spark.master", ""))
+    if not master.startswith("local") or master.startswith("local-cluster"):
+        return False
+    try:
+        session.sql("SELECT java_method('java.lang.System', 'getProperty', 'penstock', '')").collect()
+    except PySparkException:
+        # Servers that many share may refuse it.
+        return False
+    return True
+
+
+def limits_file(folder: Place, query: str) -> Place:
+    """Return a new file from which a query reads keep fractions: it is there before Spark hears of it."""
+    place = folder / LIMITS / query / f"{secrets.token_hex(8)}.json"
+    tell(place, {})
+    return place
 
 
 def knobs_of(deployment: Deployment, graph: Graph) -> Knobs | None:
@@ -32,4 +61,21 @@ def knobs_of(deployment: Deployment, graph: Graph) -> Knobs | None:
             for way in drops_into(network, network.operators[name], live):
                 if reader[way] not in mine:
                     others[home[reader[way]]] = (*others.get(home[reader[way]], ()), way)
-    return Knobs(tuple(limits), windows, others) if limits or windows or others else None
+    if not (limits or windows or others):
+        return None
+    return Knobs(tuple(limits), windows, others, doors=doors_of(network, graph.fragment.operators, graph.fragment.host))
+
+
+def doors_of(network: Network, mine: Collection[str], host: str) -> tuple[Door, ...]:
+    """Return through what a query's rows come: for each writer outside it, one of the streams."""
+    found: dict[str, Door] = {}
+    for name in mine:
+        for stream in network.inputs(name):
+            if stream.writer in mine:
+                continue
+            scheduled = stream.writer in network.sources and network.sources[stream.writer].scheduled
+            door = Door(f"{stream.writer}@{host}", stream.writer, stream.name, stream.share, scheduled)
+            # The fullest stream tells the most.
+            if stream.writer not in found or found[stream.writer].share < stream.share:
+                found[stream.writer] = door
+    return tuple(found.values())

@@ -53,6 +53,8 @@ class Deployment:
         The cluster's Kafka, if it names one.
     hop
         How rows pass between queries: ``directory`` or ``kafka``.
+    limits
+        Where a query reads live keep fractions; None: from its host's JVM.
     """
 
     network: Network
@@ -71,6 +73,7 @@ class Deployment:
     about: Mapping[str, Any] | None = None
     kafka: Connection | None = None
     hop: str = "directory"
+    limits: Place | None = None
 
     @cached_property
     def place(self) -> Place:
@@ -96,7 +99,7 @@ class Deployment:
     @property
     def drops(self) -> Drops:
         """What the streams let through."""
-        return Drops(self.keep, self.live, self.place)
+        return Drops(self.keep, self.live, self.place, self.limits)
 
     def lateness(self, writer: str) -> float:
         """Return the lateness of a stream: the largest of its sources (s)."""

@@ -1,7 +1,8 @@
 """SQL for what streams let through: fixed keep fractions, and those that follow a plan while a query runs.
 
-A fraction that follows a plan is a property of the host's JVM, which tasks on the host read for every row; the query's
-writer sets it before it computes a batch (`penstock.spark.shipped.turn`).
+What follows a plan is decided by the query's writer before it computes a batch (`penstock.spark.shipped.turn`). Where
+tasks share the driver's JVM it is a property there, which they read for every row. Elsewhere it is in a file that Spark
+reads when it begins the batch: as a subquery, whose one value it sends with the tasks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from penstock.spark.compile.sql import literal
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.turn import BUCKETS, EVER, LISTED, SINCE, WIDTH, knob, packed
 
@@ -26,11 +28,14 @@ class Drops:
         Streams whose keep fractions follow a plan.
     folder
         Of the run.
+    file
+        Where live fractions are read; None: from the host's JVM.
     """
 
     keep: Mapping[str, float] = attrs.field(factory=dict)
     live: frozenset[str] = frozenset()
     folder: Place = attrs.field(factory=lambda: Place("."))
+    file: Place | None = None
 
     def limit(self, stream: str) -> str | None:
         """Return SQL for the buckets (`BUCKETS`) of a stream that pass; None if all do."""
@@ -47,17 +52,19 @@ class Drops:
         """Return SQL for the present limit of a live stream's windows and the one before, as one number."""
         return f"CAST({self._read(stream, str(packed(BUCKETS, BUCKETS)))} AS BIGINT)"
 
-    def listed(self, stream: str, start: str) -> str:
-        """Return SQL for the limit of any window of a live stream, by SQL for its start (µs)."""
-        entries = f"split({self._read(stream + LISTED, f'{EVER}:{BUCKETS}')}, ',')"
-        since, limit = "CAST(split_part(entry, ':', 1) AS BIGINT)", "CAST(split_part(entry, ':', 2) AS INT)"
-        return f"aggregate({entries}, 0, (found, entry) -> CASE WHEN {since} <= {start} THEN {limit} ELSE found END)"
+    def listed(self, stream: str) -> str:
+        """Return SQL for the limits of all windows of a live stream, as a text; see `any_window_limit`."""
+        return self._read(stream + LISTED, f"{EVER}:{BUCKETS}")
 
     def drops(self, stream: str) -> bool:
         """Whether a stream may drop anything."""
         return self.limit(stream) is not None
 
     def _read(self, name: str, default: str) -> str:
+        if self.file is not None:
+            path = self.file.uri.replace("`", "``")
+            said = f"(SELECT from_json(max(value), 'map<string,string>') FROM text.`{path}`)"  # noqa: S608 - a path
+            return f"coalesce({said}[{literal(name)}], '{default}')"
         return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name)}', '{default}')"
 
 
@@ -65,3 +72,10 @@ def window_limit(start: str, names: tuple[str, str]) -> str:
     """Return SQL for the limit of a window that rows may still come to; the columns hold since when, and the limits."""
     since, limits = names
     return f"CASE WHEN {start} >= {since} THEN shiftright({limits}, {WIDTH}) ELSE {limits} & {2**WIDTH - 1}L END"
+
+
+def any_window_limit(start: str, listed: str) -> str:
+    """Return SQL for the limit of any window, by SQL for its start (µs) and the column with the limits of all."""
+    since, limit = "CAST(split_part(entry, ':', 1) AS BIGINT)", "CAST(split_part(entry, ':', 2) AS INT)"
+    entries = f"split({listed}, ',')"
+    return f"aggregate({entries}, 0, (found, entry) -> CASE WHEN {since} <= {start} THEN {limit} ELSE found END)"

@@ -65,6 +65,11 @@ def keeps_rows(function: Any) -> bool:
     return getattr(function, "rows", None) == "kept"
 
 
+def parts_rows(function: Any) -> bool:
+    """Whether the rows of a batch may be dealt out to several calls of a function, since it says so or keeps rows."""
+    return keeps_rows(function) or bool(getattr(function, "parallel", False))
+
+
 def tells_rows(function: Any, shape: Any) -> bool:
     """Whether each row that a function gives can be told to come from one that it took, as far as is known by now.
 

@@ -20,6 +20,15 @@ RECALLED = "recalled"
 """Folder, below the run's, of what queries knew of event time when they were stopped."""
 
 
+SLOTS = "spark.sql.shuffle.partitions"
+"""The setting of a session that says how many tasks its host does at a time."""
+
+
+def slots_of(session: SparkSession) -> int:
+    """Return how many tasks a session's host does at a time: logs have as many parts, and states."""
+    return int(session.conf.get(SLOTS) or 1)
+
+
 def register(session: SparkSession) -> None:
     """Make penstock's sources known to a host."""
     for source in (LogSource, NexmarkSource):
@@ -37,7 +46,7 @@ def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict
     }
 
 
-def read(session: SparkSession, deployment: Deployment, query: str, name: str, run: str) -> DataFrame:
+def read(session: SparkSession, deployment: Deployment, query: str, name: str, run: str, slots: int = 1) -> DataFrame:
     """Return the rows of a source, or of an operator's log, that a query takes.
 
     Parameters
@@ -48,12 +57,15 @@ def read(session: SparkSession, deployment: Deployment, query: str, name: str, r
         Of the source or operator.
     run
         The run's identity.
+    slots
+        Tasks that read at a time.
     """
     first = str(deployment.begins.get(query, {}).get(name, 0))
     if name in deployment.network.operators:
         shape = StructType([*deployment.schemas[name].fields, *ENVELOPE_FIELDS])
         reader = session.readStream.format("penstock-log").option("schema", shape.json())
         reader = reader.option("folder", deployment.place.uri).option("writer", name).option("begin", first)
+        reader = reader.option("slots", str(slots))
         if topics := deployment.topics(run):
             reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
             reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
@@ -61,6 +73,7 @@ def read(session: SparkSession, deployment: Deployment, query: str, name: str, r
     source = deployment.network.sources[name]
     if source.scheduled:
         options = {**deployment.schedules[name], "all": str(deployment.everything).lower(), "begin": first}
+        options["slots"] = str(slots)
         return session.readStream.format("penstock-nexmark").options(**options).load()
     return read_source(session, source, deployment.messages)
 

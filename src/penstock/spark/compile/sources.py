@@ -133,7 +133,8 @@ def _envelope(name: str, source: str, content: str) -> tuple[str, str]:
         case "rate" | "rate-micro-batch":
             return f"xxhash64({source}, value)", "unix_micros(timestamp)"
         case _ if name in FILES:
-            place = "_metadata.row_index" if name == "parquet" else content
+            # Parts of a file may be read by several tasks, each of which tells its own equal rows apart.
+            place = "_metadata.row_index" if name == "parquet" else f"_metadata.file_block_start, {content}"
             return (
                 f"xxhash64({source}, _metadata.file_path, {place})",
                 "unix_micros(_metadata.file_modification_time)",

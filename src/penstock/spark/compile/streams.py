@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from penstock.errors import InputError
 from penstock.network import Network, Stream
 from penstock.network.windows import windows_behind
-from penstock.spark.compile.drops import Drops, window_limit
+from penstock.spark.compile.drops import Drops, any_window_limit, window_limit
 from penstock.spark.compile.sql import bucket, literal, quoted
 from penstock.spark.shipped.turn import BUCKETS
 
@@ -99,5 +99,10 @@ def overlapping(length: float, slide: float) -> int:
 def drop_windows(frame: DataFrame, stream: str, window: tuple[float, float], drops: Drops) -> DataFrame:
     """Remove the results of dropped windows (length and slide in s): a row is kept while any of its windows is."""
     start = "unix_micros(window_start)"
-    limit = drops.listed(stream, start) if stream in drops.live else drops.limit(stream)
-    return frame.filter(f"{_chance(stream, start, window, drops)} < {limit}")
+    chance = _chance(stream, start, window, drops)
+    if stream not in drops.live:
+        return frame.filter(f"{chance} < {drops.limit(stream)}")
+    # As a column first: within a function of rows there may be no subquery.
+    shown = [quoted(name) for name in frame.columns]
+    frame = frame.selectExpr(*shown, f"{drops.listed(stream)} AS __listed")
+    return frame.filter(f"{chance} < {any_window_limit(start, '__listed')}").selectExpr(*shown)

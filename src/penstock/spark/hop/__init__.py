@@ -8,17 +8,24 @@ frontier as its event time, the latest event time in place of its stimulus time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 Position = dict[str, int]
-"""Where a reader is: the batch that it reads next, how many pieces of that batch it has read already, and what the log
-notes besides."""
+"""Where a reader is: the batch that it reads next, how many pieces of that batch and rows in them it has read already,
+and what the log notes besides."""
 
 START: Position = {"batch": 0, "piece": 0}
 SILENT = (None, None)
 
 Mark = tuple[int | None, int | None]
 """Frontier and latest event time (µs since the epoch)."""
+
+Stored = tuple[dict[str, Any], list[bytes]]
+"""What tells a log of rows that a task has stored: a document, and bytes that it cannot hold."""
+
+Piece = tuple[Any, ...]
+"""Where a piece of a batch is, as its log knows it; its rows are the last."""
 
 READ_ROWS = 200_000
 """Rows that a reader takes at once, unless a single piece of a batch is larger."""
@@ -37,8 +44,23 @@ class Hop(Protocol):
     def write(self, batch: int, rows: Any, mark: Mark) -> bool:
         """Append a batch (a pyarrow table with envelope); return False if it is there already."""
 
+    def store(self, batch: int, rows: Any) -> Stored:
+        """Store a task's share of a batch where no reader sees it; more than one try may do so."""
+
+    def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
+        """Append a batch of which all rows are stored; return False if it is there already."""
+
     def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
         """Return what follows a position, not beyond batch ``until``, as record batches, and the position behind."""
+
+    def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:
+        """Return the pieces that follow a position, about ``most`` rows, and the position behind."""
+
+    def pieces(self, start: Position, end: Position) -> list[Piece]:
+        """Return the pieces between two positions."""
+
+    def fetch(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+        """Read pieces as record batches; any process can do so."""
 
     def between(self, start: Position, end: Position) -> list[Any]:
         """Return what lies between two positions, the same whenever it is asked for."""

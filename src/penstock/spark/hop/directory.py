@@ -1,14 +1,39 @@
-"""A log in a folder: an Arrow file per batch, named by the batch's number. It is shipped to the hosts by value."""
+"""A log in a folder: for each batch a head, an Arrow file named by the batch's number. It is shipped to hosts by value.
+
+A head holds the batch's rows itself, or says in which files beside it tasks have stored them; a file that no head names
+is none of the log.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
+from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
 from penstock.spark.shipped.place import Place
 
-MARK = b"penstock.mark"
+HEAD = b"penstock.head"
+FILE = re.compile(r"(\d+)(-\w+)?\.arrow")
+
+MEMORY = 64
+"""Heads that a log remembers."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is known of a batch: its mark, and its files with the rows of each of their pieces; '' is the head's own."""
+
+    mark: Mark
+    files: tuple[tuple[str, tuple[int, ...]], ...]
+
+    def pieces(self, batch: int) -> list[Piece]:
+        """Return the batch's pieces, in order."""
+        return [(batch, name, place, rows) for name, counts in self.files for place, rows in enumerate(counts)]
 
 
 class DirectoryLog:
@@ -25,6 +50,7 @@ class DirectoryLog:
     def __init__(self, folder: Place, shape: Any = None) -> None:
         self.folder, self.shape = folder, shape
         self._passed = 0
+        self._heads: dict[int, Head] = {}
 
     @property
     def writer(self) -> str:
@@ -32,54 +58,79 @@ class DirectoryLog:
         return self.folder.name
 
     def file(self, batch: int) -> Place:
-        """Return the file of a batch."""
+        """Return the head of a batch."""
         return self.folder / f"{batch:012d}.arrow"
+
+    # Writing
 
     def write(self, batch: int, rows: Any, mark: Mark) -> bool:
         """Append a batch; return False if it is there already (a replay)."""
+        parts = _parts(rows)
+        counts = tuple(part.num_rows for part in parts)
+        return self.file(batch).publish(_packed(rows.schema, parts, Head(mark, (("", counts),) if counts else ())))
+
+    def store(self, batch: int, rows: Any) -> Stored:
+        """Store a task's share of a batch in a file of its own; more than one try may do so."""
+        name, parts = f"{batch:012d}-{uuid.uuid4().hex}.arrow", _parts(rows)
+        (self.folder / name).replace(_packed(rows.schema, parts, None))
+        return {"file": name, "rows": [part.num_rows for part in parts]}, []
+
+    def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
+        """Append a batch whose rows tasks have stored; return False if it is there already."""
         import pyarrow as pa
 
-        marked = rows.replace_schema_metadata({MARK: json.dumps(mark).encode()})
-        buffer = pa.BufferOutputStream()
-        with pa.ipc.new_file(buffer, marked.schema) as writer:
-            writer.write_table(marked.combine_chunks(), max_chunksize=PIECE_ROWS)
-        return self.file(batch).publish(buffer.getvalue())
+        head = Head(mark, tuple((said["file"], tuple(said["rows"])) for said, _ in stored))
+        return self.file(batch).publish(_packed(pa.schema([]), [], head))
+
+    # Reading
 
     def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
-        """Return what follows a position, `READ_ROWS` rows at a time.
+        """Return what follows a position, `READ_ROWS` rows at a time, and the mark of the last whole batch."""
+        pieces, end = self.plan(start, until, READ_ROWS)
+        return [*self.fetch(pieces), *(self.mark(end) if end["batch"] > start["batch"] else ())], end
+
+    def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:
+        """Return the pieces that follow a position, and the position behind.
 
         Trailing batches without rows or a new frontier are left for later: otherwise a query that reads its own
         output would never come to rest.
         """
-        batch, piece, left = start["batch"], start["piece"], READ_ROWS
-        found: list[Any] = []
-        known = passed = self.marked(batch - 1)
-        end = start
-        while left > 0 and batch != until and self.file(batch).exists():
-            with self.file(batch).open() as file:
-                reader = self._reader(file)
-                count, mark = reader.num_record_batches, _mark(reader.schema)
-                while piece < count and left > 0:
-                    found.append(shaped(reader.get_batch(piece), self.shape))
-                    left -= found[-1].num_rows
-                    piece += 1
-            if piece < count:
-                end, known = {"batch": batch, "piece": piece}, passed
-                break
-            batch, piece, passed = batch + 1, 0, mark
-            if count or mark[0] != known[0]:
-                end, known = {"batch": batch, "piece": 0}, mark
-        return found + (self._marks(known) if end["batch"] > start["batch"] else []), end
+        batch, piece, end = start["batch"], start["piece"], start
+        found: list[Piece] = []
+        known = self.marked(batch - 1)
+        while most > 0 and batch != until and (head := self._head(batch)) is not None:
+            pieces = head.pieces(batch)
+            while piece < len(pieces) and most > 0:
+                found.append(pieces[piece])
+                most -= pieces[piece][-1]
+                piece += 1
+            if piece < len(pieces):
+                return found, {"batch": batch, "piece": piece, "rows": sum(part[-1] for part in pieces[:piece])}
+            batch, piece = batch + 1, 0
+            if pieces or head.mark[0] != known[0]:
+                end, known = self.at(batch), head.mark
+        return found, end
+
+    def pieces(self, start: Position, end: Position) -> list[Piece]:
+        """Return the pieces between two positions."""
+        found = []
+        for batch in range(start["batch"], end["batch"] + (end["piece"] > 0)):
+            pieces = self._sure(batch).pieces(batch)
+            last = end["piece"] if batch == end["batch"] else len(pieces)
+            found += pieces[start["piece"] if batch == start["batch"] else 0 : last]
+        return found
+
+    def fetch(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+        """Read pieces as record batches in the readers' types."""
+        for (batch, name), group in itertools.groupby(pieces, key=lambda piece: piece[:2]):
+            with (self.folder / name if name else self.file(batch)).open() as file:
+                reader = _reader(file)
+                for piece in group:
+                    yield shaped(reader.get_batch(piece[2]), self.shape)
 
     def between(self, start: Position, end: Position) -> list[Any]:
         """Return what lies between two positions: rows, and the mark of the last whole batch."""
-        found = []
-        for batch in range(start["batch"], end["batch"] + (end["piece"] > 0)):
-            first = start["piece"] if batch == start["batch"] else 0
-            with self.file(batch).open() as file:
-                reader = self._reader(file)
-                last = end["piece"] if batch == end["batch"] else reader.num_record_batches
-                found += [shaped(reader.get_batch(piece), self.shape) for piece in range(first, last)]
+        found = [*self.fetch(self.pieces(start, end))]
         return found + (self.mark(end) if end["batch"] > start["batch"] else [])
 
     def at(self, batch: int) -> Position:
@@ -88,17 +139,12 @@ class DirectoryLog:
 
     def mark(self, position: Position) -> list[Any]:
         """Return the mark of the last whole batch before a position, or nothing."""
-        return self._marks(self.marked(position["batch"] - 1))
+        mark = self.marked(position["batch"] - 1)
+        return [] if mark == SILENT else [mark_row(mark, self.shape)]
 
     def marked(self, batch: int) -> Mark:
         """Return the mark that a batch carries."""
-        if batch < 0:
-            return SILENT
-        with self.file(batch).open() as file:
-            return _mark(self._reader(file).schema)
-
-    def _marks(self, mark: Mark) -> list[Any]:
-        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+        return SILENT if batch < 0 else self._sure(batch).mark
 
     def length(self) -> int:
         """Return the number of the batch that comes next."""
@@ -110,30 +156,60 @@ class DirectoryLog:
         for batch in reversed(numbers):
             if batch < self._passed:
                 break
-            with self.file(batch).open() as file:
-                reader = self._reader(file)
-                before = self.marked(batch - 1) if batch > numbers[0] else SILENT
-                if reader.num_record_batches or _mark(reader.schema)[0] != before[0]:
-                    self._passed = batch + 1
-                    break
+            head = self._sure(batch)
+            before = self.marked(batch - 1) if batch > numbers[0] else SILENT
+            if head.files or head.mark[0] != before[0]:
+                self._passed = batch + 1
+                break
         return self._passed
 
     def clean(self, passed: list[Position]) -> None:
         """Remove what readers have passed; the batch before stays, since it carries the frontier."""
         before = min(position["batch"] for position in passed)
-        for batch in self.folder.numbers():
-            if batch < before - 1:
-                self.file(batch).remove()
+        for name in self.folder.names():
+            if (found := FILE.fullmatch(name)) and int(found[1]) < before - 1:
+                (self.folder / name).remove()
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _reader(self, file: Any) -> Any:
-        import pyarrow as pa
+    def _sure(self, batch: int) -> Head:
+        head = self._head(batch)
+        if head is None:
+            raise FileNotFoundError(f"{self.file(batch).path} is gone")
+        return head
 
-        return pa.ipc.open_file(file)
+    def _head(self, batch: int) -> Head | None:
+        """Return what is known of a batch, None if it is not there yet."""
+        if batch not in self._heads:
+            if not self.file(batch).exists():
+                return None
+            with self.file(batch).open() as file:
+                mark, files = json.loads(_reader(file).schema.metadata[HEAD])
+            for old in [*self._heads][: -MEMORY + 1]:
+                del self._heads[old]
+            self._heads[batch] = Head(tuple(mark), tuple((name, tuple(rows)) for name, rows in files))
+        return self._heads[batch]
 
 
-def _mark(schema: Any) -> Mark:
-    frontier, latest = json.loads(schema.metadata[MARK])
-    return frontier, latest
+def _parts(rows: Any) -> list[Any]:
+    """Return a table's rows as record batches, each a piece."""
+    return [part for part in rows.combine_chunks().to_batches(max_chunksize=PIECE_ROWS) if part.num_rows]
+
+
+def _packed(schema: Any, parts: Sequence[Any], head: Head | None) -> Any:
+    """Return record batches, and what a head says, as an Arrow file."""
+    import pyarrow as pa
+
+    said = {} if head is None else {HEAD: json.dumps([head.mark, head.files]).encode()}
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_file(buffer, schema.with_metadata(said)) as writer:
+        for part in parts:
+            writer.write_batch(part.replace_schema_metadata(said))
+    return buffer.getvalue()
+
+
+def _reader(file: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_file(file)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Position, mark_row, shaped
+from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition
 from penstock.spark.hop.pieces import packed, pieces, stimuli
 
@@ -77,20 +77,30 @@ class KafkaLog:
 
     def write(self, batch: int, rows: Any, mark: Mark) -> bool:
         """Append a batch; return False if it is there already (a replay)."""
+        return self.append(batch, [self.store(batch, rows)], mark)
+
+    def store(self, batch: int, rows: Any) -> Stored:
+        """Return a task's share of a batch as messages: one producer sends them all, in one transaction."""
+        parts = pieces(rows)
+        return {"pieces": [{"rows": part.num_rows, **stimuli(part)} for part in parts]}, [*map(packed, parts)]
+
+    def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
+        """Append a batch; return False if it is there already (a replay)."""
         if self._producer is None:
             self._producer = self._begun()
             # Of what an earlier producer left, this one shows nothing more: the last mark is the last.
             self._written = self._last()
         if batch < self._written["batch"]:
             return False
-        news = rows.num_rows > 0 or mark[0] != self._written["mark"][0]
+        messages = [pair for said, values in stored for pair in zip(said["pieces"], values, strict=True)]
+        news = bool(messages) or mark[0] != self._written["mark"][0]
         said = {
             "batch": batch + 1,
             "mark": mark,
             "settled": batch + 1 if news else self._written["settled"],
         }
         try:
-            self._send(batch, rows, said)
+            self._send(batch, messages, said)
         except BaseException:
             # What is left of the transaction is given up when the next producer takes the name over.
             self._producer = None
@@ -114,7 +124,7 @@ class KafkaLog:
         producer.init_transactions(PATIENCE)
         return producer
 
-    def _send(self, batch: int, rows: Any, said: dict[str, Any]) -> None:
+    def _send(self, batch: int, messages: Sequence[tuple[dict[str, int], bytes]], said: dict[str, Any]) -> None:
         producer = self._producer
         failed: list[Any] = []
 
@@ -123,13 +133,11 @@ class KafkaLog:
                 failed.append(error)
 
         producer.begin_transaction()
-        count = 0
-        for piece in pieces(rows):
-            headers = {"batch": batch, "piece": count, "rows": piece.num_rows, **stimuli(piece)}
-            self._put(count % self.topics.partitions, packed(piece), headers, check)
-            count += 1
+        for number, (headers, value) in enumerate(messages):
+            partition = number % self.topics.partitions
+            self._put(partition, value, {"batch": batch, "piece": number, **headers}, check)
         for partition in range(self.topics.partitions):
-            self._put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": count}, check)
+            self._put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": len(messages)}, check)
         producer.commit_transaction(PATIENCE)
         if failed:
             raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
@@ -151,15 +159,21 @@ class KafkaLog:
 
         What lies before batch ``until`` is there for sure, and is waited for.
         """
-        return self._walk(start, until, self.mark(start))
+        found, end = self._walk(start, until, READ_ROWS)
+        rows = [shaped(message.rows, self.shape) for message in found]
+        return rows + (self.mark(end) if end["batch"] > start["batch"] else []), end
 
-    def _walk(self, start: Position, until: int | None, known: list[Any]) -> tuple[list[Any], Position]:
-        found: list[Any] = []
+    def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:
+        """Return the pieces that follow a position, about ``most`` rows, and the position behind."""
+        found, end = self._walk(start, until, most)
+        return [_place(message) for message in found], end
+
+    def _walk(self, start: Position, until: int | None, left: int) -> tuple[list[Message], Position]:
+        found: list[Message] = []
         place = start["batch"], start["piece"]
         # Batches that say nothing are left, but not looked at again.
         here = dict(self._quiet[1] if self._quiet and self._quiet[0] == place else start)
-        end, left = start, READ_ROWS
-        frontier = _frontier(known)
+        end, frontier = start, _frontier(self.mark(start))
         while here["batch"] != until:
             message = self._at(here["piece"] % self.topics.partitions, here, sure=until is not None)
             if message is None or (left <= 0 and "piece" in message.headers):
@@ -167,10 +181,10 @@ class KafkaLog:
             if "piece" in message.headers:
                 if message.headers["batch"] != here["batch"] or message.headers["piece"] != here["piece"]:
                     raise RuntimeError(f"{self.topic} has {message.headers} where {here} comes next")
-                found.append(shaped(message.rows, self.shape))
-                left -= found[-1].num_rows
+                found.append(message)
+                left -= message.headers["rows"]
                 _passed(here, message)
-                here |= {"piece": here["piece"] + 1, "rows": here.get("rows", 0) + found[-1].num_rows}
+                here |= {"piece": here["piece"] + 1, "rows": here.get("rows", 0) + message.headers["rows"]}
                 end = dict(here)
                 continue
             said = message.said["mark"]
@@ -183,7 +197,7 @@ class KafkaLog:
                 self._quiet = place, dict(here)
             if left <= 0:
                 break
-        return found + (self.mark(end) if end["batch"] > start["batch"] else []), end
+        return found, end
 
     def _pass_marks(self, here: Position, *, sure: bool) -> bool:
         """Step over the marks of a batch, in all partitions; they came in one transaction."""
@@ -199,17 +213,31 @@ class KafkaLog:
 
     def between(self, start: Position, end: Position) -> list[Any]:
         """Return what lies between two positions: rows, and the mark of the last whole batch."""
-        found: list[Any] = []
+        rows = [shaped(message.rows, self.shape) for message in self._between(start, end)]
+        return rows + (self.mark(end) if end["batch"] > start["batch"] else [])
+
+    def pieces(self, start: Position, end: Position) -> list[Piece]:
+        """Return the pieces between two positions."""
+        return [*map(_place, self._between(start, end))]
+
+    def fetch(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+        """Read pieces as record batches in the readers' types."""
+        for partition, offset, _ in pieces:
+            message: Any = self._reader(partition).message(offset)
+            yield shaped(message.rows, self.shape)
+
+    def _between(self, start: Position, end: Position) -> list[Message]:
+        found: list[Message] = []
         here = dict(start)
         while (here["batch"], here["piece"]) < (end["batch"], end["piece"]):
             message = self._at(here["piece"] % self.topics.partitions, here, sure=True)
             if "piece" in message.headers:
-                found.append(shaped(message.rows, self.shape))
+                found.append(message)
                 _passed(here, message)
                 here["piece"] += 1
             else:
                 self._pass_marks(here, sure=True)
-        return found + (self.mark(end) if end["batch"] > start["batch"] else [])
+        return found
 
     def at(self, batch: int) -> Position:
         """Return the position in front of a batch that is there, or comes next."""
@@ -313,6 +341,10 @@ class KafkaLog:
         for reader in self._readers.values():
             reader.close()
         self._readers, self._producer, self._admin = {}, None, None
+
+
+def _place(message: Message) -> Piece:
+    return message.partition, message.offset, message.headers["rows"]
 
 
 def _passed(here: Position, message: Message) -> None:

@@ -15,6 +15,10 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
+KNOWN = ("4.3",)
+"""Versions of Spark on which penstock's tests have run."""
+
+
 class Sessions:
     """The open sessions of one host.
 
@@ -40,7 +44,7 @@ class Sessions:
         Raises
         ------
         HostError
-            If the endpoint speaks no Spark Connect, or refuses the token.
+            If the endpoint speaks no Spark Connect, refuses the token, or runs another version of Spark.
         """
         from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -59,7 +63,11 @@ class Sessions:
         session = SparkSession.builder.channelBuilder(builder).create()
         # A host that has gone is noticed within about 5 s, not after minutes.
         session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=2000)])
-        _ask(session, where)
+        version = _ask(session, where)
+        if not known(version):
+            session.release_session_on_close = False
+            session.stop()
+            raise HostError(f"{where} runs Spark {version}: penstock runs queries on {', '.join(KNOWN)}")
         self._channels[session] = channel
         return session
 
@@ -92,13 +100,18 @@ class Sessions:
         self._channels.clear()
 
 
-def _ask(session: Any, where: str) -> None:
-    """Make a first call, which shows whether the token is right."""
+def known(version: str) -> bool:
+    """Whether penstock knows a version of Spark, such as ``4.3.0`` or one that somebody has made from it."""
+    return any(version == each or version.startswith((f"{each}.", f"{each}-")) for each in KNOWN)
+
+
+def _ask(session: Any, where: str) -> str:
+    """Make a first call, which shows whether the token is right; return the version of Spark."""
     import grpc
     from pyspark.errors.exceptions.connect import SparkConnectException
 
     try:
-        session.version  # noqa: B018 - a call
+        return str(session.version)
     except (SparkConnectException, grpc.RpcError) as error:
         session.release_session_on_close = False
         session.stop()

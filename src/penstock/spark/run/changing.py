@@ -20,7 +20,8 @@ from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
 from penstock.spark.run.wanted import Wanted
 from penstock.spark.run.warm import warm
-from penstock.spark.shipped.turn import ANNOUNCED
+from penstock.spark.shipped.local import tables_of, tables_there
+from penstock.spark.shipped.turn import ANNOUNCED, limits_of
 from penstock.steering import Change
 from penstock.steering import plan as kinds
 
@@ -39,8 +40,8 @@ class Changes:
 
     Attributes
     ----------
-    keep, triggers
-        In force: keep fractions by stream, intervals by host.
+    keep, tables, triggers
+        In force: keep fractions by stream, ids of the tables by which hosts decide alone, intervals by host.
     down
         Hosts that have died.
     jobs
@@ -53,6 +54,7 @@ class Changes:
         self.engine, self.system, self.interval, self.following = engine, system, interval, following
         self.keep: dict[str, float] = {}
         self.triggers: dict[str, float] = {}
+        self.tables = tables_there(system.deployment.place)
         self.down: set[str] = set()
         self.jobs: dict[str, Future[None]] = {}
         self.targets: dict[str, Mapping[str, str]] = {}
@@ -81,6 +83,8 @@ class Changes:
                 self._attach(change, wanted)
             case kinds.KEEP:
                 self._keep(change.to)
+            case kinds.TABLES:
+                self._tables(change.to)
             case kinds.TRIGGER:
                 self._trigger(change.name, change.to)
             case kinds.MOVE:
@@ -104,6 +108,30 @@ class Changes:
         self.keep = {name: share for name, share in keep.items() if share < 1}
         content = {"keep": self.keep, "looked": {}}
         (self.system.deployment.place / ANNOUNCED).replace(json.dumps(content).encode())
+        self._tables({})
+
+    def _tables(self, documents: Mapping[str, Any]) -> None:
+        """Let hosts decide by tables of their own; those that are not named by what is announced."""
+        for host in documents:
+            self.known(host)
+        if documents and self.following:
+            raise InputError("keep fractions follow a plan table already", at="tables")
+        if documents and not self.system.deployment.live:
+            raise InputError("nothing can be dropped here while it runs", at="tables")
+        gone = {host: None for host in self.tables if host not in documents}
+        fresh = {host: table for host, table in documents.items() if self.tables.get(host) != table["id"]}
+        tables_of(self.system.deployment.place, {**gone, **fresh})
+        self.tables = {host: str(table["id"]) for host, table in documents.items()}
+
+    def decided(self) -> dict[str, float]:
+        """Return the keep fractions in force; where hosts decide alone, those of their last batches."""
+        if not self.tables:
+            return dict(self.keep)
+        found: dict[str, float] = {}
+        for name, unit in self.system.units.items():
+            if unit.host in self.tables:
+                found |= limits_of(self.system.deployment.place, name)
+        return {stream: share for stream, share in found.items() if share < 1}
 
     def _trigger(self, host: str, interval: float) -> None:
         self.known(host)

@@ -20,6 +20,7 @@ from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
+    SLOTS,
     Deployment,
     check_network,
     check_placement,
@@ -31,6 +32,7 @@ from penstock.spark.compile import (
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
 from penstock.spark.run.deaths import telling_deaths
+from penstock.spark.run.ended import Ended, Heard
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.folder import claim as claimed_by
 from penstock.spark.run.folder import epoch_of, open_schedules, owned, probe
@@ -40,6 +42,7 @@ from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.reports import short
 from penstock.spark.run.system import LOOK, Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
+from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place, place_of
 from penstock.workload import Rates, read_rates
 
@@ -47,8 +50,11 @@ from penstock.workload import Rates, read_rates
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
-CHECK = 5.0
-"""Seconds between two looks at the queries' errors."""
+CHECK, HEAR = 5.0, 1.0
+"""Seconds between two looks at the queries' errors, and at what batches have ended."""
+
+SPLIT = 32 << 20
+"""Bytes of a file that a task reads at once."""
 
 UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
@@ -85,13 +91,27 @@ class Engine:
     def _session(self, name: str) -> SparkSession:
         session: SparkSession = self._found(name)
         session.conf.set("spark.sql.session.timeZone", "UTC")
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        slots = self._slots(name, session)
+        session.conf.set(SLOTS, str(slots))
+        # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.
+        for key in ("maxPartitionBytes", "openCostInBytes"):
+            session.conf.set(f"spark.sql.files.{key}", str(SPLIT))
+        session.conf.set("spark.sql.files.maxPartitionNum", str(slots))
         session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
         for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
             excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
             session.conf.set(key, ",".join(excluded))
         register(session)
         return session
+
+    def _slots(self, name: str, session: SparkSession) -> int:
+        """Return how many tasks a host does at a time: as the cluster says, or as a host elsewhere says itself."""
+        told = self.cluster.hosts[name].cores
+        if self.hosts[name].pid is not None:
+            return told
+        # Spark deals a range out to as many tasks as it has slots.
+        found = session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
+        return max(told, found)
 
     def _found(self, name: str) -> SparkSession:
         """Return the session of an earlier penstock, if it is still there, else a new one."""
@@ -152,8 +172,6 @@ class Engine:
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
-        for name in used if live else ():
-            self._check_live(name)
         schedules = self.schedules(network, place, rates)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
         with telling_deaths({name: self.hosts[name] for name in used}):
@@ -188,16 +206,6 @@ class Engine:
                 found[name] = nexmark_options(source, series, (place / "epoch").uri)
         return found
 
-    def _check_live(self, name: str) -> None:
-        """Refuse live keep fractions where tasks do not share the driver's JVM."""
-        master = str(self.sessions[name].conf.get("spark.master", "local"))
-        if not master.startswith("local") or master.startswith("local-cluster"):
-            raise InputError(
-                f"keep fractions cannot change in a run, since executors are not in the host's JVM ({master})",
-                at=f"hosts.{name}",
-                hint="give fixed ones: --keep",
-            )
-
     def run(
         self,
         deployment: Deployment,
@@ -207,6 +215,7 @@ class Engine:
         trigger: float | None = None,
         shedder: Shedder | None = None,
         report: Report | None = None,
+        heard: Heard | None = None,
     ) -> Outcome:
         """Run a deployment until its schedules are over and all is delivered, or for a time.
 
@@ -222,6 +231,8 @@ class Engine:
             A plan table in use: keep fractions of a live deployment follow it.
         report
             Told how far it is.
+        heard
+            Told the batches that have ended, once a second.
 
         Raises
         ------
@@ -243,7 +254,7 @@ class Engine:
                     else:
                         follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(system, interval, seconds, follower, tell)
+                        self._go(system, interval, seconds, follower, (tell, heard))
                         refused = frozenset() if follower is None else frozenset(follower.refused)
                     clean_logs(system.deployment, system.queries)
             except PySparkException as error:
@@ -285,7 +296,12 @@ class Engine:
         )
 
     def _go(
-        self, system: System, interval: float, seconds: float | None, follower: Follower | None, tell: Report
+        self,
+        system: System,
+        interval: float,
+        seconds: float | None,
+        follower: Follower | None,
+        listeners: tuple[Report, Heard | None],
     ) -> None:
         """Start, watch and stop."""
         try:
@@ -293,16 +309,17 @@ class Engine:
             open_schedules(system.deployment, self.cluster.spark.trigger)
             if follower is not None:
                 follower.begin(epoch_of(system.deployment.place))
-            self._watch(system, seconds, tell)
+            self._watch(system, seconds, *listeners)
         finally:
             system.stop()
             if follower is not None:
                 follower.end()
 
-    def _watch(self, system: System, seconds: float | None, tell: Report) -> None:
+    def _watch(self, system: System, seconds: float | None, tell: Report, heard: Heard | None) -> None:
         """Wait for the end."""
+        ended = Ended(system.deployment.place)
         ending = Ending(system.deployment, self.cluster.spark.trigger)
-        begin = asked = time.time()
+        begin = asked = listened = time.time()
         whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
         span = whole if seconds is None else seconds
         while True:
@@ -310,6 +327,9 @@ class Engine:
             state = system.look()
             system.look_at_hosts()
             now = time.time()
+            if heard is not None and now - listened > HEAR:
+                listened = now
+                heard([batch for name in sorted(system.units) for batch in ended.fresh(name)], ending.epoch, now)
             if now - asked > CHECK:
                 asked = now
                 for runner in system.runners.values():
@@ -326,6 +346,9 @@ def follow(system: System, shedder: Shedder) -> Follower:
         return shedder.answer(np.array([rates[name] for name in shedder.sources]), at)
 
     checkpoints = {query.name: query.spec.checkpoint for query in system.queries}
+    # Hosts with tables of their own decide by these, also when nobody announces anything any more.
+    place, own = system.deployment.place, shedder.hosts()
+    tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
     return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))
 
 

@@ -10,8 +10,10 @@ Everything that a run leaves is in its folder, written so that a killed run find
     epoch               when scheduled sources begin (µs since 1970)
     checkpoints/UNIT    Spark's offsets, commits and state
     recalled/UNIT       what queries knew of event time when they were stopped
-    logs/OPERATOR       rows between queries, a file per batch, until all readers have passed
+    logs/OPERATOR       rows between queries, a file per batch (or task of it), until all readers have passed
     sinks/SINK          rows of sinks without a format
+    aside/UNIT          rows for sinks that tasks have written and no batch has shown yet
+    intents/UNIT        which files a batch is showing
     latency/SINK        when rows became visible, and the stimulus time of each
     batches/UNIT        a manifest per batch: event time, rows of logs, counts
     progress/UNIT       Spark's report per batch: duration, and the counts of streams inside its plan
@@ -19,6 +21,9 @@ Everything that a run leaves is in its folder, written so that a killed run find
     errors/UNIT         what a query's writer failed with
     keep.json           keep fractions that are wanted now
     knobs/UNIT          those that the last batches had
+    limits/UNIT         those of the next batch, where executors read them
+    tables/HOST         the table from which a host decides alone, instead
+    rates/UNIT.json     what it announces to others: the rates of what it reads
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.telemetry.runs import ABOUT
 
-FORM = 2
+FORM = 3
 """Of what a run leaves; another version of penstock may have left it otherwise."""
 
 CLAIMED = (

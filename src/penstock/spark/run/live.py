@@ -149,7 +149,8 @@ class SparkEngine:
             hosts=seen.hosts,
             units=seen.units,
             latency=seen.latency,
-            keep=dict(self.changes.keep),
+            keep=self.changes.decided(),
+            tables=dict(self.changes.tables),
             triggers=self.changes.intervals(),
             **known,
         )

@@ -17,13 +17,13 @@ import numpy as np
 
 from penstock.latency.cores import covered
 from penstock.network import Network
-from penstock.spark.hop import PIECE_ROWS
-from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
+from penstock.spark.hop import START
+from penstock.spark.run.ended import Ended
+from penstock.spark.run.outcome import Array, Batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.writer import manifest_of
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
 from penstock.workload.nexmark import Schedule
@@ -38,11 +38,12 @@ class _Log:
 
     entries: deque[tuple[int, int, float]] = attrs.field(factory=deque)
 
-    def waiting(self, batch: int, piece: int) -> tuple[int, float | None]:
+    def waiting(self, position: Mapping[str, int]) -> tuple[int, float | None]:
         """Return the rows behind a position, and when the oldest of them came (s since 1970)."""
+        batch, taken = position["batch"], position.get("rows", 0)
         rows, since = 0, None
         for number, count, came in self.entries:
-            left = count if number > batch else max(0, count - piece * PIECE_ROWS) if number == batch else 0
+            left = count if number > batch else max(0, count - taken) if number == batch else 0
             rows += left
             since = came if left and since is None else since
         return rows, since
@@ -77,23 +78,21 @@ class Observer:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.next: dict[str, int] = {}
+        self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._logs: dict[str, _Log] = {}
         self._empty: dict[str, deque[float]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
         folder = system.deployment.place
         for unit in (folder / "batches").names():
-            numbers = (folder / "batches" / unit).numbers()
-            self.next[unit] = max(numbers, default=-1) + 1
-            for number in numbers:
+            for number in (folder / "batches" / unit).numbers():
                 self._log(json.loads(manifest_of(folder, unit, number).read()))
 
     def look(self, moving: Sequence[str], down: Sequence[str]) -> Seen:
         """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
         system, now = self.system, time.time()
         folder = system.deployment.place
-        batches = {name: self._fresh(folder, name) for name in sorted({*system.units, *self.next})}
+        batches = {name: self._fresh(folder, name) for name in sorted({*system.units, *self.ended.next})}
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
             for stream, (arrived, dropped) in batch.counts.items():
@@ -106,16 +105,9 @@ class Observer:
 
     def _fresh(self, folder: Place, unit: str) -> list[Batch]:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
-        found: list[Batch] = []
-        number = self.next.get(unit, 0)
-        while manifest_of(folder, unit, number).exists():
-            # A report that a kill has cost does not come any more; that of the last batch still may.
-            if not (report_of(folder, unit, number).exists() or manifest_of(folder, unit, number + 1).exists()):
-                break
-            self._log(json.loads(manifest_of(folder, unit, number).read()))
-            found.append(read_batch(folder, unit, number))
-            number += 1
-        self.next[unit] = number
+        found = self.ended.fresh(unit)
+        for batch in found:
+            self._log(json.loads(manifest_of(folder, unit, batch.number).read()))
         return found
 
     def _log(self, manifest: Mapping[str, Any]) -> None:
@@ -195,8 +187,8 @@ class Observer:
         known = {o.get("log", o.get("source")): o for o in _ended(query)}
         for origin in query.spec.origins:
             if origin.name in query.reads:
-                at = known.get(origin.name, {"batch": 0, "piece": 0})
-                count, since = self._logs.setdefault(origin.name, _Log()).waiting(at["batch"], at["piece"])
+                at = known.get(origin.name, START)
+                count, since = self._logs.setdefault(origin.name, _Log()).waiting(at)
             elif origin.name in self.system.deployment.schedules:
                 event = known.get(origin.name, {"event": 0})["event"]
                 count, since = self._due(origin.name, event)

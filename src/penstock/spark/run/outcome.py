@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.network import Network
 from penstock.spark.compile import Deployment, Query
-from penstock.spark.hop import PIECE_ROWS, START, Position
+from penstock.spark.hop import START, Position
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.history import History, read_history
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
@@ -196,7 +196,7 @@ def _taken(
                 continue
             if stream.share == 1:
                 place = come.get(stream.writer, START)
-                most = place.get("rows", place["piece"] * PIECE_ROWS)
+                most = place.get("rows", 0)
                 whole = sum(count for number, count in rows[stream.writer] if number < place["batch"])
                 part = sum(min(n, most) for number, n in rows[stream.writer] if number == place["batch"])
                 before = history.rows.get(stream.writer, 0) - deployment.since.get(stream.name, 0)

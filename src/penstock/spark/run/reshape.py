@@ -23,6 +23,7 @@ from penstock.spark.run.units import Unit
 from penstock.spark.shipped.checkpoint import border
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.settle import intent_of
 from penstock.spark.shipped.turn import KNOBS
 from penstock.spark.shipped.writer import manifest_of
 
@@ -160,7 +161,8 @@ def _left_something(query: Query, batch: int) -> bool:
     """Whether a batch that was not ended has left anything."""
     folder = query.spec.folder
     logs = [(folder / "logs" / way.writer / f"{way.base + batch:012d}.arrow") for way in query.spec.logs]
-    return any(place.exists() for place in (manifest_of(folder, query.name, batch), *logs))
+    left = (manifest_of(folder, query.name, batch), intent_of(folder, query.name, batch), *logs)
+    return any(place.exists() for place in left)
 
 
 def _joined(parts: Sequence[Mapping[str, str]], what: str) -> dict[str, str]:

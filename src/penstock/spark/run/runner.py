@@ -6,13 +6,18 @@ import contextlib
 import time
 from typing import Any
 
+from pyspark import cloudpickle
+
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import close, owner_of, take_over
-from penstock.spark.shipped.writer import make_writer
+from penstock.spark.shipped.local import Local
+from penstock.spark.shipped.tasks import make_task
+from penstock.spark.shipped.turn import LIMITS, look_ahead
+from penstock.spark.shipped.writer import known, make_writer
 
 
 class Runner:
@@ -44,13 +49,31 @@ class Runner:
     def launch(self, **trigger: Any) -> None:
         """Start the query."""
         recall(self.query)
+        spec = self.query.spec
+        self._decide_first()
+        # By value: executors have nothing of ours.
+        task = cloudpickle.dumps(make_task(spec)) if spec.spread else b""
         writer = (
-            self.query.frame.writeStream.foreachBatch(make_writer(self.query.spec))
+            self.query.frame.writeStream.foreachBatch(make_writer(spec, task))
             .option("checkpointLocation", self.query.spec.checkpoint.uri)
             .outputMode("append")
             .queryName(self.name)
         )
         self.handle = launch(writer.trigger(**trigger))
+
+    def _decide_first(self) -> None:
+        """Write the keep fractions of the first batch where executors read them; later ones are the writer's."""
+        spec = self.query.spec
+        if spec.knobs is None or spec.knobs.file is None:
+            return
+        folder = spec.folder / LIMITS / self.name
+        for old in folder.names():
+            # Of earlier generations of the unit, which deliver no more.
+            if old != spec.knobs.file.name:
+                (folder / old).remove()
+        begun, ended = self.marks
+        batch = begun if begun > ended else ended + 1
+        look_ahead(spec, Local(spec), batch, *known(spec, batch - 1))
 
     def ready(self, before: int) -> bool:
         """Whether a batch after that number has ended, or the query has looked for data and found none."""

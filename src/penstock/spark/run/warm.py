@@ -6,6 +6,7 @@ import contextlib
 import time
 from typing import Any
 
+from penstock.spark.compile import slots_of
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.shipped.place import Place
 
@@ -37,6 +38,7 @@ def _writer(session: Any, folder: Place) -> Any:
         frame.toArrow()
 
     reader = session.readStream.format("penstock-log").option("schema", StructType.fromDDL(SCHEMA).json())
+    reader = reader.option("slots", str(slots_of(session)))
     rows = reader.option("folder", folder.uri).option("writer", "log").load().withWatermark("_time", "0 seconds")
     counted = rows.groupBy(F.window("_time", "1 second"), "k").agg(F.count(F.lit(1)).alias("n"))
     writer = counted.writeStream.foreachBatch(take).outputMode("append").trigger(availableNow=True)

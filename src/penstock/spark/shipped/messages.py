@@ -6,8 +6,7 @@ identity as a header, so that a batch that is done again writes only those that 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HEADER = "penstock"
@@ -58,15 +57,13 @@ def marked(parts: list[str], mark: str) -> list[str]:
     return [*(part for part in parts if part != "headers"), both]
 
 
-def deliver_messages(
-    rows: Any, ids: Any, options: Mapping[str, str], mark: str, session: Any, begun: int | None
-) -> Callable[[], int]:
-    """Return what sends a batch's rows, those that are missing.
+def deliver_messages(frame: Any, options: Mapping[str, str], mark: str, session: Any, begun: int | None) -> None:
+    """Send a batch's rows, those that are missing.
 
     Parameters
     ----------
-    rows, ids
-        Arrow table, and an identity for each row of it that no other has.
+    frame
+        The rows, and in ``_id`` an identity for each that no other has.
     options
         Of the sink and of the connection.
     mark
@@ -74,27 +71,20 @@ def deliver_messages(
     begun
         When the batch may first have sent something (ms since 1970); None if it surely has not yet.
     """
-
-    def show() -> int:
-        import pyarrow.compute as pc
-
-        wanted = rows.append_column("_id", ids)
-        named = [options["topic"]] if "topic" in options else pc.unique(rows.column("topic")).to_pylist()
-        client = {key: value for key, value in options.items() if key not in OURS}
-        if begun is not None:
-            there = sent(session, client, [name for name in named if name], mark, begun - SLACK)
-            wanted = wanted.filter(pc.invert(pc.is_in(wanted.column("_id"), value_set=there)))
-        if wanted.num_rows:
-            parts = marked(message(options, tuple(rows.column_names)), mark)
-            frame = session.createDataFrame(wanted).selectExpr(*parts)
-            frame.write.format("kafka").options(**client).save()
-        return time.time_ns() // 1000
-
-    return show
+    names = tuple(name for name in frame.columns if name != "_id")
+    client = {key: value for key, value in options.items() if key not in OURS}
+    if begun is not None:
+        topics = (
+            [options["topic"]] if "topic" in options else [row[0] for row in frame.select("topic").distinct().collect()]
+        )
+        there = sent(session, client, [topic for topic in topics if topic], mark, begun - SLACK)
+        if there.num_rows:
+            frame = frame.join(session.createDataFrame(there), "_id", "left_anti")
+    frame.selectExpr(*marked(message(options, names), mark)).write.format("kafka").options(**client).save()
 
 
 def sent(session: Any, client: Mapping[str, str], topics: Sequence[str], mark: str, since: int) -> Any:
-    """Return the identities (Arrow array) of a batch's messages that are in topics since a moment (ms)."""
+    """Return the identities (Arrow table) of a batch's messages that are in topics since a moment (ms)."""
     import pyarrow as pa
 
     found: list[int] = []
@@ -115,4 +105,4 @@ def sent(session: Any, client: Mapping[str, str], topics: Sequence[str], mark: s
                 continue
             raise
         found += [int(row["said"][len(mark) :]) for row in mine]
-    return pa.array(found, pa.int64())
+    return pa.table({"_id": pa.array(found, pa.int64())})

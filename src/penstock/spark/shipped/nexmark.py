@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from penstock.spark.shipped.gate import end_with_parent
@@ -26,7 +28,7 @@ class NexmarkSource(DataSource):
     """Auction events on a schedule.
 
     Options: ``rates`` (JSON), ``seed``, ``lateness`` (µs), ``gate``, ``all`` (every event at once), ``begin`` (the
-    first event).
+    first event), ``slots`` (tasks that make events at a time).
 
     Nothing comes before the file ``gate`` exists; it holds the epoch (µs) at which the schedule begins.
     """
@@ -40,18 +42,25 @@ class NexmarkSource(DataSource):
         """Return the rows' schema as DDL, envelope included."""
         return ROWS
 
+    def streamReader(self, schema: Any) -> SpreadNexmarkReader:  # noqa: N802
+        """Return a reader whose events tasks make, if the host has several at a time."""
+        if int(self.options.get("slots", "1")) == 1:
+            raise PySparkNotImplementedError(
+                errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
+            )  # fmt: skip
+        return SpreadNexmarkReader(dict(self.options))
+
     def simpleStreamReader(self, schema: Any) -> NexmarkReader:  # noqa: N802
         """Return a reader."""
         return NexmarkReader(dict(self.options))
 
 
-class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the events that are due; the offset is the number of the next event."""
+class Events:
+    """The events of a source; the offset is the number of the next one."""
 
     def __init__(self, options: dict[str, str]) -> None:
         rates = json.loads(options["rates"])
         self.schedule = Schedule.of(rates["values"], rates["period"])
-        end_with_parent()
         self.lateness = datetime.timedelta(microseconds=int(options["lateness"]))
         self.gate, self.everything = place_of(options["gate"]), options.get("all") == "true"
         self.seed = int(options.get("seed", "0"))
@@ -63,48 +72,117 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self.until: float | None = None
         self.fresh = True
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is due now, and nothing that comes later."""
-        self._open()
+    def now(self) -> None:
+        """Give the events that are due now, and none that come later."""
+        self.open()
         self.until = time.time() - self.epoch / 1e6
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Begin with the first event to take."""
+    @property
+    def first(self) -> dict[str, Any]:
+        """The offset of the first event to take."""
         return {"source": self.name, "event": self.begin, "starts": 0}
 
-    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
-        """Read the events that are due by now; a new reader repeats the event time first, as that of a log does."""
-        if not self._open():
-            return iter([]), start
+    def due(self, start: dict[str, Any]) -> dict[str, Any]:
+        """Return the offset behind the events that are due by now; a new reader counts its start, as that of a log."""
+        if not self.open():
+            return start
         now = time.time() - self.epoch / 1e6 if self.until is None else self.until
         if self.everything:
             now = self.schedule.duration
         starts = start["starts"] + (self.fresh and start["event"] > 0)
         self.fresh = False
-        end = {**start, "event": max(start["event"], self.schedule.count_by(now)), "starts": starts}
-        return self.readBetweenOffsets(start, end), end
+        return {**start, "event": max(start["event"], self.schedule.count_by(now)), "starts": starts}
 
-    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
-        """Read given events; behind them stands a row without identity that carries the event time."""
-        self._open()
-        first, last = start["event"], end["event"]
-        if (last <= first and end["starts"] == start["starts"]) or self.events is None:
-            return iter([])
+    def rows(self, first: int, last: int) -> list[Any]:
+        """Return given events, with envelope."""
+        self.open()
         rows = []
-        for row in self.events.rows(first, last):
+        for row in self.events.rows(first, last) if self.events is not None else ():
             key = ((row[0] * 2 + 1) * 0x9E3779B97F4A7C15 + self.salt) % 2**64 - 2**63
             rows.append((*row, key, self.epoch + round((row[3] - self.zero) / self.tick), row[3]))
-        at = (rows[-1] if rows else self.events.rows(last - 1, last)[0])[3]
-        mark = (*(None,) * (len(COLUMNS) + 1), round((at - EPOCH) / self.tick), at - self.lateness)
-        return iter([*rows, mark])
+        return rows
 
-    def _open(self) -> bool:
+    def mark(self, start: dict[str, Any], end: dict[str, Any], rows: list[Any]) -> list[Any]:
+        """Return a row without identity that carries the event time behind given events (``rows``, if at hand)."""
+        self.open()
+        if (end["event"] <= start["event"] and end["starts"] == start["starts"]) or self.events is None:
+            return []
+        at = (rows[-1] if rows else self.events.rows(end["event"] - 1, end["event"])[0])[3]
+        return [(*(None,) * (len(COLUMNS) + 1), round((at - EPOCH) / self.tick), at - self.lateness)]
+
+    def open(self) -> bool:
+        """Look whether the schedule has begun."""
         if self.events is None and self.gate.exists():
             self.epoch = int(self.gate.read())
             self.events = Nexmark(self.schedule, self.seed, self.epoch)
             self.zero = EPOCH + datetime.timedelta(microseconds=self.epoch)
             self.tick = datetime.timedelta(microseconds=1)
         return self.events is not None
+
+
+class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the events that are due, in the query's own process."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.events = Events(options)
+        end_with_parent()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is due now, and nothing that comes later."""
+        self.events.now()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Begin with the first event to take."""
+        return self.events.first
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
+        """Read the events that are due by now."""
+        end = self.events.due(start)
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
+        """Read given events, and the mark behind them."""
+        rows = self.events.rows(start["event"], end["event"])
+        return iter([*rows, *self.events.mark(start, end, rows)])
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: any event can be made again."""
+
+
+class SpreadNexmarkReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the events that are due, by several tasks at a time."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.events, self.slots = Events(options), int(options["slots"])
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what is due now, and nothing that comes later."""
+        self.events.now()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Begin with the first event to take."""
+        end_with_parent()
+        return self.events.first
+
+    def latestOffset(self, start: dict[str, Any], _limit: Any) -> dict[str, Any]:  # noqa: N802
+        """Return the offset behind the events that are due by now."""
+        end_with_parent()
+        return self.events.due(start)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return which events each task makes; the last one also the mark."""
+        first, last = start["event"], max(start["event"], end["event"])
+        cuts = [first + (last - first) * number // self.slots for number in range(self.slots + 1)]
+        shares = [(begin, until, None) for begin, until in itertools.pairwise(cuts) if until > begin]
+        return [InputPartition(share) for share in [*shares, (last, last, (start, end))]]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Make a task's share."""
+        first, last, ends = partition.value
+        if ends is None:
+            return iter(self.events.rows(first, last))
+        start, end = ends
+        return iter(self.events.mark(start, end, []))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: any event can be made again."""

@@ -75,6 +75,8 @@ class SinkExit:
         Of Spark's writer; None: parquet in the run's folder.
     label
         Begins the names of the files in a folder that others may use too: the run's, query's and sink's own.
+    shape
+        JSON of the columns' type.
     """
 
     name: str
@@ -83,6 +85,7 @@ class SinkExit:
     format: str | None
     options: Mapping[str, str]
     label: str
+    shape: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,29 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Door:
+    """An input of a host, as one of its queries reads it.
+
+    Attributes
+    ----------
+    name
+        ``writer@host``, as the host's table has it.
+    writer
+        The source, or the operator of another query.
+    stream, share
+        One of its streams here, whose rows are counted, and the part of what comes that goes there.
+    scheduled
+        Whether a batch's offsets count what comes with it.
+    """
+
+    name: str
+    writer: str
+    stream: str
+    share: float
+    scheduled: bool
+
+
+@dataclass(frozen=True)
 class Knobs:
     """What is decided before each batch.
 
@@ -118,12 +144,18 @@ class Knobs:
         By query, streams that it decides of and that drop windows of aggregates here.
     prompt
         Whether penstock measures rates when a batch begins.
+    file
+        Where the query's plan reads what is decided; None: from properties of the host's JVM.
+    doors
+        Through which the query takes what its host's table is asked for.
     """
 
     limits: tuple[str, ...]
     windows: Mapping[str, Windows]
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
+    file: Place | None = None
+    doors: tuple[Door, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,6 +192,8 @@ class WriterSpec:
         Where the query runs.
     topics
         Where its logs are, if not in the folder.
+    spread
+        Whether the tasks that compute rows also write them; else the query's own Python process does.
     """
 
     folder: Place
@@ -177,6 +211,7 @@ class WriterSpec:
     saved: str = ""
     host: str = ""
     topics: Topics | None = None
+    spread: bool = False
 
     @property
     def checkpoint(self) -> Place:

@@ -1,8 +1,11 @@
-"""What a query's writer does before it computes a batch: decide which fractions of live streams it keeps.
+"""What a query's writer does before a batch is computed: decide which fractions of live streams it keeps.
 
-The decision is kept in a file beside the batch: a batch that is done again drops the same rows. Whole windows need
-more, since their rows come in several batches: for them is listed since which event time which fraction holds, and a
-new one holds for windows that begin after all rows seen so far.
+The decision is kept in a file beside the batch: a batch that is done again drops the same rows. It reaches the tasks as
+properties of the JVM that they share with the driver. Elsewhere Spark reads it from a file when it begins the batch,
+and sends it to all of them; it calls the writer later, so that the batch before decides.
+
+Whole windows need more, since their rows come in several batches: for them is listed since which event time which
+fraction holds, and a new one holds for windows that begin after all rows seen so far.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import Knobs, WriterSpec
 
@@ -32,6 +36,12 @@ REMEMBERED = 600_000_000
 SINCE, LISTED = "@since", "@listed"
 """Behind a stream's name: properties that its windows need besides."""
 
+LIMITS = "limits"
+"""Folder, below the run's, of the files from which plans read what was decided."""
+
+LENGTH = 1 << 16
+"""Bytes of such a file: Spark remembers how long it was when the query began."""
+
 EVER = -(2**63)
 WIDTH = 20
 """Bits of a limit, where two share a number."""
@@ -47,26 +57,17 @@ def packed(now: int, before: int) -> int:
     return (now << WIDTH) | before
 
 
-def make_turn(spec: WriterSpec) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
-    """Return the function that a query's writer calls before it computes a batch.
+def make_turn(spec: WriterSpec, local: Local) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
+    """Return the function that a query's writer calls before it computes a batch, where tasks share the driver's JVM.
 
     It takes the batch's frame and number, and the frontiers and the latest event time that earlier batches reached.
+    ``local`` is what the query knows of its host.
     """
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
-    place = folder / KNOBS / spec.query
     known: dict[str, str] = {}
 
     def turn(frame: Any, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
-        file = place / f"{batch:012d}.json"
-        if file.exists():
-            decided = json.loads(file.read())
-        else:
-            keep = _announced(folder, spec.query, batch, wanted.prompt)
-            decided = _decide(wanted, _latest(place), keep, frontiers, latest)
-            file.publish(json.dumps(decided).encode())
-            for old in place.names()[:-8]:
-                (place / old).remove()
-        values = _values(decided, wanted, folder)
+        values = _decided(spec, batch, frontiers, latest, lambda: _wanted(spec, local, batch, batch, wanted.prompt))
         changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
         if changed:
             calls = [
@@ -77,6 +78,61 @@ def make_turn(spec: WriterSpec) -> Callable[[Any, int, Mapping[str, int], int | 
             known.update(changed)
 
     return turn
+
+
+def look_ahead(spec: WriterSpec, local: Local, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
+    """Decide for the batch that comes next, and write it where Spark reads it before anything of that batch is done."""
+    if spec.knobs is not None and spec.knobs.file is not None:
+        # What that batch will take is not known: the rates are those of the one before.
+        values = _decided(spec, batch, frontiers, latest, lambda: _wanted(spec, local, batch, batch - 1, prompt=False))
+        tell(spec.knobs.file, values)
+
+
+def tell(file: Place, values: Mapping[str, str]) -> None:
+    """Write down what a query's plan reads when its next batch begins.
+
+    Raises
+    ------
+    RuntimeError
+        If it is more than the file can hold.
+    """
+    content = json.dumps(values).encode()
+    if len(content) >= LENGTH:
+        raise RuntimeError(f"{file.path}: {len(content)} bytes of keep fractions, at most {LENGTH} can be read")
+    file.replace(content.ljust(LENGTH - 1) + b"\n")
+
+
+def _wanted(spec: WriterSpec, local: Local, batch: int, seen: int, prompt: bool) -> Mapping[str, float]:
+    """Return the keep fractions for a batch: those of the host's own table, or else those that penstock announces.
+
+    ``seen`` is the last batch of which is known what it takes.
+    """
+    keep = local.keep(seen)
+    if keep is not None:
+        return keep
+    found: Mapping[str, float] = _announced(spec.folder, spec.query, batch, prompt)
+    return found
+
+
+def _decided(
+    spec: WriterSpec,
+    batch: int,
+    frontiers: Mapping[str, int],
+    latest: int | None,
+    keep: Callable[[], Mapping[str, float]],
+) -> dict[str, str]:
+    """Return what is decided for a batch, as it was if the batch is done again."""
+    wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
+    place = folder / KNOBS / spec.query
+    file = place / f"{batch:012d}.json"
+    if file.exists():
+        decided = json.loads(file.read())
+    else:
+        decided = _decide(wanted, _latest(place), keep(), frontiers, latest)
+        file.publish(json.dumps(decided).encode())
+        for old in place.names()[:-8]:
+            (place / old).remove()
+    return _values(decided, wanted, folder)
 
 
 def _values(decided: Any, wanted: Knobs, folder: Place) -> dict[str, str]:
@@ -100,6 +156,13 @@ def _latest(place: Place) -> Any:
     """Return what was decided for the last batch."""
     names = [name for name in place.names() if name.endswith(".json")]
     return json.loads((place / names[-1]).read()) if names else {"limits": {}, "windows": {}}
+
+
+def limits_of(folder: Place, query: str) -> dict[str, float]:
+    """Return the share of each stream that a query's last batch kept; of windows, the share of them."""
+    decided = _latest(folder / KNOBS / query)
+    newest = {stream: entries[-1][1] for stream, entries in decided["windows"].items()}
+    return {stream: limit / BUCKETS for stream, limit in {**decided["limits"], **newest}.items()}
 
 
 def _announced(folder: Place, query: str, batch: int, prompt: bool) -> Any:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock.spark.hop import Hop
 from penstock.spark.hop.logs import log_of
-from penstock.spark.shipped import BITS, ENVELOPE
 from penstock.spark.shipped.checkpoint import offsets, watermark
-from penstock.spark.shipped.deliver import Brought, Delivery, deliver
+from penstock.spark.shipped.deliver import Aside, Here, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
-from penstock.spark.shipped.identity import unique
+from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save_from_within
-from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
-from penstock.spark.shipped.turn import make_turn
+from penstock.spark.shipped.settle import intend, settle
+from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
+from penstock.spark.shipped.spec import LogExit, WriterSpec
+from penstock.spark.shipped.tasks import Written, aside, gather
+from penstock.spark.shipped.turn import look_ahead, make_turn
 
 
 def manifest_of(folder: Place, query: str, batch: int) -> Place:
@@ -32,41 +37,45 @@ def error_of(folder: Place, query: str) -> Place:
 
 
 @dataclass(frozen=True)
-class Reached:
-    """How far event time has come (µs since 1970): the frontier by number of the origin, and the latest row's."""
-
-    frontiers: Mapping[str, int] = field(default_factory=dict)
-    latest: int | None = None
-
-
-@dataclass(frozen=True)
 class Batch:
     """A computed batch.
 
     Attributes
     ----------
-    rows
-        Arrow table of all that it brought.
     reached
         How far event time has come with it.
+    counts
+        Of the streams that its rows tell of.
+    appends
+        By log, what appends its rows, given number and mark; and how many rows these are.
+    sinks
+        Rows of each sink; None where there are none.
     begun
         When it was begun (ms since 1970), if it may have been cut off since.
     """
 
     number: int
-    rows: Any
     reached: Reached
-    begun: int | None
+    counts: Counts
+    appends: Sequence[tuple[Callable[[int, Any], bool], int]]
+    sinks: Sequence[Rows | None]
+    begun: int | None = None
 
 
-def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
+def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
-    Each batch leaves at most one file per log and sink, named by its number there, and lastly its manifest, which
-    holds the frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds
-    what it had left and writes the rest.
+    Each batch leaves in each log and sink what is named by its number there, and lastly its manifest, which holds the
+    frontiers that it reached and the counts of its streams. A batch that is replayed after a failure finds what it had
+    left and writes the rest.
+
+    Parameters
+    ----------
+    task
+        Where tasks write (``spec.spread``), what each does: see `penstock.spark.shipped.tasks.gather`.
     """
-    turn = None if spec.knobs is None else make_turn(spec)
+    local = Local(spec)
+    turn = None if spec.knobs is None or spec.knobs.file is not None else make_turn(spec, local)
     # What is open stays so from batch to batch.
     logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
     state: dict[str, Any] = {"next": None, "reached": Reached()}
@@ -86,77 +95,109 @@ def make_writer(spec: WriterSpec) -> Callable[[Any, int], None]:
         check(spec.folder, spec.query, spec.generation)
         save_from_within(spec, batch, reports)
         manifest = manifest_of(spec.folder, spec.query, batch)
+        if state["next"] != batch:
+            settle(spec, batch, manifest)
         done = manifest.exists()
         if done and not spec.observed:
+            look_ahead(spec, local, batch + 1, *known(spec, batch))
             return
         begun = None
         if state["next"] != batch:
             # An earlier run may have been cut off in the middle of this batch.
             begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
-            state["reached"] = Reached()
-            if batch > 0:
-                before = json.loads(manifest_of(spec.folder, spec.query, batch - 1).read())
-                state["reached"] = Reached(before["frontiers"], before["latest"])
-        reached = state["reached"]
+            state["reached"] = Reached(*known(spec, batch - 1))
         if turn is not None:
-            turn(frame, batch, reached.frontiers, reached.latest)
-        table = frame.toArrow()
-        if spec.timed:
-            reached = risen(reached, table, spec)
+            turn(frame, batch, state["reached"].frontiers, state["reached"].latest)
+        if spec.spread:
+            computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
+        else:
+            computed = _here(spec, logs, frame.toArrow(), batch)
+        computed = dataclasses.replace(computed, reached=state["reached"].further(computed.reached), begun=begun)
         if not done:
-            _commit(spec, logs, Batch(batch, table, reached, begun), frame.sparkSession)
-        state.update(next=batch + 1, reached=reached)
+            _commit(spec, computed, frame.sparkSession)
+        look_ahead(spec, local, batch + 1, computed.reached.frontiers, computed.reached.latest)
+        state.update(next=batch + 1, reached=computed.reached)
 
     return write
 
 
-def _commit(spec: WriterSpec, logs: Sequence[Hop], batch: Batch, session: Any) -> None:
-    """Make a batch's rows visible, all of them or, if another query of the unit delivers, none."""
-    import pyarrow as pa
+def known(spec: WriterSpec, batch: int) -> tuple[dict[str, int], int | None]:
+    """Return how far event time had come with a batch: frontiers, and the latest row's; batch -1 has none."""
+    if batch < 0:
+        return {}, None
+    said = json.loads(manifest_of(spec.folder, spec.query, batch).read())
+    return said["frontiers"], said["latest"]
 
-    table, reached = batch.rows, batch.reached
-    logged = [(way, *_logged(spec, way, batch.number, table, reached)) for way in spec.logs]
-    delivered: list[Delivery] = []
-    for way in spec.sinks:
-        there = arrived(table, way)
-        rows = pa.Table.from_arrays(
-            [table.column(column).filter(there) for column, _ in way.columns], names=[name for _, name in way.columns]
-        )
-        if rows.num_rows:
-            ids = table.column("_id").filter(there) if "_id" in table.column_names else None
-            brought = Brought(rows, table.column("_stimulus").filter(there), ids)
-            delivered.append(deliver(spec, way, batch.number, brought, session, batch.begun))
-    counts = count(table, spec.passes)
+
+def _here(spec: WriterSpec, logs: Sequence[Hop], table: Any, number: int) -> Batch:
+    """Return a batch whose rows are in this process."""
+    appends = []
+    for log, way in zip(logs, spec.logs, strict=True):
+        rows = logged(way, table, way.base + number if way.numbered else None)
+        appends.append((partial(_write, log, rows), rows.num_rows))
+    sinks = [Here(given) if given.rows.num_rows else None for given in (brought(way, table) for way in spec.sinks)]
+    return Batch(number, reached_by(table, spec), count(table, spec.passes), appends, sinks)
+
+
+def _write(log: Hop, rows: Any, number: int, mark: Any) -> bool:
+    return log.write(number, rows, mark)
+
+
+def _spread(spec: WriterSpec, logs: Sequence[Hop], written: Written, number: int) -> Batch:
+    """Return a batch whose rows tasks have written."""
+    import numpy as np
+
+    appends = [(partial(_append, log, stored), rows) for log, (stored, rows) in zip(logs, written.logs, strict=True)]
+    sinks: list[Rows | None] = []
+    for way, (names, stimuli) in zip(spec.sinks, written.sinks, strict=True):
+        files = [aside(spec) / name for name in names]
+        sinks.append(Aside(way, files, np.frombuffer(b"".join(stimuli), np.int64)) if files else None)
+    return Batch(number, written.reached, written.counts, appends, sinks)
+
+
+def _append(log: Hop, stored: Any, number: int, mark: Any) -> bool:
+    return log.append(number, stored, mark)
+
+
+def _commit(spec: WriterSpec, batch: Batch, session: Any) -> None:
+    """Make a batch's rows visible, all of them or, if another query of the unit delivers, none."""
+    delivered = [
+        deliver(spec, way, batch.number, rows, session, batch.begun)
+        for way, rows in zip(spec.sinks, batch.sinks, strict=True)
+        if rows is not None
+    ]
+    manifest = manifest_of(spec.folder, spec.query, batch.number)
     with committing(spec.folder, spec.query, spec.generation):
-        for log, (exit_, rows, frontier) in zip(logs, logged, strict=True):
-            log.write(exit_.base + batch.number, rows, (frontier, reached.latest))
+        for way, (append, _) in zip(spec.logs, batch.appends, strict=True):
+            append(way.base + batch.number, (_frontier(spec, way, batch), batch.reached.latest))
         for delivery in delivered:
-            delivery.commit()
+            delivery.send()
         content = {
             "batch": batch.number,
             "host": spec.host,
-            "frontiers": reached.frontiers,
-            "latest": reached.latest,
-            "rows": {way.writer: [way.base + batch.number, rows.num_rows] for way, rows, _ in logged},
-            "counts": counts,
-            "visible": time.time(),
+            "frontiers": batch.reached.frontiers,
+            "latest": batch.reached.latest,
+            "rows": {
+                way.writer: [way.base + batch.number, rows]
+                for way, (_, rows) in zip(spec.logs, batch.appends, strict=True)
+            },
+            "counts": batch.counts,
         }
-        manifest_of(spec.folder, spec.query, batch.number).publish(json.dumps(content).encode())
+        # Where there may be several files, none may be shown unless all will be, also after a kill.
+        with intend(spec, batch.number, delivered, content) if spec.spread else contextlib.nullcontext():
+            for delivery in delivered:
+                delivery.show(begun=spec.spread)
+            manifest.publish(json.dumps({**content, "visible": time.time()}).encode())
+    for delivery in delivered:
+        delivery.clear()
 
 
-def _logged(spec: WriterSpec, way: LogExit, batch: int, table: Any, reached: Reached) -> tuple[Any, int | None]:
-    """Return the rows that leave to a log, with envelope, and the stream's frontier behind them."""
-    import pyarrow as pa
-
-    there = table.column(way.column)
-    columns = [table.column(column).filter(there) for column, _ in way.columns]
-    envelope = {name: table.column(name).filter(there) for name in ENVELOPE}
-    envelope["_id"] = unique(envelope["_id"], way.base + batch if way.numbered else None)
-    rows = pa.Table.from_arrays([*columns, *envelope.values()], names=[*(name for _, name in way.columns), *envelope])
+def _frontier(spec: WriterSpec, way: LogExit, batch: Batch) -> int | None:
+    """Return the frontier of a stream that leaves to a log, behind a batch."""
     if way.stateful:
         # What the state still holds comes out when the watermark passes it, a batch later.
-        return rows, watermark(spec.checkpoint, batch)
-    return rows, slowest(way.origins, reached.frontiers)
+        return watermark(spec.checkpoint, batch.number)
+    return slowest(way.origins, batch.reached.frontiers)
 
 
 def slowest(origins: tuple[int, ...], frontiers: Mapping[str, int]) -> int | None:
@@ -164,45 +205,3 @@ def slowest(origins: tuple[int, ...], frontiers: Mapping[str, int]) -> int | Non
     if not origins or any(str(number) not in frontiers for number in origins):
         return None
     return min(frontiers[str(number)] for number in origins)
-
-
-def arrived(table: Any, way: SinkExit) -> Any:
-    """Return which rows arrived on a sink's stream and were not dropped."""
-    import pyarrow.compute as pc
-
-    place, number = way.seen
-    column, bit = divmod(2 * number, BITS)
-    both = pc.bit_wise_and(table.column(f"_seen{place}_{column}"), 3 << bit)
-    return pc.equal(both, 1 << bit)
-
-
-def risen(reached: Reached, table: Any, spec: WriterSpec) -> Reached:
-    """Return how far event time has come, with a batch."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = dict(reached.frontiers)
-    origin, mark = table.column("_origin"), pc.is_null(table.column("_id"))
-    clock = pc.cast(table.column("_time"), pa.int64())
-    for number, start in enumerate(spec.origins):
-        mask = pc.equal(origin, number)
-        latest = pc.max(pc.filter(clock, pc.and_(mask, mark) if start.marked else mask)).as_py()
-        if latest is not None:
-            frontier = latest - (0 if start.marked else start.lateness)
-            found[str(number)] = max(frontier, found.get(str(number), frontier))
-    told = [reached.latest, pc.max(clock).as_py(), pc.max(pc.filter(table.column("_stimulus"), mark)).as_py()]
-    return Reached(found, max((value for value in told if value is not None), default=None))
-
-
-def count(table: Any, passes: tuple[tuple[str, ...], ...]) -> dict[str, list[int]]:
-    """Return arrived and dropped rows of the streams that the rows' bits tell of."""
-    import pyarrow.compute as pc
-
-    found = {stream: [0, 0] for streams in passes for stream in streams}
-    for place, streams in enumerate(passes):
-        for begin in range(0, 2 * len(streams), BITS):
-            for kind in pc.value_counts(table.column(f"_seen{place}_{begin // BITS}")).to_pylist():
-                for bit in range(begin, min(2 * len(streams), begin + BITS)):
-                    if (kind["values"] or 0) & (1 << (bit - begin)):
-                        found[streams[bit // 2]][bit % 2] += kind["counts"]
-    return found

@@ -1,0 +1,120 @@
+"""How a query grows with its executors: a step that waits a millisecond for each row, on 1, 2, 4 and 8 of them.
+
+Run: uv run python benchmarks/bench_scale.py [--executors 1,2,4,8] [--rows 32000] [--out benchmarks/results]
+
+A standalone cluster on loopback, as `make cluster` starts it, with a worker of one core and slot for each executor.
+Rows from parquet files wait, go to a log and a sink, and pass a query behind the log. The step waits and does not
+compute, so that executors may be more than cores. Measured is the longest batch of the query with the step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.cluster import Cluster, Host, SparkSettings
+from penstock.network.file import parse_network
+from penstock.spark.hosts import start_hosts
+from penstock.spark.run import Engine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+FILES = 16
+
+
+def network_of(folder: Path) -> Any:
+    """Return the network: a step that waits, with a sink, and a map behind its log."""
+    return parse_network(
+        {
+            "name": "scale",
+            "sources": {
+                "rows": {"format": "parquet", "schema": "n bigint", "options": {"path": str(folder)}},
+            },
+            "operators": {
+                "waits": {"kind": "delay", "input": "rows", "burn": "sleep", "cost": 0.001},
+                "more": {"kind": "map", "input": "waits", "select": "n, n * 2 AS twice"},
+            },
+            "sinks": {"near": {"input": "waits"}, "far": {"input": "more"}},
+        }
+    )
+
+
+def measure(made: Any, executors: int, folder: Path, work: Path) -> float:
+    """Run over all rows; return the seconds of the batch that waits."""
+    made.connect.end()
+    made.cores = executors
+    made.start()
+    network = network_of(folder)
+    host = Host(name="c", spark=made.known["SPARK_ADDRESS"], token_env="SPARK_TOKEN", cores=executors)  # noqa: S106
+    cluster = Cluster.of([host], spark=SparkSettings(trigger=0.5))
+    os.environ["SPARK_TOKEN"] = made.known["SPARK_TOKEN"]
+    with start_hosts(cluster) as hosts:
+        engine = Engine(cluster, hosts)
+        for name in ("warm", "run"):
+            deployment = engine.prepare(
+                network if name == "run" else network_of(folder.with_name("few")),
+                dict.fromkeys(network.operators, "c"),
+                work / f"{name}{executors}",
+                apart=["more"],
+            )
+            outcome = engine.run(deployment, once=True)
+            assert outcome.balanced(network)
+    found = max(batch.duration for batch in outcome.batches if batch.query == "waits")
+    print(f"{executors}: {found:.2f} s", file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    """Measure, and write results where ``--out`` says."""
+    import cluster as scripts
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--executors", default="1,2,4,8")
+    parser.add_argument("--rows", type=int, default=32_000)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    counts = [*map(int, given.executors.split(","))]
+    with tempfile.TemporaryDirectory(prefix="penstock-scale-") as base:
+        for name, rows in (("in", given.rows), ("few", 64)):
+            (Path(base) / name).mkdir()
+            for number, part in enumerate(np.array_split(np.arange(rows), FILES)):
+                pq.write_table(pa.table({"n": part}), Path(base) / name / f"{number}.parquet")
+        with scripts.Cluster(Path(base) / "cluster", workers=max(counts)) as made:
+            seconds = {count: measure(made, count, Path(base) / "in", Path(base)) for count in counts}
+    revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+    lines = [
+        "# How a query grows with its executors",
+        "",
+        f"{given.rows:,} rows that wait a millisecond each, on executors with a slot, with a log and two sinks behind.",
+        "Waiting alone takes the time of the third column.",
+        "",
+        "| executors | batch (s) | waiting (s) | rows/s | of linear |",
+        "|---|---|---|---|---|",
+    ]
+    for count, took in seconds.items():
+        share = seconds[counts[0]] * counts[0] / (took * count)
+        lines.append(
+            f"| {count} | {took:.2f} | {given.rows / count / 1000:.2f} | {given.rows / took:,.0f} | {share:.2f} |"
+        )
+    lines += ["", f"Machine: {machine}. Revision {revision}. Made by `benchmarks/bench_scale.py`."]
+    print("\n".join(lines))
+    if given.out:
+        (given.out / "scale.md").write_text("\n".join(lines) + "\n")
+        document = {"machine": machine, "revision": revision, "rows": given.rows, "seconds": seconds}
+        (given.out / "scale.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Reading what the commands are given: networks, clusters, placements, rates, keep fractions.
+
+Imported inside the commands, so that ``--help`` does not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
+from penstock.errors import InputError
+from penstock.files import Text, suggest
+from penstock.load import LoadModel, Statistics, deviation, load_model, read_statistics
+from penstock.network import Network, read_network
+from penstock.workload import Rates, read_rates
+
+
+def get_network(path: str, statistics: str | None = None) -> tuple[Network, Statistics]:
+    """Read a network, completed by a statistics file."""
+    network = read_network(path)
+    if statistics is None:
+        return network, Statistics()
+    known = read_statistics(statistics, network)
+    try:
+        return known.complete(network), known
+    except InputError as error:
+        raise error.located(statistics) from None
+
+
+def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluster:
+    """Read the cluster, or make N equal hosts; the hosts that the network names must be in it."""
+    if (path is None) == (hosts is None):
+        raise InputError("expected one of --cluster FILE and --hosts N", at="cluster")
+    if path is None:
+        if hosts is None or not 1 <= hosts <= 1_000_000:
+            raise InputError(f"expected 1 to 1000000 hosts, got {hosts}", at="--hosts")
+        cluster = Cluster.uniform(hosts)
+    else:
+        cluster = read_cluster(path)
+    named = [(f"operators.{o.name}.pin", o.pin) for o in network.operators.values()]
+    named += [(f"{t}.{e.name}.host", e.host) for t in ("sources", "sinks") for e in getattr(network, t).values()]
+    for at, host in named:
+        if host is not None and host not in cluster.hosts:
+            raise InputError(
+                f"{host!r} is no host of the cluster",
+                file=network.file,
+                at=at,
+                hint=suggest(host, cluster.hosts, "hosts"),
+            )
+    return cluster
+
+
+def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
+    """Read a placement that names every operator, obeys the pins and knows the hosts."""
+    placement = read_placement(given)
+    try:
+        return placement.check(network.operators, cluster.hosts, network.pins)
+    except InputError as error:
+        raise error.located(given) if "=" not in given else error from None
+
+
+def get_model(network: Network, rates: str, duration: float, period: float) -> LoadModel:
+    """Read the rates and compute the load model."""
+    return load_model(network, get_rates(network, rates, duration, period))
+
+
+def get_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
+    """Read the rates of exactly the network's sources."""
+    read = read_rates(rates, duration, period)
+    try:
+        return read.check(network.sources)
+    except InputError as error:
+        raise error.located(rates) if "=" not in rates else error from None
+
+
+def get_keep(given: str | None, network: Network, *, copies: bool = False) -> dict[str, float]:
+    """Read keep fractions from a JSON file ``{"keep": {"a->b": 0.4}}``, or inline from ``a->b=0.4``.
+
+    Parameters
+    ----------
+    copies
+        Whether a stream may lead to a replica, ``a->b#2``.
+    """
+    if given is None:
+        return {}
+    if "->" in given and not os.path.exists(given):
+        table: dict[str, Any] = {}
+        for item in given.split(","):
+            name, equals, number = (part.strip() for part in item.rpartition("="))
+            if not equals or name in table:
+                raise InputError(
+                    f"expected stream=fraction once, got {item!r}", at="--keep", hint="e.g. clicks->views=0.4"
+                )
+            try:
+                table[name] = float(number)
+            except ValueError:
+                raise InputError(f"expected a number, got {number!r}", at=f"keep.{name}") from None
+    else:
+        file = Text(given)
+        document = file.json()
+        table = document.get("keep") if isinstance(document, dict) else None  # type: ignore[assignment]
+        if not isinstance(table, dict):
+            raise InputError('expected {"keep": {"a->b": 0.4}}', file=file.name, at="keep")
+    source = None if "->" in given else given
+    streams = [stream.name for stream in network.streams]
+    for name, fraction in table.items():
+        if (base_name(name) if copies else name) not in streams:
+            raise InputError(
+                "is no stream of the network", file=source, at=f"keep.{name}", hint=suggest(name, streams, "streams")
+            )
+        numeric = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+        if not numeric or not 0 <= fraction <= 1:
+            raise InputError(f"expected a fraction 0..1, got {fraction!r}", file=source, at=f"keep.{name}")
+    return {name: float(fraction) for name, fraction in sorted(table.items())}
+
+
+def decide_placement(
+    network: Network, cluster: Cluster, placement: str | None, algorithm: str | None, rates: Rates | None, seed: int
+) -> Placement:
+    """Read a placement, or let an algorithm decide it."""
+    if placement is not None:
+        return get_placement(placement, network, cluster)
+    if len(cluster.hosts) == 1:
+        return Placement(dict.fromkeys(network.operators, next(iter(cluster.hosts))))
+    if rates is None:
+        raise InputError(
+            "expected a placement, or rates to decide it", at="--placement", hint="give --placement or --rates"
+        )
+    import numpy as np
+
+    from penstock.placement import Problem, place
+
+    problem = Problem(load_model(network, rates), cluster, None, network.pins)
+    return place(problem, algorithm or "correlation", np.random.default_rng(seed)).placement
+
+
+def joined_rates(parts: dict[str, Rates]) -> Rates:
+    """Return rates of several sources as one table, with the shortest common length."""
+    period = next(iter(parts.values())).period
+    if any(rates.period != period for rates in parts.values()):
+        raise InputError("expected equal periods of all scheduled sources", at="sources")
+    length = min(rates.periods for rates in parts.values())
+    return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
+
+
+def host_rows(model: LoadModel, placement: Placement, cluster: Cluster) -> dict[str, dict[str, float]]:
+    """Return mean, std and max of each host's load as a share of its capacity."""
+    load = model.host_load(placement, cluster)
+    rows = {}
+    for (name, host), series in zip(cluster.hosts.items(), load, strict=True):
+        share = series / host.capacity
+        rows[name] = {"mean": float(share.mean()), "std": deviation(share), "max": float(share.max())}
+    return rows

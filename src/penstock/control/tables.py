@@ -1,0 +1,121 @@
+"""Exact tables for the policy `shed`: looked up at every look, and rebuilt when statistics have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster
+from penstock.control.flow import Floats, Flow
+from penstock.control.remembered import Remembered
+from penstock.control.situation import Situation
+from penstock.network import Network
+from penstock.network.windows import windows_behind
+from penstock.shedding.exact import Exact, Vertices, vertices
+from penstock.shedding.optimum import Solver
+from penstock.shedding.program import Program, build_program
+from penstock.shedding.whole import without_drops
+
+STEP = 0.01
+"""Costs and selectivities count as changed where they are another multiple of this share away from those given."""
+
+MOST = 2_000
+"""Vertices beyond which a table takes longer than the linear programs that it saves."""
+
+
+@attrs.frozen(eq=False)
+class Exactly:
+    """The optimum of one placed network at given costs, for any rates and any room on its hosts.
+
+    Attributes
+    ----------
+    program
+        Its limits do not count.
+    table
+        None where the program is not linear, or has too many vertices: it is then solved each time.
+    floor
+        Array (hosts, sources): what cannot be dropped.
+    whole
+        Streams that drop nothing, since different windows are behind them.
+    """
+
+    program: Program
+    table: Vertices | None
+    floor: Floats
+    whole: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, network: Network, cluster: Cluster, now: Situation) -> Exactly:
+        """Write the program down and list its vertices."""
+        program = build_program(network, cluster, now.seen.placement)
+        fixed = frozenset(stream.name for stream in network.streams if len(windows_behind(network, stream)) > 1)
+        if program.products:
+            # What a join over time puts out is no linear function: what the optimum drops there is kept all the same.
+            return cls(program, None, np.zeros((len(program.limit), len(program.sources))), fixed)
+        program, floor = without_drops(program, fixed)
+        table = None
+        if (program.S > 0).sum(axis=1).max(initial=0) <= 1:
+            table = vertices(program, MOST)
+        return cls(program, table if table is not None and table.complete else None, floor, fixed)
+
+    def keep(self, rates: Floats, room: Floats) -> tuple[dict[str, float], Floats]:
+        """Return the best keep fractions, those below 1 by stream, and what they leave each host to do, array (hosts,).
+
+        Parameters
+        ----------
+        rates, room
+            Arrays (sources,), tuples/s, and (hosts,), benchmark cores.
+        """
+        limit = np.array(self.program.limit)
+        limit[: self.program.hosts] = room
+        program = attrs.evolve(self.program, limit=np.maximum(limit - self.floor @ rates, 1e-9 * limit))
+        if self.table is not None:
+            kept = Exact(program, self.table.table(program.limit)).plan(rates)
+        else:
+            kept = Solver(program).solve(rates)
+        used = (self.program.K @ kept)[: self.program.hosts] + (self.floor @ rates)[: self.program.hosts]
+        return {name: share for name, share in program.keep(rates, kept).items() if name not in self.whole}, used
+
+
+class Tables:
+    """The tables of the situations of late. What they answer depends on the situation alone."""
+
+    def __init__(self) -> None:
+        self._kept: Remembered[Exactly] = Remembered()
+
+    def of(self, now: Situation) -> Exactly:
+        """Return the table for what is known now, made anew if it is not one of the last."""
+        cost, selectivity = rounded(now)
+        return self._kept.of(
+            (*placed(now), cost.tobytes(), selectivity.tobytes()),
+            lambda: Exactly.of(priced(now.flow, cost, selectivity), now.cluster(), now),
+        )
+
+
+def placed(now: Situation) -> tuple[Hashable, ...]:
+    """Return what says which network runs where."""
+    return now.network, now.seen.operators, tuple(now.seen.placement[name] for name in now.seen.operators), now.hosts
+
+
+def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
+    """Return a network with given costs and selectivities of every input, arrays (inputs,)."""
+    found, place = [], 0
+    for operator in flow.network.operators.values():
+        here = slice(place, place := place + len(operator.inputs))
+        shares = None if operator.selectivity is None else tuple(selectivity[here].tolist())
+        found.append(attrs.evolve(operator, cost=tuple(cost[here].tolist()), selectivity=shares))
+    old = flow.network
+    return Network.of(old.name, old.sources.values(), found, old.sinks.values(), old.file)
+
+
+def rounded(now: Situation, step: float = STEP) -> tuple[Floats, Floats]:
+    """Return cost and selectivity of every input, arrays (inputs,), to the nearest step from those given."""
+    found = []
+    for value, given in zip(now.costs, now.flow.given, strict=True):
+        base = np.where(np.isfinite(given) & (given > 0), given, 1.0)
+        with np.errstate(divide="ignore"):
+            steps = np.round(np.log(np.maximum(value, 0.0) / base) / step)
+        found.append(np.where(value > 0, base * np.exp(step * np.where(np.isfinite(steps), steps, 0.0)), 0.0))
+    return found[0], found[1]

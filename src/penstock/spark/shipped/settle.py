@@ -1,0 +1,76 @@
+"""All files of a batch or none: what is going to be shown is written down first, and shown after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from penstock.spark.shipped.deliver import Delivery, noted
+from penstock.spark.shipped.gate import committing
+from penstock.spark.shipped.place import Place, place_of
+from penstock.spark.shipped.spec import WriterSpec
+from penstock.spark.shipped.tasks import aside
+
+INTENTS = "intents"
+
+
+def intent_of(folder: Place, query: str, batch: int) -> Place:
+    """Return the place of what a batch is about to show."""
+    return folder / INTENTS / query / f"{batch:012d}.json"
+
+
+@contextlib.contextmanager
+def intend(spec: WriterSpec, batch: int, delivered: Sequence[Delivery], manifest: Mapping[str, Any]) -> Iterator[None]:
+    """Write down which files a batch shows, while it shows them; nothing where there are none."""
+    if not any(delivery.moves for delivery in delivered):
+        yield
+        return
+    for delivery in delivered:
+        delivery.begin()
+    said = {
+        "moves": [[file.uri, target.uri] for delivery in delivered for file, target in delivery.moves],
+        "notes": [delivery.note.uri for delivery in delivered if delivery.moves],
+        "left": [place.uri for delivery in delivered for place in delivery.left],
+        "manifest": manifest,
+    }
+    intent = intent_of(spec.folder, spec.query, batch)
+    intent.replace(json.dumps(said).encode())
+    yield
+    intent.remove()
+
+
+def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
+    """Show what is left of a batch that was cut off while it was shown, and remove what no batch will show."""
+    if not manifest.exists():
+        try:
+            said = json.loads(intent_of(spec.folder, spec.query, batch).read())
+        except FileNotFoundError:
+            pass
+        else:
+            with committing(spec.folder, spec.query, spec.generation):
+                _finish(said, manifest)
+    (spec.folder / INTENTS / spec.query).remove()
+    aside(spec).remove()
+
+
+def _finish(said: Mapping[str, Any], manifest: Place) -> None:
+    for file, target in said["moves"]:
+        # Those that were moved before are not there any more.
+        if place_of(file).exists():
+            place_of(file).move(place_of(target))
+    for name in said["notes"]:
+        _restamp(place_of(name))
+    manifest.publish(json.dumps({**said["manifest"], "visible": time.time()}).encode())
+    for name in said["left"]:
+        place_of(name).remove()
+
+
+def _restamp(note: Place) -> None:
+    """Note rows as visible from now on."""
+    import numpy as np
+
+    note.replace(noted(np.load(io.BytesIO(note.read()))[1:]))

@@ -1,0 +1,114 @@
+"""What rows bring to logs, sinks, counts and event time: all rows of a batch, or those of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.spark.shipped import BITS, ENVELOPE
+from penstock.spark.shipped.identity import unique
+from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far event time has come (µs since 1970): the frontier by number of the origin, and the latest row's."""
+
+    frontiers: Mapping[str, int] = field(default_factory=dict)
+    latest: int | None = None
+
+    def further(self, other: Reached) -> Reached:
+        """Return how far it has come by this and by another: it never falls."""
+        found = dict(self.frontiers)
+        for number, frontier in other.frontiers.items():
+            found[number] = max(frontier, found.get(number, frontier))
+        told = [value for value in (self.latest, other.latest) if value is not None]
+        return Reached(found, max(told, default=None))
+
+
+Counts = dict[str, list[int]]
+"""By stream: arrived and dropped."""
+
+
+def added(counts: Counts, more: Mapping[str, list[int]]) -> Counts:
+    """Return the sums of counts."""
+    names = [*counts, *(name for name in more if name not in counts)]
+    return {
+        name: [a + b for a, b in zip(counts.get(name, [0, 0]), more.get(name, [0, 0]), strict=True)] for name in names
+    }
+
+
+def logged(way: LogExit, table: Any, salt: int | None) -> Any:
+    """Return the rows that leave to a log, with envelope; ``salt``: see `unique`."""
+    import pyarrow as pa
+
+    there = table.column(way.column)
+    columns = [table.column(column).filter(there) for column, _ in way.columns]
+    envelope = {name: table.column(name).filter(there) for name in ENVELOPE}
+    envelope["_id"] = unique(envelope["_id"], salt)
+    return pa.Table.from_arrays([*columns, *envelope.values()], names=[*(name for _, name in way.columns), *envelope])
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What rows bring to a sink: an Arrow table; stimulus time and identity of each where it has one."""
+
+    rows: Any
+    stimulus: Any
+    ids: Any = None
+
+
+def brought(way: SinkExit, table: Any) -> Brought:
+    """Return the rows that arrived at a sink and were not dropped on the way."""
+    import pyarrow as pa
+
+    there = arrived(table, way)
+    rows = pa.Table.from_arrays(
+        [table.column(column).filter(there) for column, _ in way.columns], names=[name for _, name in way.columns]
+    )
+    ids = unique(table.column("_id").filter(there)) if way.format == "kafka" else None
+    return Brought(rows, table.column("_stimulus").filter(there), ids)
+
+
+def arrived(table: Any, way: SinkExit) -> Any:
+    """Return which rows arrived on a sink's stream and were not dropped."""
+    import pyarrow.compute as pc
+
+    place, number = way.seen
+    column, bit = divmod(2 * number, BITS)
+    both = pc.bit_wise_and(table.column(f"_seen{place}_{column}"), 3 << bit)
+    return pc.equal(both, 1 << bit)
+
+
+def reached_by(table: Any, spec: WriterSpec) -> Reached:
+    """Return how far event time has come by some rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not spec.timed:
+        return Reached()
+    found = {}
+    origin, mark = table.column("_origin"), pc.is_null(table.column("_id"))
+    clock = pc.cast(table.column("_time"), pa.int64())
+    for number, start in enumerate(spec.origins):
+        mask = pc.equal(origin, number)
+        latest = pc.max(pc.filter(clock, pc.and_(mask, mark) if start.marked else mask)).as_py()
+        if latest is not None:
+            found[str(number)] = latest - (0 if start.marked else start.lateness)
+    told = [pc.max(clock).as_py(), pc.max(pc.filter(table.column("_stimulus"), mark)).as_py()]
+    return Reached(found, max((value for value in told if value is not None), default=None))
+
+
+def count(table: Any, passes: tuple[tuple[str, ...], ...]) -> Counts:
+    """Return arrived and dropped rows of the streams that the rows' bits tell of."""
+    import pyarrow.compute as pc
+
+    found = {stream: [0, 0] for streams in passes for stream in streams}
+    for place, streams in enumerate(passes):
+        for begin in range(0, 2 * len(streams), BITS):
+            for kind in pc.value_counts(table.column(f"_seen{place}_{begin // BITS}")).to_pylist():
+                for bit in range(begin, min(2 * len(streams), begin + BITS)):
+                    if (kind["values"] or 0) & (1 << (bit - begin)):
+                        found[streams[bit // 2]][bit % 2] += kind["counts"]
+    return found

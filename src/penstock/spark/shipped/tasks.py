@@ -1,0 +1,131 @@
+"""Rows written by the tasks that compute them; the query's own process hears where they are."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.spark.hop import Stored
+from penstock.spark.hop.logs import log_of
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.share import Brought, Counts, Reached, added, brought, count, logged, reached_by
+from penstock.spark.shipped.spec import SinkExit, WriterSpec
+
+ASIDE = "aside"
+"""Folder, below the run's, of rows that tasks have prepared for sinks."""
+
+WITHIN = 1 << 40
+"""More than a query has batches."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the tasks of a batch have written.
+
+    ``logs`` and ``sinks`` have an entry for each way: what was stored and how many rows; files and stimulus times.
+    """
+
+    counts: Counts
+    reached: Reached
+    logs: list[tuple[list[Stored], int]]
+    sinks: list[tuple[list[str], list[bytes]]]
+
+
+def aside(spec: WriterSpec) -> Place:
+    """Return where tasks prepare rows for sinks."""
+    return spec.folder / ASIDE / spec.query
+
+
+def make_task(spec: WriterSpec) -> Callable[[int, bool, Iterator[Any]], Iterator[Any]]:
+    """Return the function by which a task takes its share of a batch to logs and sinks; see `gather`."""
+
+    def take(batch: int, store: bool, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        parts = [part for part in batches if part.num_rows]
+        if not parts:
+            return
+        table = pa.Table.from_batches(parts)
+        context = TaskContext.get()
+        said, blobs = _taken(spec, batch, table, context.partitionId() if context else 0, store)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([json.dumps(said)]), pa.array([blobs], pa.list_(pa.binary()))], names=["said", "blobs"]
+        )
+
+    return take
+
+
+def _taken(spec: WriterSpec, batch: int, table: Any, part: int, store: bool) -> tuple[dict[str, Any], list[bytes]]:
+    """Write a task's share, if it is to be stored; return what is to be told of it."""
+    reached = reached_by(table, spec)
+    said: dict[str, Any] = {"counts": count(table, spec.passes), "reached": [reached.frontiers, reached.latest]}
+    said |= {"logs": [], "sinks": []}
+    blobs: list[bytes] = []
+    for way in spec.logs if store else ():
+        # A source without positions may have equal rows in two tasks.
+        rows = logged(way, table, way.base + batch + part * WITHIN if way.numbered else None)
+        told, values = (
+            log_of(spec.folder, spec.topics, way.writer).store(way.base + batch, rows) if len(rows) else ({}, [])
+        )
+        said["logs"].append([len(rows), told, len(values)])
+        blobs += values
+    for exit_ in spec.sinks if store else ():
+        given = brought(exit_, table)
+        said["sinks"].append(_aside(spec, exit_, batch, given) if given.rows.num_rows else None)
+        blobs.append(given.stimulus.to_numpy().tobytes())
+    return said, blobs
+
+
+def _aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> str:
+    """Put rows for a sink aside, in a file; return its name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = given.rows
+    if way.format is not None:
+        rows = rows.rename_columns([f"c{number}" for number in range(rows.num_columns)])
+        rows = rows if given.ids is None else rows.append_column("_id", given.ids)
+    name = f"{batch:012d}-{uuid.uuid4().hex}.parquet"
+    buffer = pa.BufferOutputStream()
+    pq.write_table(rows, buffer)
+    (aside(spec) / name).replace(buffer.getvalue())
+    return name
+
+
+def gather(spec: WriterSpec, task: bytes, frame: Any, batch: int, *, store: bool) -> Written:
+    """Let the tasks of a batch write its rows, and return what they tell.
+
+    Parameters
+    ----------
+    task
+        What `make_task` returned, pickled by whoever compiled the query: by value.
+    frame
+        The batch.
+    store
+        False for a batch that is done again for Spark's counts only.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pickle
+
+        yield from pickle.loads(task)(batch, store, batches)  # noqa: S301 - our own bytes
+
+    told = frame.mapInArrow(run, "said string, blobs array<binary>").toArrow()
+    written = Written({}, Reached(), [([], 0) for _ in spec.logs], [([], []) for _ in spec.sinks])
+    counts, reached = {stream: [0, 0] for streams in spec.passes for stream in streams}, Reached()
+    for text, blobs in zip(*(told.column(name).to_pylist() for name in ("said", "blobs")), strict=True):
+        said, left = json.loads(text), iter(blobs)
+        counts, reached = added(counts, said["counts"]), reached.further(Reached(*said["reached"]))
+        for number, (rows, document, size) in enumerate(said["logs"]):
+            stored, before = written.logs[number]
+            values = [next(left) for _ in range(size)]
+            written.logs[number] = ([*stored, (document, values)] if rows else stored, before + rows)
+        for number, name in enumerate(said["sinks"]):
+            files, stimuli = written.sinks[number]
+            stimuli.append(next(left))
+            files += [name] if name else []
+    return Written(counts, reached, written.logs, written.sinks)

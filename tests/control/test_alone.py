@@ -1,0 +1,113 @@
+"""Hosts that decide alone: the policy that gives them tables, and what comes of a burst without a controller."""
+
+from __future__ import annotations
+
+import json
+
+import attrs
+import numpy as np
+import pytest
+from engines import APART, simulated, stepped, two_queries
+
+from penstock.cluster import Cluster
+from penstock.control.controller import Controller
+from penstock.control.folder import Folder
+from penstock.control.loop import Control
+from penstock.control.policies import policies
+from penstock.control.policies.alone import Alone
+from penstock.control.state import plan_document, read_plan
+from penstock.errors import InputError
+from penstock.network import Network, Operator, Sink, Source
+from penstock.shedding import HostTable, build_program, make_tables
+from penstock.shedding.doors import decided
+from penstock.steering import Plan
+
+CHAINED = {"cheap1": "h1", "dear1": "h2", "cheap2": "h1", "dear2": "h2"}
+
+
+def controlled(tmp_path, placement, rates, until):
+    """Run the policy on the simulator up to a time; return the engine, which goes on, and the history."""
+    engine = simulated(two_queries(), placement, rates)
+    folder = Folder(tmp_path)
+    controller = Controller(
+        engine=engine, control=Control(policies=(Alone(),), act=True, journaled=True), folder=folder, until=until
+    )
+    with folder.held():
+        controller.run()
+    return engine, folder.history()
+
+
+def test_hosts_go_on_when_the_controller_is_dead(tmp_path):
+    """A burst after the controller's last look is shed by each host from its own table, to what it can work off."""
+    rates = stepped((10, 60.0), (30, 300.0), (10, 60.0))
+    engine, lines = controlled(tmp_path, CHAINED, rates, until=8.0)
+    assert [line["policy"] for line in lines] == ["d-fit"]
+    while engine.wait(engine.now + 10.0):
+        pass
+    report = engine.report()
+    assert report["latency"]["max"] < 1.0
+    assert report["balanced"]
+    # h2 can do 1 / 0.004 tuples/s of the burst; the table leaves a few per cent, and keeps all before and after.
+    assert report["latency"]["count"] >= 2 * 20 * 60 + 0.92 * 30 / 0.004
+
+
+def test_tables_are_made_anew_when_the_placement_changes(tmp_path):
+    """A table belongs to a placement: after a move hosts get others, and while nothing changes they keep theirs."""
+    engine, lines = controlled(tmp_path, APART, stepped((30, 60.0)), until=10.0)
+    assert len(lines) == 1
+    assert sorted(lines[0]["decided"]["tables"]) == ["h1", "h2"]
+    engine.apply(Plan(placement={"dear2": "h1"}))
+    folder = Folder(tmp_path / "again")
+    controller = Controller(engine=engine, control=Control(policies=(Alone(),), act=True), folder=folder, until=20.0)
+    with folder.held():
+        controller.run()
+    assert len(folder.history()) == 1
+
+
+def test_hosts_that_form_no_tree_are_told_so(tmp_path):
+    """Where a host reads from two others no tables are made, and the reason is written down once."""
+    network = Network.of(
+        "merged", [Source(name="s1"), Source(name="s2")],
+        [
+            *(Operator(name=f"a{k}", kind="map", inputs=(f"s{k}",), cost=(0.001,), selectivity=(1.0,)) for k in (1, 2)),
+            Operator(name="both", kind="union", inputs=("a1", "a2"), cost=(0.001, 0.001), selectivity=(1.0, 1.0)),
+        ],
+        [Sink(name="t", input="both")],
+    )  # fmt: skip
+    engine = simulated(network, {"a1": "h1", "a2": "h2", "both": "h3"}, stepped((10, 50.0)), 3)
+    folder = Folder(tmp_path)
+    controller = Controller(engine=engine, control=Control(policies=(Alone(),), act=True), folder=folder, until=8.0)
+    with folder.held():
+        controller.run()
+    (line,) = folder.history()
+    assert "two hosts" in line["why"]
+
+
+@pytest.mark.parametrize("rate", [50.0, 300.0, 900.0])
+def test_second_host_sees_what_the_first_lets_through(rate):
+    """Along a chain of hosts both fractions hold, and together they leave every host with what it can work off."""
+    network = two_queries()
+    program = build_program(network, Cluster.uniform(2), CHAINED)
+    tables = make_tables(program, np.full(2, 1000.0), 0.05).hosts
+    entered = {"s1": rate, "s2": rate}
+    arrived = dict.fromkeys((stream.name for stream in network.streams), rate)
+    keep = decided(network, tables, entered, arrived)
+    assert program.feasible(program.flow(np.full(2, rate), keep))
+    assert bool(keep) == (rate > 125)
+
+
+def test_tables_survive_the_state_file():
+    """A plan with tables written down and read again gives hosts the same tables."""
+    tables = make_tables(build_program(two_queries(), Cluster.uniform(2), APART), np.full(2, 500.0), 0.1).hosts
+    plan = Plan(tables={host: table.document() for host, table in tables.items()})
+    again = read_plan(json.loads(json.dumps(plan_document(plan))))
+    assert {host: HostTable.of(document).version for host, document in (again.tables or {}).items()} == {
+        host: table.version for host, table in tables.items()
+    }
+    assert attrs.evolve(again, tables=None).empty
+
+
+def test_two_who_say_what_to_keep_are_refused():
+    """Hosts that decide alone and a policy that tells them what to keep are not asked for together."""
+    with pytest.raises(InputError, match="d-fit leaves it to the hosts"):
+        policies("d-fit,shed")

@@ -1,0 +1,58 @@
+"""Drift and forecasts while a run goes on: what is heard batch by batch is what the report says afterwards."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from test_forecast import world
+from test_report import EPOCH, outcome_of
+
+from penstock.control.forecast import Drift
+from penstock.control.lookout import Lookout
+from penstock.control.outlook import EVERY, Forecast, forecasts, seen
+
+
+def hear(length: int, slow: tuple[float, float], seed: int) -> tuple[list[Drift], list[tuple[float, Forecast]], float]:
+    """Let a lookout hear of a run second by second; return its drifts, its forecasts, and when the drift was told."""
+    course, _, result = world(np.random.default_rng(seed), length, slow)
+    outcome = outcome_of(result)
+    drifts: list[Drift] = []
+    told: list[tuple[float, Forecast]] = []
+    heard_at = np.inf
+    lookout = Lookout(
+        course, drifts.append, lambda rows: told.extend((now, row) for row in rows), np.random.default_rng(0)
+    )
+    batches = sorted(outcome.batches, key=lambda batch: batch.start + batch.duration)
+    count = 0
+    for now in np.arange(1.0, length + 10):
+        ended = [b for b in batches[count:] if b.start + b.duration <= EPOCH + now]
+        count += len(ended)
+        lookout.hear(ended, EPOCH, EPOCH + now)
+        heard_at = min(heard_at, now) if drifts else heard_at
+    return drifts, told, heard_at
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_host_that_becomes_slow_is_told_at_once(seed: int) -> None:
+    """A host whose batches take half as long again is told within 15 s, once, and is the one that the report names."""
+    drifts, _, heard_at = hear(70, (30.0, 1.5), seed)
+    assert [drift.host for drift in drifts] == ["h1"]
+    assert 30 <= heard_at <= 45
+    assert drifts[0].slower == pytest.approx(1.5, rel=0.15)
+    course, _, result = world(np.random.default_rng(seed), 70, (30.0, 1.5))
+    outcome = outcome_of(result)
+    rows = seen(course.network, course.cluster, course.placement, course.statistics, outcome)
+    assert forecasts(course, rows, np.random.default_rng(0))[1] == tuple(drifts)
+
+
+def test_forecasts_are_made_as_time_goes_on() -> None:
+    """Every ten seconds there is a forecast for each horizon, made from what had ended by then."""
+    drifts, told, _ = hear(45, (1e9, 1.0), 1)
+    assert drifts == []
+    times = sorted({row.time for _, row in told})
+    assert len(times) == 4
+    assert all(b - a == pytest.approx(EVERY, abs=1.0) for a, b in pairwise(times))
+    assert all(now - row.time == pytest.approx(1.0) for now, row in told)
+    assert all(row.low <= row.predicted * 1.001 and row.predicted <= row.high * 1.001 for _, row in told)
