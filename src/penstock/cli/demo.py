@@ -21,11 +21,11 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Calibrate, place, predict, run and compare six auction queries on two embedded Spark hosts (5 minutes).
+    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
 
     Example: penstock demo --out /tmp/demo
     """
-    from penstock.control.demo import demo, outcome_of
+    from penstock.control.demo import demo
     from penstock.files import plain
 
     folder = Path(out)
@@ -46,7 +46,6 @@ def command(
         return
     _show(document)
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
-    common.say(outcome_of(document["plans"]))
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -70,15 +69,7 @@ def _show(document: dict[str, Any]) -> None:
     )
     common.table(
         "plans",
-        [
-            "placement",
-            *(f"{host} load" for host in document["hosts"]),
-            "largest std",
-            "predicted worst (s)",
-            "p99 (s)",
-            "measured worst (s)",
-            "p99 (s)",
-        ],
+        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
         [
             [
                 name,
@@ -86,7 +77,6 @@ def _show(document: dict[str, Any]) -> None:
                 max(row["std"] for row in plan["load"].values()),
                 plan["predicted"]["max"],
                 plan["predicted"]["p99"],
-                *(plan["measured"][key] if "measured" in plan else "" for key in ("max", "p99")),
             ]
             for name, plan in document["plans"].items()
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -21,47 +21,23 @@ from penstock.workload import Rates
 
 ALGORITHMS = ("correlation", "largest-first", "random")
 
-IN_TURN = "in turn"
-"""The plan that deals queries out in turn."""
-
 
 def network() -> Network:
-    """Return the network of two auction sites, which is shipped with the package."""
-    with resources.as_file(resources.files("penstock") / "control" / "two-sites.toml") as path:
+    """Return the auction network, which is shipped with the package."""
+    with resources.as_file(resources.files("penstock") / "control" / "auction.toml") as path:
         return read_network(path)
 
 
-def bursts() -> Rates:
-    """Return 52 s of events at two sites: each has a burst of 14 s, first the west, then the east."""
-    west, east = np.full(52, 300.0), np.full(52, 300.0)
-    west[6:20] = 2_000.0
-    east[26:40] = 2_000.0
-    return Rates.of(1.0, {"west": west, "east": east})
-
-
-def in_turn(network: Network, hosts: Sequence[str]) -> Placement:
-    """Deal queries out to hosts, as one does who knows nothing of their costs.
-
-    The first query goes to the first host, the next to the next, and begins again with the first behind the last.
-
-    Parameters
-    ----------
-    network
-        Each sink is a query, in the order of the file; what several queries need goes with the first of them.
-    """
-    placed: dict[str, str] = {}
-    for number, sink in enumerate(network.sinks.values()):
-        needed = [sink.input]
-        while needed:
-            name = needed.pop()
-            if name in network.operators and name not in placed:
-                placed[name] = hosts[number % len(hosts)]
-                needed += network.operators[name].inputs
-    return Placement(placed)
+def burst() -> Rates:
+    """Return 70 s of events: a quiet stretch, a burst of 7 s that overloads one host, a quiet stretch, a small wave."""
+    rate = np.full(70, 700.0)
+    rate[20:27] = 4_000.0
+    rate[46:58] = 700.0 + 500.0 * np.sin(np.linspace(0, np.pi, 12))
+    return Rates.of(1.0, {"events": rate})
 
 
 def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], None]) -> dict[str, Any]:
-    """Calibrate, place, predict, run and compare; then run the same events with the queries dealt out in turn.
+    """Calibrate, place, predict, run and compare.
 
     Parameters
     ----------
@@ -75,12 +51,11 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
     Returns
     -------
     dict
-        The report: what ``penstock run`` reports, and ``calibration`` and ``plans``. Those plans that were run have
-        ``measured`` beside ``predicted``, and ``series.latency`` has ``in_turn``.
+        The report: what ``penstock run`` reports, and ``calibration`` and ``plans``.
     """
     from penstock.spark import calibrate, hosts, run
 
-    graph, rates = network(), bursts()
+    graph, rates = network(), burst()
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
     with workplace() as scratch:
         tell("starting two Spark hosts", 0.0)
@@ -90,15 +65,14 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             tell("calibrating", 0.05)
             samples = calibrate.read_samples(engine.sessions[first], graph, None, events=6_000)
             alone = calibrate.calibrate_alone(
-                engine, first, graph, samples, budget=1.0, report=lambda what, share: tell(what, 0.05 + 0.15 * share)
+                engine, first, graph, samples, budget=1.5, report=lambda what, share: tell(what, 0.05 + 0.2 * share)
             )
             known = alone.complete(graph, override=True)
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
-            plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
             placed = plans["correlation"]
             warming = Job(graph, cluster, placed, scratch / "calibration", rates=rates)
             statistics = calibrate_in_place(
-                engine, warming, known, alone, lambda what, share: tell(what, 0.2 + 0.25 * share)
+                engine, warming, known, alone, lambda what, share: tell(what, 0.25 + 0.3 * share)
             )
             say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
@@ -111,32 +85,14 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             )
             say(f"predicted before the run: {figures}")
             job = Job(graph, cluster, placed, scratch / "run", statistics=statistics, rates=rates)
-            outcome = execute(engine, job, lambda _what, share: tell("running", 0.46 + 0.26 * share))
-            dealt = attrs.evolve(job, placement=plans[IN_TURN], folder=scratch / "in-turn")
-            beside = execute(
-                engine, dealt, lambda _what, share: tell("running with queries dealt out in turn", 0.72 + 0.26 * share)
-            )
+            outcome = execute(engine, job, lambda _what, share: tell("running", 0.58 + 0.4 * share))
         document = finish(job, outcome, prediction).report
-        other = finish(dealt, beside).report
         tell("simulating", 0.98)
         virtual = chain.simulated(measured, cluster, placed, rates, statistics)
         document["simulated"] = dict(virtual.latency)
         for name, row in virtual.sinks.items():
             document["sinks"][name]["simulated"] = dict(row)
-        comparison["correlation"]["measured"] = document["latency"]
-        comparison[IN_TURN]["measured"] = other["latency"]
-        document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
-        document["balanced"] = document["balanced"] and other["balanced"]
         return {**document, "calibration": statistics.document(), "plans": comparison}
-
-
-def outcome_of(plans: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say in one sentence what the two runs had to do with each other."""
-    ours, theirs = (plans[name]["measured"]["max"] for name in ("correlation", IN_TURN))
-    return (
-        f"Placed by penstock, the slowest row took {ours:.1f} s; with the queries dealt out in turn, on the same two "
-        f"hosts and the same events, {theirs:.1f} s: {theirs / ours:.1f} times as long."
-    )
 
 
 def calibrated(measured: Mapping[str, Any]) -> str:
