@@ -225,6 +225,7 @@ def test_classic_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_connect_session(tmp_path: Path) -> None:
     """With Spark Connect, where listeners run in the client, the same is recorded."""
     from penstock.cluster import Cluster

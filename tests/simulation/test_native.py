@@ -48,6 +48,7 @@ def test_bitcode_is_of_the_source(kernel: Kernel) -> None:
     assert kernel.bitcode.read_bytes().startswith(kernel.digest)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the bitcode is of one system")
 def test_machine_code_is_the_same_from_everywhere(tmp_path):
     """Bitcode, numba and the kept file give the same results bit by bit, and only compiling imports numba."""

@@ -27,6 +27,7 @@ def test_the_broker_asks_for_its_password(broker: Any) -> None:
         assert (broker.folder / name).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_a_stopped_broker_is_gone_and_starts_again(broker: Any, scripts: Any, tmp_path: Path) -> None:
     """A second object over the folder finds the broker and ends it; what is started next has the same address."""
     first = scripts.Broker(tmp_path / "run").start()

@@ -286,6 +286,7 @@ def stamp(second: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1_000_000:02d}.{rest % 1_000_000:06d}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(-(-KILLS // CHAIN)))
 def test_kills_while_files_are_processed_once(tmp_path: Path, seed: int) -> None:
     """A union and windows over JSON files, on two hosts, killed again and again, deliver each row and window once."""

@@ -21,7 +21,7 @@ from penstock.workload import Rates, nexmark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-RATE, SECONDS = 60.0, 40
+RATE, SECONDS = 60.0, 28
 
 DOCUMENT: dict[str, Any] = {
     "name": "living",
