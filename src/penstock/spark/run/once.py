@@ -34,13 +34,11 @@ def drain(system: System, cores: Mapping[str, int], tell: Report) -> None:
     order = {name: number for number, name in enumerate(network.operators)}
     waiting = sorted(system.queries, key=lambda query: order[query.fragment.operators[0]])
     logs = {name: log_of(folder, query.spec.topics, name) for query in waiting for name in query.reads}
+    draining = _Drain(system, cores, waiting, logs, tell)
     try:
-        draining = _Drain(system, cores, waiting, logs, tell)
-        try:
-            draining.run()
-        finally:
-            draining.stop()
+        draining.run()
     finally:
+        draining.stop()
         for log in logs.values():
             log.close()
 
