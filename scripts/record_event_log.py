@@ -158,7 +158,7 @@ def record(spark: SparkSession, work: Path, batches: int) -> None:
 
 def slim(source: Path, target: Path) -> None:
     """Copy an event log without query plans and task metrics that streaming does not need."""
-    import zstandard
+    from backports import zstd
 
     lines = []
     for path in sorted(source.rglob("*"), key=lambda path: path.name):
@@ -192,7 +192,7 @@ def slim(source: Path, target: Path) -> None:
         event.pop("Task Executor Metrics", None)
         kept.append(json.dumps(event, separators=(",", ":")))
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(zstandard.ZstdCompressor(level=19).compress(("\n".join(kept) + "\n").encode()))
+    target.write_bytes(zstd.compress(("\n".join(kept) + "\n").encode(), level=19))
 
 
 def main() -> None:

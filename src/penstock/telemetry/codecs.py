@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -113,9 +114,12 @@ def _decompressor(name: str) -> tuple[Callable[[], Any], tuple[type[Exception], 
         case "bz2":
             return bz2.BZ2Decompressor, (OSError, ValueError)
         case "zstd":
-            import zstandard
+            if sys.version_info >= (3, 14):
+                from compression import zstd
+            else:
+                from backports import zstd
 
-            return zstandard.ZstdDecompressor().decompressobj, (zstandard.ZstdError,)
+            return zstd.ZstdDecompressor, (zstd.ZstdError,)
         case _:
             import lz4.frame
 
