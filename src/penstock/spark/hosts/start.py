@@ -58,29 +58,19 @@ def start_hosts(
     embedded = [host for host in wanted if host.spark is None and host.name not in there]
     if embedded and java is None:
         java = java_runtime.find()
-    if isinstance(pin, Mapping):
-        cpus = pin
-    else:
-        shares = share_cpus([host.cores for host in embedded], available_cpus()) if pin else None
-        cpus = {host.name: share for host, share in zip(embedded, shares or (), strict=False)}
+    cpus = pin if isinstance(pin, Mapping) else _cpus(embedded) if pin else {}
     hosts: dict[str, SparkHost] = {
         host.name: KeptHost(there[host.name])
         if host.name in there
         else make_host(host, cluster, folder, java, cpus.get(host.name))
         for host in wanted
     }
-    pool = ThreadPoolExecutor(max(1, len(hosts)))
-    try:
-        # Wait for all before the first error, so that none is still starting when they are stopped.
-        started = [pool.submit(host.start) for host in hosts.values()]
-        errors = [error for future in started if (error := future.exception()) is not None]
-        if errors:
-            raise errors[0]
-        yield hosts
-    finally:
-        for stopped in [pool.submit(host.stop) for host in hosts.values()]:
-            stopped.result()
-        pool.shutdown()
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        try:
+            _start_all(pool, [*hosts.values()])
+            yield hosts
+        finally:
+            _stop_all(pool, [*hosts.values()])
 
 
 def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kept]:
@@ -92,21 +82,36 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
         If one cannot be started; none is left then.
     """
     wanted = [host for host in cluster.hosts.values() if host.spark is None]
-    shares = share_cpus([host.cores for host in wanted], available_cpus())
-    made = [
-        make_host(host, cluster, cpus=None if shares is None else shares[number], outlive=True)
-        for number, host in enumerate(wanted)
-    ]
+    cpus = _cpus(wanted)
+    made = [make_host(host, cluster, cpus=cpus.get(host.name), outlive=True) for host in wanted]
     with ThreadPoolExecutor(max(1, len(made))) as pool:
-        started = [pool.submit(host.start) for host in made]
-        errors = [error for future in started if (error := future.exception()) is not None]
-        if errors:
-            for host in made:
-                host.stop()
-            raise errors[0]
+        try:
+            _start_all(pool, made)
+        except BaseException:
+            _stop_all(pool, made)
+            raise
     found = {host.name: host.let_go() for host in made if isinstance(host, EmbeddedHost)}
     write_kept(file, {**read_kept(file), **found})
     return found
+
+
+def _cpus(hosts: Sequence[Host]) -> dict[str, list[int]]:
+    """Return CPUs of its own for each host, or nothing if there are too few."""
+    shares = share_cpus([host.cores for host in hosts], available_cpus()) or ()
+    return {host.name: share for host, share in zip(hosts, shares, strict=False)}
+
+
+def _start_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost]) -> None:
+    # Wait for all before the first error, so that none is still starting when they are stopped.
+    started = [pool.submit(host.start) for host in hosts]
+    errors = [error for future in started if (error := future.exception()) is not None]
+    if errors:
+        raise errors[0]
+
+
+def _stop_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost]) -> None:
+    for stopped in [pool.submit(host.stop) for host in hosts]:
+        stopped.result()
 
 
 def make_host(
