@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from test_forecast import world
 from test_report import EPOCH, outcome_of
 
-from penstock.control.forecast import Drift
+from penstock.control.forecast import Drift, Seen
 from penstock.control.lookout import Lookout
 from penstock.control.outlook import EVERY, Forecast, forecasts, seen
 
@@ -56,3 +57,39 @@ def test_forecasts_are_made_as_time_goes_on() -> None:
     assert all(b - a == pytest.approx(EVERY, abs=1.0) for a, b in pairwise(times))
     assert all(now - row.time == pytest.approx(1.0) for now, row in told)
     assert all(row.low <= row.predicted * 1.001 and row.predicted <= row.high * 1.001 for _, row in told)
+
+
+def test_a_quiet_second_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the ends of batches and forecasts nothing is computed anew."""
+    course, _, result = world(np.random.default_rng(0), 30, (1e9, 1.0))
+    batches = outcome_of(result).batches
+    first = min(batch.start + batch.duration for batch in batches) - EPOCH
+    asked: list[tuple[Any, ...]] = []
+
+    def counted(*given: Any) -> list[Seen]:
+        asked.append(given)
+        return seen(*given)
+
+    monkeypatch.setattr("penstock.control.lookout.seen", counted)
+    lookout = Lookout(course, lambda _drift: None, lambda _rows: None, np.random.default_rng(0))
+    lookout.hear([batch for batch in batches if batch.start + batch.duration <= EPOCH + first], EPOCH, EPOCH + 5)
+    assert len(asked) == 1
+    for k in range(3):
+        lookout.hear([], EPOCH, EPOCH + 6 + k)
+    assert len(asked) == 1
+
+
+def test_a_lookout_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong while batches are judged is told once, and the run goes on."""
+    course, _, result = world(np.random.default_rng(0), 30, (1e9, 1.0))
+    batches = outcome_of(result).batches
+
+    def broken(*_given: object) -> None:
+        raise ZeroDivisionError("no cores")
+
+    monkeypatch.setattr("penstock.control.lookout.seen", broken)
+    said: list[str] = []
+    lookout = Lookout(course, lambda _drift: None, lambda _rows: None, np.random.default_rng(0), said.append)
+    for now in (10.0, 20.0):
+        lookout.hear(batches, EPOCH, EPOCH + now)
+    assert said == ["hosts are not watched any more: ZeroDivisionError: no cores"]

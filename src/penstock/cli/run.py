@@ -120,7 +120,7 @@ def command(
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
-            outcome = execute(Engine(cluster, running), job, tell, lambda drift: common.say(drift.says))
+            outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome)
     document: dict[str, Any] = done.report
     document["directory"] = folder

@@ -15,7 +15,6 @@ import numpy as np
 from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
-from penstock.control.forecast import Drift
 from penstock.control.lookout import Lookout
 from penstock.control.outlook import Course, Forecast, reported
 from penstock.control.report import compare
@@ -103,15 +102,15 @@ class Done:
     report: dict[str, Any]
 
 
-def execute(engine: Any, job: Job, tell: Report, drifted: Callable[[Drift], None] = lambda _drift: None) -> Any:
+def execute(engine: Any, job: Job, tell: Report, say: Callable[[str], None] = lambda _what: None) -> Any:
     """Run a job on an engine's hosts, and return the engine's outcome.
 
     Parameters
     ----------
     tell
         Told how far it is.
-    drifted
-        Told of a host that is not what it was calibrated to be, while the run goes on.
+    say
+        Told in a sentence of a host that is not what it was calibrated to be, while the run goes on.
     """
     deployment = engine.prepare(
         job.network,
@@ -125,11 +124,11 @@ def execute(engine: Any, job: Job, tell: Report, drifted: Callable[[Drift], None
     )
     heard = None
     if not job.once and chain.priced(job.network, job.statistics):
-        heard = watching(job, deployment.place / "forecasts.json", drifted).hear
+        heard = watching(job, deployment.place / "forecasts.json", say).hear
     return engine.run(deployment, seconds=job.seconds, once=job.once, shedder=job.shedder, report=tell, heard=heard)
 
 
-def watching(job: Job, file: Any, drifted: Callable[[Drift], None]) -> Lookout:
+def watching(job: Job, file: Any, say: Callable[[str], None]) -> Lookout:
     """Return what watches a job's batches; the ``file``, a place of the engine, gets the forecasts as they are made."""
     rates = Rates.of(1.0, dict.fromkeys(job.network.sources, np.zeros(1))) if job.rates is None else job.rates
     told: list[dict[str, Any]] = []
@@ -138,7 +137,8 @@ def watching(job: Job, file: Any, drifted: Callable[[Drift], None]) -> Lookout:
         told.extend(attrs.asdict(each) for each in forecasts)
         file.replace(to_json({"forecast": told}).encode())
 
-    return Lookout(Course.of(job, rates, _kept(job, rates)), drifted, ahead, np.random.default_rng(job.seed))
+    course = Course.of(job, rates, _kept(job, rates))
+    return Lookout(course, lambda drift: say(drift.says), ahead, np.random.default_rng(job.seed), failed=say)
 
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:

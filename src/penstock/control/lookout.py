@@ -34,6 +34,8 @@ class Lookout:
         Called with new forecasts, every `penstock.control.outlook.EVERY` seconds.
     rng
         Where the chance of their intervals comes from.
+    failed
+        Told why, in a sentence, if it cannot go on; it then hears no more, and the run goes on without it.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class Lookout:
         told: Callable[[Drift], None],
         ahead: Callable[[Sequence[Forecast]], None],
         rng: np.random.Generator,
+        failed: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        self.course, self.told, self.ahead, self.rng = course, told, ahead, rng
+        self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
         self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster))
         self._batches: list[Any] = []
         self._until, self._next = 0.0, EVERY
+        self._over = False
 
     def hear(self, batches: Sequence[Any], epoch: float, now: float) -> None:
         """Take in batches that have ended.
@@ -58,21 +62,36 @@ class Lookout:
         epoch, now
             When the run began, and the present (s since 1970).
         """
+        if self._over:
+            return
+        try:
+            self._take(batches, epoch, now)
+        except Exception as error:  # whatever it is, the run must not end of it
+            self._over = True
+            self.failed(f"hosts are not watched any more: {type(error).__name__}: {error}")
+
+    def _take(self, batches: Sequence[Any], epoch: float, now: float) -> None:
         self._batches = [b for b in (*self._batches, *batches) if b.start + b.duration > now - BACK - KEPT]
         course = self.course
         # What runs at the same time shares the core: a batch is judged when those beside it have ended, too.
         late = now - epoch - course.cluster.spark.trigger
-        rows = seen(course.network, course.cluster, course.placement, course.statistics, _Heard(self._batches, epoch))
+        due = late >= self._next and course.rates.duration > late
+        if due or any(self._until < b.start - epoch + b.duration <= late for b in self._batches):
+            heard = _Heard(self._batches, epoch)
+            rows = seen(course.network, course.cluster, course.placement, course.statistics, heard)
+            self._judge(rows, late)
+            if due:
+                self._next = late + EVERY
+                self._forecast(late, rows)
+        self._until = max(self._until, late)
+
+    def _judge(self, rows: Sequence[Seen], late: float) -> None:
         for row in rows:
             if row.start >= 0 and self._until < row.end <= late:
                 before = len(self.watch.drifts)
                 self.watch = self.watch.after(row)
                 for drift in self.watch.drifts[before:]:
                     self.told(drift)
-        self._until = max(self._until, late)
-        if late >= self._next and course.rates.duration > late:
-            self._next = late + EVERY
-            self._forecast(late, rows)
 
     def _forecast(self, at: float, rows: Sequence[Seen]) -> None:
         past = [row for row in rows if row.start >= 0 and row.end <= at]

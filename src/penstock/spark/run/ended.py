@@ -20,13 +20,17 @@ class Ended:
     ----------
     folder
         The run's.
+
+    Attributes
+    ----------
+    before
+        By unit, the numbers of the batches that had ended already.
     """
 
     def __init__(self, folder: Place) -> None:
         self.folder = folder
-        self.next: dict[str, int] = {}
-        for unit in (folder / "batches").names():
-            self.next[unit] = max((folder / "batches" / unit).numbers(), default=-1) + 1
+        self.before = {unit: (folder / "batches" / unit).numbers() for unit in (folder / "batches").names()}
+        self.next = {unit: max(numbers, default=-1) + 1 for unit, numbers in self.before.items()}
 
     def fresh(self, unit: str) -> list[Batch]:
         """Return a unit's batches since the last call, in order."""

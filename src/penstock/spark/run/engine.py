@@ -6,8 +6,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import attrs
@@ -254,7 +255,7 @@ class Engine:
                     else:
                         follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(system, interval, seconds, follower, (tell, heard))
+                        self._go(system, interval, follower, partial(self._watch, system, seconds, tell, heard))
                         refused = frozenset() if follower is None else frozenset(follower.refused)
                     clean_logs(system.deployment, system.queries)
             except PySparkException as error:
@@ -295,21 +296,14 @@ class Engine:
             apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
         )
 
-    def _go(
-        self,
-        system: System,
-        interval: float,
-        seconds: float | None,
-        follower: Follower | None,
-        listeners: tuple[Report, Heard | None],
-    ) -> None:
+    def _go(self, system: System, interval: float, follower: Follower | None, watch: Callable[[], None]) -> None:
         """Start, watch and stop."""
         try:
             system.start(interval)
             open_schedules(system.deployment, self.cluster.spark.trigger)
             if follower is not None:
                 follower.begin(epoch_of(system.deployment.place))
-            self._watch(system, seconds, *listeners)
+            watch()
         finally:
             system.stop()
             if follower is not None:

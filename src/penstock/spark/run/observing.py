@@ -19,12 +19,10 @@ from penstock.latency.cores import covered
 from penstock.network import Network
 from penstock.spark.hop import START
 from penstock.spark.run.ended import Ended
-from penstock.spark.run.outcome import Array, Batch, read_latency
+from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
-from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.writer import manifest_of
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
 from penstock.workload.nexmark import Schedule
 
@@ -83,16 +81,14 @@ class Observer:
         self._logs: dict[str, _Log] = {}
         self._empty: dict[str, deque[float]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
-        folder = system.deployment.place
-        for unit in (folder / "batches").names():
-            for number in (folder / "batches" / unit).numbers():
-                self._log(json.loads(manifest_of(folder, unit, number).read()))
+        for unit, numbers in self.ended.before.items():
+            for number in numbers:
+                self._log(read_batch(system.deployment.place, unit, number))
 
     def look(self, moving: Sequence[str], down: Sequence[str]) -> Seen:
         """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
         system, now = self.system, time.time()
-        folder = system.deployment.place
-        batches = {name: self._fresh(folder, name) for name in sorted({*system.units, *self.ended.next})}
+        batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
             for stream, (arrived, dropped) in batch.counts.items():
@@ -103,18 +99,18 @@ class Observer:
         self._forget()
         return seen
 
-    def _fresh(self, folder: Place, unit: str) -> list[Batch]:
+    def _fresh(self, unit: str) -> list[Batch]:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
         found = self.ended.fresh(unit)
         for batch in found:
-            self._log(json.loads(manifest_of(folder, unit, batch.number).read()))
+            self._log(batch)
         return found
 
-    def _log(self, manifest: Mapping[str, Any]) -> None:
-        for writer, (number, rows) in manifest["rows"].items():
+    def _log(self, batch: Batch) -> None:
+        for writer, (number, rows) in batch.logged.items():
             entries = self._logs.setdefault(writer, _Log()).entries
             if rows and (not entries or entries[-1][0] < number):
-                entries.append((number, rows, manifest["visible"]))
+                entries.append((number, rows, batch.visible))
 
     def _forget(self) -> None:
         """Forget rows that all readers of a log have taken."""
