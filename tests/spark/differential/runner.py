@@ -8,7 +8,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from oracle import Answer, check, expected, rows_of
 
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
 
 
@@ -36,6 +37,37 @@ def oracle_session(engine: Engine) -> Any:
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.shuffle.partitions", "1")
     return session
+
+
+SPENT = 40
+"""After so many cases hosts make place for new ones: Spark keeps each query for an hour after its end, some 3 MB."""
+
+
+class Lasting:
+    """Hosts for any number of cases: given ones first, then others like them.
+
+    Parameters
+    ----------
+    engine
+        On the hosts to begin with.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.session, self._left = engine, oracle_session(engine), SPENT
+        self._own = ExitStack()
+
+    def differences(self, case: Case, folder: Path) -> list[str]:
+        """Run a case in a new folder; return how its sinks differ from the batch answer."""
+        if self._left == 0:
+            self.close()
+            self.engine = Engine(self.engine.cluster, self._own.enter_context(start_hosts(self.engine.cluster)))
+            self.session, self._left = oracle_session(self.engine), SPENT
+        self._left -= 1
+        return differences(self.engine, self.session, case, folder)
+
+    def close(self) -> None:
+        """End the hosts that were not given."""
+        self._own.close()
 
 
 def differences(engine: Engine, session: Any, case: Case, folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from case import Case, dump, load
 from killing import differences_after_kills
 from moving import differences_after_moves
 from networks import LARGE, SMALL, case
-from runner import differences, oracle_session
+from runner import Lasting, oracle_session
 from shrink import shrink, summary
 
 from penstock.spark.run import Engine
@@ -44,11 +44,19 @@ def session(engine: Engine) -> Any:
     return oracle_session(engine)
 
 
+@pytest.fixture(scope="module")
+def hosts(engine: Engine) -> Iterator[Lasting]:
+    """Hosts for many networks."""
+    lasting = Lasting(engine)
+    yield lasting
+    lasting.close()
+
+
 @pytest.fixture
-def compare(engine: Engine, session: Any, tmp_path: Path) -> Compare:
+def compare(hosts: Lasting, tmp_path: Path) -> Compare:
     """Run a case; say how it differs."""
     number = itertools.count()
-    return lambda tried: differences(engine, session, tried, tmp_path / str(next(number)))
+    return lambda tried: hosts.differences(tried, tmp_path / str(next(number)))
 
 
 def must_agree(tried: Case, compare: Compare, place: Path) -> None:
@@ -85,12 +93,19 @@ def test_large_networks_agree(seed: int, compare: Compare, tmp_path: Path) -> No
     must_agree(case(seed, LARGE), compare, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def topic_hosts(topic_engine: Engine) -> Iterator[Lasting]:
+    """Hosts for many networks with topics between hosts."""
+    lasting = Lasting(topic_engine)
+    yield lasting
+    lasting.close()
+
+
 @pytest.fixture
-def compare_topics(topic_engine: Engine, tmp_path: Path) -> Compare:
+def compare_topics(topic_hosts: Lasting, tmp_path: Path) -> Compare:
     """Run a case with topics between hosts; say how it differs."""
     number = itertools.count()
-    session = oracle_session(topic_engine)
-    return lambda tried: differences(topic_engine, session, tried, tmp_path / str(next(number)))
+    return lambda tried: topic_hosts.differences(tried, tmp_path / str(next(number)))
 
 
 @pytest.mark.kafka

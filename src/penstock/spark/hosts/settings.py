@@ -21,6 +21,13 @@ DEFAULTS: Mapping[str, str] = {
     "spark.authenticate": "true",
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
+    # Spark keeps these also where no page shows them: the plans of a thousand batches fill a quarter of the memory.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.connect.ui.retainedStatements": "10",
+    "spark.sql.connect.ui.retainedSessions": "10",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
