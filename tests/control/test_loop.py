@@ -11,7 +11,7 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster import Host
+from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder
@@ -152,8 +152,12 @@ def test_copies_lose_nothing_when_a_host_dies(tmp_path):
     assert lines[0]["expected"]["single"] == 0
 
 
-def test_asked_query_is_attached_or_refused(tmp_path):
-    """A query of a scenario is attached where the bound holds, and refused with the reason where it does not."""
+@pytest.mark.parametrize("hosts", [Cluster.uniform(2), Cluster.uniform(2).crowded(("h1", "h2"), 1)])
+def test_asked_query_is_attached_or_refused(tmp_path, hosts):
+    """A query of a scenario is attached where the bound holds, and refused with the reason where it does not.
+
+    Hosts that share a machine's cores change nothing of that.
+    """
 
     def query(name, cost):
         return Network.of(
@@ -163,7 +167,7 @@ def test_asked_query_is_attached_or_refused(tmp_path):
         )  # fmt: skip
 
     scenario = [Happening(10.0, Admit(query("small", 0.002))), Happening(20.0, Admit(query("large", 0.5)))]
-    report, lines = controlled(tmp_path, stepped((40, 60.0)), APART, "", scenario=scenario, act=False)
+    report, lines = controlled(tmp_path, stepped((40, 60.0)), APART, "", scenario=scenario, act=False, hosts=hosts)
     assert [line["acted"] for line in lines] == [True, False]
     assert "refused" in lines[1]["why"]
     assert report["streams"]["small->small-out"]["delivered"] == pytest.approx(60 * 30, abs=2)

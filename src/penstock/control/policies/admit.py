@@ -77,8 +77,7 @@ def _open(now: Situation) -> Cluster:
     cluster = now.cluster()
     if not now.draining & set(cluster.hosts):
         return cluster
-    left = [host for name, host in cluster.hosts.items() if name not in now.draining]
-    return Cluster.of(left, cluster.default_link, {p: k for p, k in cluster.links.items() if not now.draining & set(p)})
+    return cluster.having(host for name, host in cluster.hosts.items() if name not in now.draining)
 
 
 def _rates(now: Situation, whole: Network, asked: Admit) -> Rates:
