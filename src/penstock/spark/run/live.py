@@ -125,7 +125,7 @@ class SparkEngine:
             moving = self.changes.moving
             seen = self._observer.look(moving, sorted(self.down))
             network, at = self.network, self.now
-            known: dict[str, Any] = {**operators_seen(network, seen.counts)}
+            known: dict[str, Any] = {**operators_seen(network, seen.counts, seen.entered)}
             units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)
         waiting = [units[name].waiting for name in network.operators]
