@@ -174,6 +174,23 @@ def test_asked_query_is_attached_or_refused(tmp_path, hosts):
     assert "large" not in report["placement"]
 
 
+def test_a_query_asked_for_while_a_host_is_down_waits(tmp_path):
+    """What is asked for before a dead host's operators run elsewhere is decided when they do, and refused if never."""
+    new = Network.of(
+        "new", [Source(name="s1")],
+        [Operator(name="new", kind="map", inputs=("s1",), cost=(0.001,), selectivity=(1.0,))],
+        [Sink(name="new-out", input="new")],
+    )  # fmt: skip
+    scenario = [Happening(10.0, Kill("h2")), Happening(10.5, Admit(new))]
+    _, lines = controlled(tmp_path / "helped", stepped((40, 30.0)), APART, "replicate", scenario=scenario)
+    assert [(line["policy"], line["acted"]) for line in lines] == [("replicate", True), ("admit", True)]
+    assert lines[0]["time"] < lines[1]["time"] < 15
+    _, lines = controlled(tmp_path / "alone", stepped((40, 30.0)), APART, "", scenario=scenario)
+    assert [(line["policy"], line["acted"]) for line in lines] == [("admit", False)]
+    assert "down" in lines[0]["why"]
+    assert lines[0]["time"] == pytest.approx(31.0, abs=1.0)
+
+
 def test_slow_host_gives_work_away(tmp_path):
     """A host that becomes slow is seen to be slow, not its operators to be dear, and gives some of them away."""
     scenario = [Happening(10.0, Slow("h1", 0.4))]
