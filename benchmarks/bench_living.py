@@ -3,8 +3,8 @@
 ``python benchmarks/bench_living.py`` runs the scenario of benchmarks/living on the simulator and on Spark, checks the
 answers against a batch oracle, sets the decisions side by side, and writes benchmarks/results/living.{json,md}.
 
-``--engine simulation`` or ``--engine spark`` runs one of them; ``--pace 4`` lets everything happen four times as fast
-(a trial: a minute), and writes nothing but what it prints.
+``--engine simulation`` or ``--engine spark`` runs one of them, and takes the other from the results; ``--pace 4`` lets
+everything happen four times as fast (a trial: a minute), and writes nothing but what it prints.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,9 @@ from penstock.files import plain
 HERE = Path(__file__).resolve().parent
 FILES, RESULTS = HERE / "living", HERE / "results"
 ENGINES = ("simulation", "spark")
+CLOSE, PAIRED = 10.0, 15.0
+"""Seconds between decisions of one episode, and between the beginnings of the same one on two engines, at most."""
+
 PEOPLE = 4
 """Of 50 events of the Nexmark source so many are no bids, the first ones."""
 
@@ -110,21 +114,83 @@ def wrong(engine: str, run: dict[str, Any]) -> list[str]:
 
 
 def told(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the decisions in short."""
-    return [{key: line[key] for key in ("time", "policy", "acted", "decided", "why", "refused")} for line in lines]
+    """Return the decisions in short, with what they rested on."""
+    return [
+        {key: line[key] for key in ("time", "policy", "acted", "seen", "decided", "why", "refused")} for line in lines
+    ]
+
+
+def facts(line: dict[str, Any]) -> dict[str, float]:
+    """Return what a decision rested on, in figures."""
+    seen = line["seen"]
+    busy = [share for share in seen["busy"].values() if share is not None]
+    found = {
+        "tuples/s entered": sum(seen["rates"].values()),
+        "share of the busiest host": max(busy, default=0.0),
+        "tuples waited": seen["waiting"] or 0.0,
+        "s was the oldest of them": seen["behind"] or 0.0,
+        "s was the worst latency": seen["worst"] or 0.0,
+        "hosts were down": float(len(seen["down"])),
+        "operators were moving": float(len(seen["moving"])),
+    }
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def episodes(history: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the decisions of one policy that follow each other closely, as one."""
+    found: list[list[dict[str, Any]]] = []
+    for line in sorted(history, key=lambda line: (line["policy"], line["time"])):
+        last = found[-1][-1] if found else None
+        if last and last["policy"] == line["policy"] and line["time"] - last["time"] <= CLOSE:
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return sorted(found, key=lambda each: each[0]["time"])
+
+
+def differences(first: list[dict[str, Any]], second: list[dict[str, Any]], names: tuple[str, str]) -> list[str]:
+    """Return, for each episode of two histories, how the engines differ in it and what they saw differently."""
+    left, told = episodes(second), []
+    for mine in episodes(first):
+        policy, at = mine[0]["policy"], mine[0]["time"]
+        same = [each for each in left if each[0]["policy"] == policy and abs(each[0]["time"] - at) <= PAIRED]
+        if not same:
+            told.append(f"`{policy}` at {at:.0f} s only on {names[0]}: {_saw(facts(mine[0]))}")
+            continue
+        other = min(same, key=lambda each: abs(each[0]["time"] - at))
+        left = [each for each in left if each is not other]
+        one, two = facts(mine[0]), facts(other[0])
+        unlike = {n: (one[n], two[n]) for n in one if abs(one[n] - two[n]) > 0.2 * max(abs(one[n]), abs(two[n]))}
+        what = "the same is decided" if mine[0]["decided"] == other[0]["decided"] else "they decide differently"
+        saw = "; ".join(f"{a:g} and {b:g} {name}" for name, (a, b) in unlike.items()) or "they saw the same"
+        told.append(
+            f"`{policy}` at {at:.0f} s on {names[0]} ({len(mine)}), {other[0]['time']:.0f} s on {names[1]} "
+            f"({len(other)}): {what}: {saw}"
+        )
+    told += [f"`{e[0]['policy']}` at {e[0]['time']:.0f} s only on {names[1]}: {_saw(facts(e[0]))}" for e in left]
+    return told
+
+
+def _saw(known: dict[str, float]) -> str:
+    return "it saw that " + ", ".join(f"{value:g} {name}" for name, value in known.items() if value)
 
 
 def table(document: dict[str, Any]) -> str:
     """Return the results for people."""
     lines = ["# Four minutes of everything, on both engines", "", "Written by `benchmarks/bench_living.py`.", ""]
-    lines += ["| engine | decisions | moves | worst latency, s | p99, s | accounted for | wrong |"]
-    lines += ["|---|---|---|---|---|---|---|"]
+    lines += ["| engine | decisions | moves | worst latency, s | p99, s | accounted for | wrong | machine's load |"]
+    lines += ["|---|---|---|---|---|---|---|---|"]
     for engine, run in document["runs"].items():
         late = run["latency"]
         lines.append(
             f"| {engine} | {run['decisions']} | {len(run['moves'])} | {late['max']:.2f} | {late['p99']:.2f} | "
-            f"{'yes' if run['balanced'] else 'no'} | {'; '.join(run['wrong']) or 'nothing'} |"
+            f"{'yes' if run['balanced'] else 'no'} | {'; '.join(run['wrong']) or 'nothing'} | "
+            f"{run['load'][0]:.1f} before, {run['load'][1]:.1f} after |"
         )
+    lines += [
+        "",
+        f"The load is that of all jobs on {os.cpu_count()} cores, this one included: above, others ran beside it.",
+    ]
     for engine, run in document["runs"].items():
         for market, row in run.get("answers", {}).items():
             lines += ["", f"{engine}, {market}: of {row['expected']} rows of the oracle {row['rows']} came,"]
@@ -140,6 +206,9 @@ def table(document: dict[str, Any]) -> str:
             for run in document["runs"].values()
         ]
         lines.append(f"| {kind}, at s | {' | '.join(times)} |")
+    if document["differences"]:
+        lines += ["", "## What is different, and what was seen", ""]
+        lines += [f"* {text}" for text in document["differences"]]
     for engine, run in document["runs"].items():
         lines += ["", f"## The story on {engine}", "", "| time, s | policy | why |", "|---|---|---|"]
         lines += [f"| {line['time']:.1f} | {line['policy']} | {line['why']} |" for line in run["story"]]
@@ -153,21 +222,26 @@ def main() -> None:
     parser.add_argument("--policy", default="replicate,rebalance,shed")
     parser.add_argument("--pace", type=float, default=1.0, help="how many times as fast")
     given = parser.parse_args()
-    runs: dict[str, Any] = {}
+    known = RESULTS / "living.json"
+    runs: dict[str, Any] = json.loads(known.read_text())["runs"] if given.pace == 1 and known.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = prepared(Path(scratch) / "living", given.pace)
         for engine in given.engine or ENGINES:
-            run = controlled(engine, folder, given.policy)
+            load = os.getloadavg()[0]
+            run = {**controlled(engine, folder, given.policy), "load": [load, os.getloadavg()[0]]}
             if engine == "spark":
                 run["answers"] = answers(folder / "spark", run)
-            kept = ("decisions", "moves", "latency", "sinks", "streams", "balanced", "took")
+            kept = ("decisions", "moves", "latency", "sinks", "streams", "balanced", "took", "load")
             runs[engine] = {key: run[key] for key in kept} | {key: run[key] for key in ("answers",) if key in run}
             runs[engine] |= {"story": told(run["history"]), "wrong": wrong(engine, run)}
-    document = {"policy": given.policy, "pace": given.pace, "runs": runs}
+    runs = {engine: runs[engine] for engine in ENGINES if engine in runs}
+    stories = [run["story"] for run in runs.values()]
+    told_apart = differences(*stories, names=ENGINES) if len(stories) == 2 else []
+    document = {"policy": given.policy, "pace": given.pace, "runs": runs, "differences": told_apart}
     text = table(document)
     sys.stdout.write(text)
     if given.pace == 1:
-        (RESULTS / "living.json").write_text(json.dumps(plain(document), indent=1) + "\n")
+        known.write_text(json.dumps(plain(document), indent=1) + "\n")
         (RESULTS / "living.md").write_text(text)
     if any(run["wrong"] for run in runs.values()):
         raise SystemExit(1)

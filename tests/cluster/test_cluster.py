@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster import Cluster, Placement, read_cluster, read_placement
+from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings, read_cluster, read_placement
 from penstock.errors import InputError
 
 GOOD = """\
@@ -148,6 +148,17 @@ def test_a_placement_names_every_operator_and_no_stranger() -> None:
             Placement(table).check(["a"], hosts)
     with pytest.raises(InputError, match="pinned to 'h2'"):
         Placement({"a": "h1"}).check(["a"], hosts, {"a": "h2"})
+
+
+def test_other_hosts_leave_the_rest_of_a_cluster() -> None:
+    """A cluster with fewer hosts keeps its machines, its settings and the links between those that stay."""
+    links = {("h1", "h2"): Link(0.1), ("h1", "h3"): Link(0.2)}
+    whole = Cluster.of([Host(name=f"h{k}") for k in (1, 2, 3)], Link(0.3), links, SparkSettings(trigger=2.0))
+    whole = whole.crowded(whole.hosts, 2)
+    part = whole.having(host for name, host in whole.hosts.items() if name != "h3")
+    assert [*part.hosts] == ["h1", "h2"]
+    assert dict(part.links) == {("h1", "h2"): Link(0.1)}
+    assert (part.default_link, part.spark, part.machines) == (whole.default_link, whole.spark, {"this machine": 2})
 
 
 def test_uniform_cluster() -> None:

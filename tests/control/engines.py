@@ -28,12 +28,13 @@ APART = {"cheap1": "h1", "dear1": "h1", "cheap2": "h2", "dear2": "h2"}
 
 
 def simulated(
-    network: Network, placement: dict[str, str], rates: Rates, hosts: int = 2, *, seed: int = 0, trace=None, **options
-):
-    """Return a simulated engine on equal hosts."""
+    network: Network, placement: dict[str, str], rates: Rates, hosts: int | Cluster = 2, *, seed: int = 0, trace=None,
+    **options,
+):  # fmt: skip
+    """Return a simulated engine on equal hosts, or on a cluster's."""
     return SimulationEngine(
         network,
-        Cluster.uniform(hosts),
+        hosts if isinstance(hosts, Cluster) else Cluster.uniform(hosts),
         placement,
         rates,
         Options(move_time=0.2, **options),

@@ -11,7 +11,7 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cluster import Host
+from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder
@@ -152,8 +152,12 @@ def test_copies_lose_nothing_when_a_host_dies(tmp_path):
     assert lines[0]["expected"]["single"] == 0
 
 
-def test_asked_query_is_attached_or_refused(tmp_path):
-    """A query of a scenario is attached where the bound holds, and refused with the reason where it does not."""
+@pytest.mark.parametrize("hosts", [Cluster.uniform(2), Cluster.uniform(2).crowded(("h1", "h2"), 1)])
+def test_asked_query_is_attached_or_refused(tmp_path, hosts):
+    """A query of a scenario is attached where the bound holds, and refused with the reason where it does not.
+
+    Hosts that share a machine's cores change nothing of that.
+    """
 
     def query(name, cost):
         return Network.of(
@@ -163,11 +167,28 @@ def test_asked_query_is_attached_or_refused(tmp_path):
         )  # fmt: skip
 
     scenario = [Happening(10.0, Admit(query("small", 0.002))), Happening(20.0, Admit(query("large", 0.5)))]
-    report, lines = controlled(tmp_path, stepped((40, 60.0)), APART, "", scenario=scenario, act=False)
+    report, lines = controlled(tmp_path, stepped((40, 60.0)), APART, "", scenario=scenario, act=False, hosts=hosts)
     assert [line["acted"] for line in lines] == [True, False]
     assert "refused" in lines[1]["why"]
     assert report["streams"]["small->small-out"]["delivered"] == pytest.approx(60 * 30, abs=2)
     assert "large" not in report["placement"]
+
+
+def test_a_query_asked_for_while_a_host_is_down_waits(tmp_path):
+    """What is asked for before a dead host's operators run elsewhere is decided when they do, and refused if never."""
+    new = Network.of(
+        "new", [Source(name="s1")],
+        [Operator(name="new", kind="map", inputs=("s1",), cost=(0.001,), selectivity=(1.0,))],
+        [Sink(name="new-out", input="new")],
+    )  # fmt: skip
+    scenario = [Happening(10.0, Kill("h2")), Happening(10.5, Admit(new))]
+    _, lines = controlled(tmp_path / "helped", stepped((40, 30.0)), APART, "replicate", scenario=scenario)
+    assert [(line["policy"], line["acted"]) for line in lines] == [("replicate", True), ("admit", True)]
+    assert lines[0]["time"] < lines[1]["time"] < 15
+    _, lines = controlled(tmp_path / "alone", stepped((40, 30.0)), APART, "", scenario=scenario)
+    assert [(line["policy"], line["acted"]) for line in lines] == [("admit", False)]
+    assert "down" in lines[0]["why"]
+    assert lines[0]["time"] == pytest.approx(31.0, abs=1.0)
 
 
 def test_slow_host_gives_work_away(tmp_path):

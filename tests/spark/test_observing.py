@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -149,7 +150,24 @@ def test_latency_and_busy_share_are_of_the_period(tmp_path: Path) -> None:
 
 def test_counts_of_operators_follow_from_streams() -> None:
     """An operator has served what arrived and was not dropped, and put out what its stream got."""
-    found = operators_seen(NETWORK, {"events->first": (10, 2), "first->second": (8, 0), "second->out": (3, 0)})
+    found = operators_seen(NETWORK, {"events->first": (10, 2), "first->second": (8, 0), "second->out": (3, 0)}, {})
     assert found["entered"].tolist() == [10]
     assert found["served"].tolist() == [8, 8]
     assert found["emitted"].tolist() == [8, 3]
+
+
+def test_a_scheduled_source_enters_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due of a schedule has entered, whether a batch has read it or not, and is counted in one look."""
+    made = system(tmp_path)
+    rates = json.dumps({"values": [100.0, 300.0], "period": 10.0})
+    made.deployment = attrs.evolve(made.deployment, schedules={"events": {"rates": rates}})
+    (tmp_path / "epoch").write_text(str(1_000 * 1_000_000))
+    clock = [1_005.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    observer, found = Observer(made), []
+    for clock[0] in (1_006.0, 1_012.0, 1_030.0):
+        found.append(dict(observer.look([], []).entered))
+    assert found == [{"events": 100}, {"events": 1_000}, {"events": 2_400}]
+    seen = operators_seen(NETWORK, {"events->first": (7, 0)}, found[0])
+    assert seen["entered"].tolist() == [100]
+    assert operators_seen(NETWORK, {"events->first": (7, 0)}, {})["entered"].tolist() == [7]

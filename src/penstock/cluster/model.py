@@ -150,6 +150,13 @@ class Cluster:
             hosts.values(), self.default_link, self.links, self.spark, {**self.machines, machine: max(cores, 1)}
         )
 
+    def having(self, hosts: Iterable[Host]) -> Cluster:
+        """Return the cluster with other hosts: links between those that stay, settings and machines are the same."""
+        members = [*hosts]
+        names = {host.name for host in members}
+        links = {pair: link for pair, link in self.links.items() if names.issuperset(pair)}
+        return Cluster.of(members, self.default_link, links, self.spark, self.machines)
+
     @classmethod
     def uniform(cls, count: int, capacity: float = 1.0) -> Cluster:
         """Return hosts ``h1`` … of equal capacity and free links."""

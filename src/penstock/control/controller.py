@@ -149,6 +149,7 @@ class Controller:
         asked, self._asked = self._asked, []
         turned = self.control.turn(self.engine, self.state, self.flow, asked)
         self.flow, self._last = turned.flow, turned
+        self._asked = [*turned.later]
         self.state, done = self.control.settled(turned.state, turned.seen)
         begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
         self.state, self._drains = attrs.evolve(self.state, draining=self.state.draining | begun), {}

@@ -19,10 +19,13 @@ from penstock.control.policies.drain import drain
 from penstock.control.situation import Goals, Situation
 from penstock.control.state import State, plan_document
 from penstock.control.verify import wrong
-from penstock.errors import InputError
+from penstock.errors import InputError, NotReady
 from penstock.steering import Observation, Plan
 
 Line = dict[str, Any]
+
+PATIENCE = 20.0
+"""Seconds for which what somebody asks for waits until it can be decided: a dead host's operators start elsewhere."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -61,7 +64,7 @@ class Control:
         flow = flow if flow is not None and flow.network is seen.network else Flow.of(seen.network)
         now, state = self.situation(state, seen, flow)
         rng = np.random.default_rng([self.seed, state.known.looks])
-        wanted, refused = answered(now, asked)
+        wanted, refused, later = answered(now, asked)
         lines, answers = [], {identity: {"done": False, "why": why} for identity, why in refused.items()}
         for identity, found in (*wanted, *((None, each) for each in chosen(now, (drain, *self.policies), rng))):
             plan = trimmed(now, found.plan)
@@ -78,7 +81,7 @@ class Control:
             if identity is not None:
                 answers[identity] = {"done": lines[-1]["acted"], **lines[-1]}
         opened = (*state.open, *((line, None) for line in lines))
-        return Turned(attrs.evolve(state, open=opened), seen, flow, answers, bool(lines))
+        return Turned(attrs.evolve(state, open=opened), seen, flow, answers, bool(lines), later)
 
     def situation(self, state: State, seen: Observation, flow: Flow) -> tuple[Situation, State]:
         """Return this moment, and the state that has learned from it."""
@@ -106,37 +109,66 @@ class Control:
 
 @attrs.frozen(eq=False)
 class Asked:
-    """What somebody asks for: what makes a proposal of it, and the name under which the answer is given."""
+    """What somebody asks for.
+
+    Attributes
+    ----------
+    identity
+        The name under which the answer is given.
+    proposal
+        What makes a proposal of it.
+    since
+        When it was first looked at (s).
+    """
 
     identity: str | None
     proposal: Callable[[Situation], Proposal]
+    since: float | None = None
 
 
 @attrs.frozen(eq=False)
 class Turned:
-    """What came of one turn: state, what was seen, the network laid out, answers, and whether anything was decided."""
+    """What came of one turn.
+
+    Attributes
+    ----------
+    state, seen, flow
+        From now on; what was seen, and its network laid out.
+    answers, decided
+        To what was asked for, and whether anything was decided.
+    later
+        What was asked for and cannot be decided yet.
+    """
 
     state: State
     seen: Observation
     flow: Flow
     answers: Mapping[str, Line]
     decided: bool
+    later: tuple[Asked, ...] = ()
 
 
-def answered(now: Situation, asked: Sequence[Asked]) -> tuple[list[tuple[str | None, Proposal]], dict[str, str]]:
-    """Return the proposals that were asked for, and why others cannot be made."""
+def answered(
+    now: Situation, asked: Sequence[Asked]
+) -> tuple[list[tuple[str | None, Proposal]], dict[str, str], tuple[Asked, ...]]:
+    """Return the proposals that were asked for, why others cannot be made, and what is to be asked again."""
     wanted: list[tuple[str | None, Proposal]] = []
     refused: dict[str, str] = {}
+    later: list[Asked] = []
     for each in asked:
+        since = now.now if each.since is None else each.since
         try:
             wanted.append((each.identity, each.proposal(now)))
-        except InputError as error:
+        except (InputError, NotReady) as error:
+            if isinstance(error, NotReady) and now.now - since < PATIENCE:
+                later.append(attrs.evolve(each, since=since))
+                continue
             reason = Proposal(policy="admit", plan=Plan(), why=f"refused: {error}", asked=True)
             if each.identity is None:
                 wanted.append((None, reason))
             else:
                 refused[each.identity] = str(error)
-    return wanted, refused
+    return wanted, refused, tuple(later)
 
 
 def chosen(now: Situation, policies: Sequence[Policy], rng: np.random.Generator) -> list[Proposal]:

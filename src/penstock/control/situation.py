@@ -336,9 +336,7 @@ class Situation:
         """Return the cluster of ``hosts`` at what they can work off now; ``hosts`` gives other amounts by name."""
         old, given = self.seen.cluster, dict(zip(self.hosts, self.usable.tolist(), strict=True))
         given |= hosts or {}
-        left = [
+        return old.having(
             attrs.evolve(old.hosts[name], quota=min(1.0, max(1e-9, given[name] / old.hosts[name].capacity)))
             for name in self.hosts
-        ]
-        links = {pair: link for pair, link in old.links.items() if set(pair) <= set(self.hosts)}
-        return Cluster.of(left, old.default_link, links)
+        )

@@ -100,10 +100,7 @@ class SimulationEngine:
             seen = attrs.evolve(seen, tables=self._alone.versions)
         if not self._retired:
             return seen
-        old = seen.cluster
-        left = [host for name, host in old.hosts.items() if name not in self._retired]
-        links = {pair: link for pair, link in old.links.items() if not self._retired & set(pair)}
-        cluster = Cluster.of(left, old.default_link, links, old.spark, old.machines)
+        cluster = seen.cluster.having(host for name, host in seen.cluster.hosts.items() if name not in self._retired)
         hosts = {name: row for name, row in seen.hosts.items() if name not in self._retired}
         return attrs.evolve(seen, cluster=cluster, hosts=hosts)
 
@@ -254,8 +251,7 @@ class SimulationEngine:
             self._sim.recover(host.name)
             return
         old = self._sim.cluster
-        cluster = Cluster.of([*old.hosts.values(), host], old.default_link, old.links, old.spark, old.machines)
-        self._become(cluster=cluster)
+        self._become(cluster=old.having([*old.hosts.values(), host]))
 
     def _retire(self, change: Change, _plan: Plan) -> None:
         self._host(change.name)

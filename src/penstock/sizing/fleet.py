@@ -69,8 +69,7 @@ class Fleet:
         for like in self.like:
             for name in self.names(like, counts.get(like, 0)):
                 made[name] = attrs.evolve(self.cluster.hosts[like], name=name)
-        links = {pair: link for pair, link in self.cluster.links.items() if made.keys() >= set(pair)}
-        return Cluster.of(made.values(), self.cluster.default_link, links, self.cluster.spark, self.cluster.machines)
+        return self.cluster.having(made.values())
 
     def statistics(self, known: Statistics | None, cluster: Cluster) -> Statistics | None:
         """Return the statistics in which hosts that are new have those of the host that they are like."""

@@ -7,7 +7,7 @@ import numpy as np
 from penstock.cluster import Cluster, Placement, base_name
 from penstock.control.policies.base import Proposal
 from penstock.control.situation import Situation
-from penstock.errors import Infeasible, InputError
+from penstock.errors import Infeasible, InputError, NotReady
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.sizing.admit import admit as admission
@@ -31,18 +31,20 @@ def admit(now: Situation, asked: Admit) -> Proposal:
     ------
     InputError
         If the query does not fit to what runs: a name is taken, a cost is missing.
+    NotReady
+        If too little has been seen yet, or what runs is about to go elsewhere: it is to be asked again.
     """
     whole = merged(now.network, asked.network)
     unpriced = [name for name, operator in asked.network.operators.items() if operator.cost is None]
     if unpriced:
         raise InputError(f"{unpriced[0]!r} has no cost", hint="give it, or pass --statistics from calibrate")
     if not now.ready:
-        raise InputError("too little has been seen of what runs", hint="ask again in a few seconds")
+        raise NotReady("too little has been seen of what runs")
     priced, cluster, rates = now.priced(), _open(now), _rates(now, whole, asked)
     placed = Placement({name: host for name, host in now.seen.placement.items() if host in cluster.hosts})
     name = asked.network.name
     if any(base_name(unit) not in {base_name(other) for other in placed} for unit in now.seen.placement):
-        return _refused(name, "an operator is on a host that is down or to become empty")
+        raise NotReady("an operator is on a host that is down or to become empty")
     try:
         found = admission(priced, asked.network, rates, placed, cluster, now.goals.bound)
     except Infeasible as error:
@@ -77,8 +79,7 @@ def _open(now: Situation) -> Cluster:
     cluster = now.cluster()
     if not now.draining & set(cluster.hosts):
         return cluster
-    left = [host for name, host in cluster.hosts.items() if name not in now.draining]
-    return Cluster.of(left, cluster.default_link, {p: k for p, k in cluster.links.items() if not now.draining & set(p)})
+    return cluster.having(host for name, host in cluster.hosts.items() if name not in now.draining)
 
 
 def _rates(now: Situation, whole: Network, asked: Admit) -> Rates:

@@ -4,6 +4,7 @@ from penstock.spark.compile.checks import check_network, check_placement
 from penstock.spark.compile.compiler import Query, compile_fragment
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import sheddable
+from penstock.spark.compile.pace import Pace, refuse_limit
 from penstock.spark.compile.reading import RECALLED, SLOTS, nexmark_options, register, slots_of
 from penstock.spark.compile.schemas import derive_schemas
 
@@ -11,12 +12,14 @@ __all__ = [
     "RECALLED",
     "SLOTS",
     "Deployment",
+    "Pace",
     "Query",
     "check_network",
     "check_placement",
     "compile_fragment",
     "derive_schemas",
     "nexmark_options",
+    "refuse_limit",
     "register",
     "sheddable",
     "slots_of",

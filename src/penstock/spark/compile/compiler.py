@@ -246,8 +246,7 @@ class _Compiler:
     def _read(self, name: str) -> DataFrame:
         """Return the rows of a source or log; one frame, so that all branches see the same rows in a batch."""
         if name not in self.reads:
-            fragment = self.graph.fragment.name
-            self.reads[name] = read(self.session, self.deployment, fragment, name, self.run, self.slots)
+            self.reads[name] = read(self.session, self.deployment, self.graph.fragment, name, self.run, self.slots)
         return self.reads[name]
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:

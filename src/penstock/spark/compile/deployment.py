@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.latency.fragments import Fragment, fragments, lineage
 from penstock.network import Network
 from penstock.spark.compile.drops import Drops
+from penstock.spark.compile.pace import Pace
 from penstock.spark.connection import Connection
 from penstock.spark.hop.kafka import Topics
 from penstock.spark.shipped.place import Place, place_of
@@ -55,6 +56,8 @@ class Deployment:
         How rows pass between queries: ``directory`` or ``kafka``.
     limits
         Where a query reads live keep fractions; None: from its host's JVM.
+    pace
+        How often hosts begin a batch, and how much of a source one may read.
     """
 
     network: Network
@@ -74,6 +77,7 @@ class Deployment:
     kafka: Connection | None = None
     hop: str = "directory"
     limits: Place | None = None
+    pace: Pace = attrs.field(factory=Pace)
 
     @cached_property
     def place(self) -> Place:

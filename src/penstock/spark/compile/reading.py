@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.latency.fragments import Fragment
 from penstock.network import Source
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
@@ -46,13 +47,15 @@ def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict
     }
 
 
-def read(session: SparkSession, deployment: Deployment, query: str, name: str, run: str, slots: int = 1) -> DataFrame:
+def read(
+    session: SparkSession, deployment: Deployment, query: Fragment, name: str, run: str, slots: int = 1
+) -> DataFrame:
     """Return the rows of a source, or of an operator's log, that a query takes.
 
     Parameters
     ----------
     query
-        Its name: it may begin in the middle of a log or schedule.
+        It may begin in the middle of a log or schedule, and be limited in what a batch reads.
     name
         Of the source or operator.
     run
@@ -60,7 +63,7 @@ def read(session: SparkSession, deployment: Deployment, query: str, name: str, r
     slots
         Tasks that read at a time.
     """
-    first = str(deployment.begins.get(query, {}).get(name, 0))
+    first = str(deployment.begins.get(query.name, {}).get(name, 0))
     if name in deployment.network.operators:
         shape = StructType([*deployment.schemas[name].fields, *ENVELOPE_FIELDS])
         reader = session.readStream.format("penstock-log").option("schema", shape.json())
@@ -70,12 +73,12 @@ def read(session: SparkSession, deployment: Deployment, query: str, name: str, r
             reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
             reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
         return reader.load()
-    source = deployment.network.sources[name]
+    source, most = deployment.network.sources[name], deployment.pace.most(name, query.host)
     if source.scheduled:
         options = {**deployment.schedules[name], "all": str(deployment.everything).lower(), "begin": first}
-        options["slots"] = str(slots)
+        options |= {"slots": str(slots), "most": str(most or 0)}
         return session.readStream.format("penstock-nexmark").options(**options).load()
-    return read_source(session, source, deployment.messages)
+    return read_source(session, source, deployment.messages, most=most)
 
 
 def recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:

@@ -18,7 +18,7 @@ from penstock.spark.shipped.place import absolute
 from penstock.spark.shipped.python_step import ROW
 
 LIMITS = {"files": ("maxFilesPerTrigger", "maxBytesPerTrigger"), "kafka": ("maxOffsetsPerTrigger",)}
-"""Options that bound what a batch reads."""
+"""Options that bound what a batch reads, the first one by number."""
 
 BOUNDED = {"files": ("maxBytesPerTrigger", str(128 << 20)), "kafka": ("maxOffsetsPerTrigger", "1000000")}
 """The bound where the user sets none: a backlog of any size must pass through a small host."""
@@ -36,8 +36,13 @@ def positioned(source: Source) -> bool:
     return source.scheduled or source.format in (*FILES, "kafka", "rate", "rate-micro-batch")
 
 
-def options_of(source: Source, kafka: Mapping[str, str], *, batch: bool = False) -> dict[str, str]:
-    """Return the options for Spark's reader: paths as URIs, reading bounded, Kafka's as the cluster has them."""
+def options_of(
+    source: Source, kafka: Mapping[str, str], *, batch: bool = False, most: int | None = None
+) -> dict[str, str]:
+    """Return the options for Spark's reader: paths as URIs, reading bounded, Kafka's as the cluster has them.
+
+    ``most`` files or tuples a batch are read; where the user's own bound is lower, that one holds.
+    """
     options = dict(source.options)
     family = "files" if source.format in FILES else source.format or ""
     if family == "kafka":
@@ -47,13 +52,22 @@ def options_of(source: Source, kafka: Mapping[str, str], *, batch: bool = False)
     if family == "files" and "path" in options:
         options["path"] = absolute(options["path"])
     given = {key.lower() for key in options}
-    if not batch and family in BOUNDED and not any(key.lower() in given for key in LIMITS[family]):
+    if not batch and most is not None:
+        bound = LIMITS[family][0]
+        told = [options.pop(key) for key in [*options] if key.lower() == bound.lower()]
+        options[bound] = str(min([most, *map(int, told)]))
+    elif not batch and family in BOUNDED and not any(key.lower() in given for key in LIMITS[family]):
         options.update([BOUNDED[family]])
     return options
 
 
 def read_source(
-    session: SparkSession, source: Source, kafka: Mapping[str, str] | None = None, *, batch: bool = False
+    session: SparkSession,
+    source: Source,
+    kafka: Mapping[str, str] | None = None,
+    *,
+    batch: bool = False,
+    most: int | None = None,
 ) -> DataFrame:
     """Return a frame of a source that Spark itself reads, with envelope; ``kafka``: the options of the cluster's Kafka.
 
@@ -63,7 +77,7 @@ def read_source(
     """
     reader: Any = session.read if batch else session.readStream
     name = source.format or ""
-    reader = reader.format(name).options(**options_of(source, kafka or {}, batch=batch))
+    reader = reader.format(name).options(**options_of(source, kafka or {}, batch=batch, most=most))
     if source.schema is not None and name != "kafka":
         reader = reader.schema(source.schema)
     frame = reader.load()

@@ -11,10 +11,12 @@ import attrs
 
 from penstock.cluster import Host
 from penstock.errors import InputError
+from penstock.spark.compile import Pace, refuse_limit
 from penstock.spark.hosts.start import make_host
 from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import note_sessions
+from penstock.spark.run.rows import rows_a_file
 from penstock.spark.run.split import parts_of, split
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
@@ -33,15 +35,13 @@ class Changes:
     ----------
     engine, system
         Hosts, and what runs on them.
-    interval
-        Of the micro-batches (s), where no other is set.
     following
         Whether keep fractions follow rates batch by batch.
 
     Attributes
     ----------
-    keep, tables, triggers
-        In force: keep fractions by stream, ids of the tables by which hosts decide alone, intervals by host.
+    keep, tables
+        In force: keep fractions by stream, ids of the tables by which hosts decide alone.
     down
         Hosts that have died.
     jobs
@@ -50,10 +50,9 @@ class Changes:
         Hosts that were added, to be ended with the engine.
     """
 
-    def __init__(self, engine: Engine, system: System, interval: float, *, following: bool) -> None:
-        self.engine, self.system, self.interval, self.following = engine, system, interval, following
+    def __init__(self, engine: Engine, system: System, *, following: bool) -> None:
+        self.engine, self.system, self.following = engine, system, following
         self.keep: dict[str, float] = {}
-        self.triggers: dict[str, float] = {}
         self.tables = tables_there(system.deployment.place)
         self.down: set[str] = set()
         self.jobs: dict[str, Future[None]] = {}
@@ -67,6 +66,11 @@ class Changes:
     def moving(self) -> list[str]:
         """The units that are changed now."""
         return [name for name, job in self.jobs.items() if not job.done()]
+
+    @property
+    def pace(self) -> Pace:
+        """How often hosts begin a batch, and how much of a source one may read."""
+        return self.system.deployment.pace
 
     def begin(self, change: Change, wanted: Wanted) -> None:
         """Begin one change of a plan.
@@ -91,8 +95,10 @@ class Changes:
                 self._move(change.name, wanted)
             case kinds.RETIRE:
                 self._retire(change.name)
+            case kinds.LIMIT:
+                self._limit(change.name, change.to)
             case _:
-                raise InputError("a limit cannot change while a query runs", at=f"limits.{change.name}")
+                raise InputError(f"{change.kind!r} cannot be done on Spark", at=change.name)
 
     def _keep(self, keep: Mapping[str, float]) -> None:
         live, streams = self.system.deployment.live, {stream.name for stream in self.system.deployment.network.streams}
@@ -137,13 +143,33 @@ class Changes:
         self.known(host)
         if not interval >= 0:
             raise InputError(f"expected an interval >= 0 s, got {interval}", at=f"triggers.{host}")
-        if self.triggers.get(host, self.interval) == interval:
+        if self.pace.on(host) == interval:
             return
-        mine = [name for name, unit in self.system.units.items() if unit.host == host]
-        self._free(mine)
-        self.triggers[host] = interval
-        for name in mine:
-            self.do(name, lambda name=name: self.move_now(name, host))  # type: ignore[misc]
+        triggers = {**self.pace.triggers, host: interval}
+        self._paced(attrs.evolve(self.pace, triggers=triggers), lambda unit: unit.host == host)
+
+    def _limit(self, source: str, limit: float | None) -> None:
+        """Bound what is read of a source: Spark's readers learn of it when they are started, so they start again."""
+        network = self.system.deployment.network
+        if source not in network.sources:
+            raise InputError(f"no source {source!r}", at="limits")
+        refuse_limit(network.sources[source])
+        if limit is not None and not limit > 0:
+            raise InputError(f"expected tuples/s > 0, got {limit}", at=f"limits.{source}")
+        if self.pace.limits.get(source) == limit:
+            return
+        readers = {name: query for name, query in self.system.compiled.items() if source in query.inputs}
+        rows = 1.0 if limit is None else max(rows_a_file(query, source, network) for query in readers.values())
+        self._paced(self.pace.limited(source, limit, rows), lambda unit: unit.name in readers)
+
+    def _paced(self, pace: Pace, changed: Callable[[Unit], bool]) -> None:
+        """Let units go on at another pace; those of dead hosts do so when they are started there or elsewhere."""
+        mine = [unit for unit in self.system.units.values() if changed(unit)]
+        self._free([unit.name for unit in mine])
+        self.system.go_at(pace)
+        for unit in mine:
+            if unit.host not in self.down:
+                self.do(unit.name, lambda unit=unit: self.move_now(unit.name, unit.host))  # type: ignore[misc]
 
     def _move(self, operator: str, wanted: Wanted) -> None:
         """Begin to move the unit of an operator, or a part of it; of several of its operators the first one does."""
@@ -188,7 +214,7 @@ class Changes:
         """Move a unit to a host, which may still be starting."""
         if host in self.joining:
             self.joining[host].result()
-        self.system.move(unit, host, self.triggers.get(host, self.interval))
+        self.system.move(unit, host, self.pace.on(host))
 
     def _attach(self, change: Change, wanted: Wanted) -> None:
         """Attach a query: its operators, and their new sources and sinks."""
@@ -220,7 +246,7 @@ class Changes:
 
     def intervals(self) -> dict[str, float]:
         """Return the interval of the micro-batches of each host."""
-        return {name: self.triggers.get(name, self.interval) for name in self.engine.cluster.hosts}
+        return {name: self.pace.on(name) for name in self.engine.cluster.hosts}
 
     def _add(self, host: Host) -> None:
         if host.name in self.engine.cluster.hosts:

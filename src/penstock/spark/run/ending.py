@@ -16,24 +16,31 @@ class Ending:
     ----------
     deployment
         What runs.
-    trigger
-        Interval of the micro-batches (s).
     """
 
-    def __init__(self, deployment: Deployment, trigger: float) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         self.finite = deployment.network.scheduled
         self.length = max([length_of(options) for options in deployment.schedules.values()] or [0.0])
         self.epoch = epoch_of(deployment.place)
-        self._rest = 2 * trigger + 1.0
         self._seen: tuple[int, ...] = ()
         self._changed = 0.0
 
-    def over(self, state: Sequence[int], now: float) -> bool:
-        """Whether nothing more comes, by the last batch begun and ended of each unit, one after the other."""
+    def over(self, state: Sequence[int], now: float, trigger: float) -> bool:
+        """Whether nothing more comes.
+
+        Parameters
+        ----------
+        state
+            The last batch begun and ended of each unit, one after the other.
+        now
+            The present (s since 1970).
+        trigger
+            Longest interval of the micro-batches (s): nothing has come if nothing has for two of them.
+        """
         if tuple(state) != self._seen:
             self._seen, self._changed = tuple(state), now
         idle = all(begun == ended for begun, ended in zip(state[::2], state[1::2], strict=True))
-        return self.finite and now - self.epoch > self.length and idle and now - self._changed > self._rest
+        return self.finite and now - self.epoch > self.length and idle and now - self._changed > 2 * trigger + 1.0
 
 
 def length_of(options: Mapping[str, str]) -> float:

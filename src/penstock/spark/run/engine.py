@@ -312,7 +312,7 @@ class Engine:
     def _watch(self, system: System, seconds: float | None, tell: Report, heard: Heard | None) -> None:
         """Wait for the end."""
         ended = Ended(system.deployment.place)
-        ending = Ending(system.deployment, self.cluster.spark.trigger)
+        ending = Ending(system.deployment)
         begin = asked = listened = time.time()
         whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
         span = whole if seconds is None else seconds
@@ -329,7 +329,7 @@ class Engine:
                 for runner in system.runners.values():
                     system.check(runner)
             tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
-            if ending.over(state, now) or (seconds is not None and now - begin >= seconds):
+            if ending.over(state, now, self.cluster.spark.trigger) or (seconds is not None and now - begin >= seconds):
                 return
 
 

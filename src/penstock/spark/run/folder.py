@@ -20,6 +20,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     history.json        what older manifests, reports and latencies add up to
     errors/UNIT         what a query's writer failed with
     keep.json           keep fractions that are wanted now
+    pace.json           intervals of the micro-batches, and most tuples/s to read of sources
     knobs/UNIT          those that the last batches had
     limits/UNIT         those of the next batch, where executors read them
     tables/HOST         the table from which a host decides alone, instead

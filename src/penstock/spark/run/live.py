@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.errors import PySparkException
@@ -17,6 +18,7 @@ from pyspark.errors import PySparkException
 from penstock.cluster import Cluster
 from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
+from penstock.spark.compile import Pace
 from penstock.spark.run.changing import Changes
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import CHECK, Engine
@@ -57,15 +59,16 @@ class SparkEngine:
         self, engine: Engine, deployment: Any, *, follow: Answers | None = None, trigger: float | None = None
     ) -> None:
         self.engine = engine
-        self._interval = engine.cluster.spark.trigger if trigger is None else trigger
+        interval = engine.cluster.spark.trigger if trigger is None else trigger
         self._failures: dict[str, list[float]] = {}
         self._over = False
         self._asked = 0.0
         self._held = contextlib.ExitStack()
         self._held.enter_context(owned(deployment.place))
         try:
-            self.system = engine.system(deployment, follow is not None, lambda _what, _share: None, adopt=True)
-            self.changes = Changes(engine, self.system, self._interval, following=follow is not None)
+            paced = attrs.evolve(deployment, pace=Pace.of(interval, deployment.place))
+            self.system = engine.system(paced, follow is not None, lambda _what, _share: None, adopt=True)
+            self.changes = Changes(engine, self.system, following=follow is not None)
             self._start()
         except BaseException:
             self._held.close()
@@ -76,7 +79,7 @@ class SparkEngine:
             self.changes.warm(name)
         self._observer = Observer(self.system)
         self._looked = self.now
-        self._ending = Ending(self.system.deployment, self._interval)
+        self._ending = Ending(self.system.deployment)
 
     def _start(self) -> None:
         place = self.system.deployment.place
@@ -84,11 +87,11 @@ class SparkEngine:
         with contextlib.suppress(FileNotFoundError):
             self.changes.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
         try:
-            self.system.start(self._interval)
+            self.system.start(self.changes.intervals())
         except BaseException:
             self.system.stop()
             raise
-        open_schedules(self.system.deployment, self._interval)
+        open_schedules(self.system.deployment, self.changes.pace.interval)
 
     def _followed(self, answers: Answers) -> Follower:
         checkpoints = {query.name: query.spec.checkpoint for query in self.system.queries}
@@ -122,7 +125,7 @@ class SparkEngine:
             moving = self.changes.moving
             seen = self._observer.look(moving, sorted(self.down))
             network, at = self.network, self.now
-            known: dict[str, Any] = {**operators_seen(network, seen.counts)}
+            known: dict[str, Any] = {**operators_seen(network, seen.counts, seen.entered)}
             units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)
         waiting = [units[name].waiting for name in network.operators]
@@ -151,6 +154,7 @@ class SparkEngine:
             latency=seen.latency,
             keep=self.changes.decided(),
             tables=dict(self.changes.tables),
+            limits=dict(self.changes.pace.limits),
             triggers=self.changes.intervals(),
             **known,
         )
@@ -180,7 +184,8 @@ class SparkEngine:
         while not self._over:
             self._tend()
             state = self.system.look(forgive=True)
-            if self._ending.over(state, time.time()) and not self.changes.moving:
+            slowest = max(self.changes.intervals().values())
+            if self._ending.over(state, time.time(), slowest) and not self.changes.moving:
                 self._over = not self.changes.down & {unit.host for unit in self.system.units.values()}
             left = until - self.now
             if self._over or left <= 0:

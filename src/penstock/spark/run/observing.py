@@ -19,6 +19,7 @@ from penstock.latency.cores import covered
 from penstock.network import Network
 from penstock.spark.hop import START
 from penstock.spark.run.ended import Ended
+from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
@@ -55,11 +56,14 @@ class Seen:
     ----------
     counts
         By stream: arrived and dropped.
+    entered
+        By scheduled source the tuples that were due; of other sources it is known only once they are read.
     hosts, units, latency
         As an `penstock.steering.Observation` has them.
     """
 
     counts: Mapping[str, tuple[int, int]]
+    entered: Mapping[str, int]
     hosts: Mapping[str, HostSeen]
     units: tuple[UnitSeen, ...]
     latency: Mapping[str, LatencySeen]
@@ -81,6 +85,7 @@ class Observer:
         self._logs: dict[str, _Log] = {}
         self._empty: dict[str, deque[float]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
+        self._came = {name: self._due_by(name, self._at) for name in system.deployment.schedules}
         for unit, numbers in self.ended.before.items():
             for number in numbers:
                 self._log(read_batch(system.deployment.place, unit, number))
@@ -94,10 +99,26 @@ class Observer:
             for stream, (arrived, dropped) in batch.counts.items():
                 before = counts.get(stream, (0, 0))
                 counts[stream] = (before[0] + arrived, before[1] + dropped)
-        seen = Seen(counts, self._hosts(batches, now), self._units(batches, moving, down, now), self._latency(batches))
+        seen = Seen(
+            counts,
+            self._entered(now),
+            self._hosts(batches, now),
+            self._units(batches, moving, down, now),
+            self._latency(batches),
+        )
         self._at = now
         self._forget()
         return seen
+
+    def _entered(self, now: float) -> dict[str, int]:
+        """Return what became due since the last look: a long batch, or a queue worked off, is no other rate."""
+        begins, found = self.system.deployment.begins.values(), {}
+        for name in self.system.deployment.schedules:
+            if name not in self._came:
+                self._came[name] = min((row[name] for row in begins if name in row), default=0)
+            before, self._came[name] = self._came[name], self._due_by(name, now)
+            found[name] = self._came[name] - before
+        return found
 
     def _fresh(self, unit: str) -> list[Batch]:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
@@ -196,15 +217,21 @@ class Observer:
 
     def _due(self, source: str, event: int) -> tuple[int, float | None]:
         """Return the events of a scheduled source that are due behind one, and when the first of them was."""
-        from penstock.spark.run.folder import epoch_of
+        count = self._due_by(source, time.time()) - event
+        epoch = epoch_of(self.system.deployment.place)
+        return (count, epoch + self._schedule(source).time_of(event)) if count > 0 else (0, None)
 
+    def _due_by(self, source: str, now: float) -> int:
+        """Return the events of a scheduled source that are due by a time (s since 1970)."""
+        epoch = epoch_of(self.system.deployment.place)
+        return self._schedule(source).count_by(max(0.0, now - epoch)) if epoch else 0
+
+    def _schedule(self, source: str) -> Schedule:
         text = self.system.deployment.schedules[source]["rates"]
         if self._schedules.get(source, ("", None))[0] != text:
             rates = json.loads(text)
             self._schedules[source] = text, Schedule.of(rates["values"], rates["period"])
-        schedule, epoch = self._schedules[source][1], epoch_of(self.system.deployment.place)
-        count = schedule.count_by(time.time() - epoch) - event if epoch else 0
-        return (count, epoch + schedule.time_of(event)) if count > 0 else (0, None)
+        return self._schedules[source][1]
 
     def _latency(self, batches: Mapping[str, Sequence[Batch]]) -> dict[str, LatencySeen]:
         """Return the latencies of the tuples that these batches brought to sinks."""
@@ -228,8 +255,13 @@ class Observer:
         return found
 
 
-def operators_seen(network: Network, counts: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return ``served``, ``tried`` and ``emitted`` of each operator, and ``entered`` of each source, from counts."""
+def operators_seen(
+    network: Network, counts: Mapping[str, tuple[int, int]], entered: Mapping[str, int]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Return ``served``, ``tried`` and ``emitted`` of each operator, and ``entered`` of each source.
+
+    What ``entered`` does not say of a source is taken from the counts: tuples enter when they are read.
+    """
 
     def arrived(names: Sequence[tuple[str, float]]) -> int:
         return max((round(counts.get(name, (0, 0))[0] / share) for name, share in names if share > 0), default=0)
@@ -245,7 +277,7 @@ def operators_seen(network: Network, counts: Mapping[str, tuple[int, int]]) -> d
         "served": served,
         "tried": served,
         "emitted": np.array([out(name) for name in network.operators], np.int64),
-        "entered": np.array([out(name) for name in network.sources], np.int64),
+        "entered": np.array([entered.get(name, out(name)) for name in network.sources], np.int64),
     }
 
 

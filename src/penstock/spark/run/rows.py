@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from penstock.errors import InputError
+from penstock.network import Network
+from penstock.spark.compile import Query
 from penstock.spark.run.history import read_history
 from penstock.spark.run.outcome import Batch, read_batch
+from penstock.spark.shipped.checkpoint import files_seen
+from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import Place
 
 
@@ -26,6 +31,25 @@ def arrived_on(folder: Place, streams: Iterable[str]) -> dict[str, int]:
         for name in found.keys() & batch.counts.keys():
             found[name] += batch.counts[name][0]
     return found
+
+
+def rows_a_file(query: Query, source: str, network: Network) -> float:
+    """Return how many tuples a query has found in a file of a source, on average; 1 of sources that are no files.
+
+    Raises
+    ------
+    InputError
+        If it has read none yet.
+    """
+    if network.sources[source].format not in FILES:
+        return 1.0
+    mine = [s for s in network.outputs(source) if s.reader in query.fragment.operators and s.share > 0]
+    arrived = arrived_on(query.spec.folder, [stream.name for stream in mine])
+    files = files_seen(query.spec.checkpoint, [*dict.fromkeys(query.inputs)].index(source))
+    rows = max((arrived[stream.name] / stream.share for stream in mine), default=0.0)
+    if not rows or not files:
+        raise InputError("it is not known yet how many rows a file has", at=f"limits.{source}")
+    return rows / files
 
 
 def _batches(folder: Place) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from penstock.spark.compile import RECALLED, Deployment, Query, compile_fragment
+from penstock.spark.compile import RECALLED, Deployment, Pace, Query, compile_fragment
 from penstock.spark.run.deaths import died, raise_dead
 from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
@@ -164,6 +164,12 @@ class System:
             )
             self.deployment = attrs.evolve(self.deployment, **{**changes, **_as_claimed(self.claim)})
             note(self.deployment, self.claim)
+
+    def go_at(self, pace: Pace) -> None:
+        """Start units at another pace from now on; those that run are to be started again."""
+        with self.lock:
+            self.deployment = attrs.evolve(self.deployment, pace=pace)
+            pace.note(self.deployment.place)
 
     def move(self, name: str, host: str, interval: float) -> None:
         """Stop a unit at the end of its batch, and start it on another host on the same checkpoint.

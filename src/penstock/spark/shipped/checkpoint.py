@@ -27,6 +27,15 @@ def offsets(checkpoint: Place, batch: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+def files_seen(checkpoint: Place, number: int) -> int:
+    """Return how many files a query has listed of the source that has a number among those that it reads."""
+    place = checkpoint / "sources" / str(number)
+    heads = {name: int(name.partition(".")[0]) for name in place.names() if name[0].isdigit()}
+    whole = max((at for name, at in heads.items() if name.endswith(".compact")), default=-1)
+    kept = [name for name, at in heads.items() if at > whole or (at == whole and name.endswith(".compact"))]
+    return sum(line.startswith(b"{") for name in kept for line in (place / name).read().splitlines())
+
+
 def watermark(checkpoint: Place, batch: int) -> int | None:
     """Return the watermark (µs) under which a batch runs; None while there is none."""
     millis = offsets(checkpoint, batch)[0].get("batchWatermarkMs", 0)

@@ -28,7 +28,7 @@ class NexmarkSource(DataSource):
     """Auction events on a schedule.
 
     Options: ``rates`` (JSON), ``seed``, ``lateness`` (µs), ``gate``, ``all`` (every event at once), ``begin`` (the
-    first event), ``slots`` (tasks that make events at a time).
+    first event), ``slots`` (tasks that make events at a time), ``most`` (events a batch; 0: all that are due).
 
     Nothing comes before the file ``gate`` exists; it holds the epoch (µs) at which the schedule begins.
     """
@@ -64,7 +64,7 @@ class Events:
         self.lateness = datetime.timedelta(microseconds=int(options["lateness"]))
         self.gate, self.everything = place_of(options["gate"]), options.get("all") == "true"
         self.seed = int(options.get("seed", "0"))
-        self.begin = int(options.get("begin", "0"))
+        self.begin, self.most = int(options.get("begin", "0")), int(options.get("most", "0"))
         self.name = options.get("name", "")
         self.salt = self.seed + (zlib.crc32(self.name.encode()) << 32)
         self.events: Nexmark | None = None
@@ -91,7 +91,10 @@ class Events:
             now = self.schedule.duration
         starts = start["starts"] + (self.fresh and start["event"] > 0)
         self.fresh = False
-        return {**start, "event": max(start["event"], self.schedule.count_by(now)), "starts": starts}
+        event = max(start["event"], self.schedule.count_by(now))
+        if self.most and self.until is None and not self.everything:
+            event = min(event, start["event"] + self.most)
+        return {**start, "event": event, "starts": starts}
 
     def rows(self, first: int, last: int) -> list[Any]:
         """Return given events, with envelope."""

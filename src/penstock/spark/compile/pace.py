@@ -1,0 +1,85 @@
+"""How often hosts begin a micro-batch, and how much of a source one may read: what changes while a run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from penstock.errors import InputError
+from penstock.network import Source
+from penstock.spark.shipped.deliver import FILES
+from penstock.spark.shipped.place import Place
+
+SPAN = 1.0
+"""Seconds whose tuples a batch may read where batches follow each other at once."""
+
+FILE = "pace.json"
+
+
+@attrs.frozen
+class Pace:
+    """How fast a run goes.
+
+    Attributes
+    ----------
+    interval, triggers
+        Interval of the micro-batches (s): of all hosts, and of those that have another.
+    limits
+        Most tuples/s to be read, by source.
+    rows
+        Of limited sources that are files: tuples a file.
+    """
+
+    interval: float = 0.0
+    triggers: Mapping[str, float] = attrs.field(factory=dict)
+    limits: Mapping[str, float] = attrs.field(factory=dict)
+    rows: Mapping[str, float] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, interval: float, folder: Place) -> Pace:
+        """Return the pace that an earlier controller of a run has noted, at another interval if that is new."""
+        try:
+            known: dict[str, Any] = json.loads((folder / FILE).read())
+        except FileNotFoundError:
+            known = {}
+        return cls(**{**known, "interval": interval})
+
+    def note(self, folder: Place) -> None:
+        """Write it down for a controller that comes after this one."""
+        (folder / FILE).replace(json.dumps(attrs.asdict(self)).encode())
+
+    def limited(self, source: str, limit: float | None, rows: float) -> Pace:
+        """Return the pace with another limit of a source, whose files have so many tuples; None: no limit."""
+        limits, sizes = ({k: v for k, v in old.items() if k != source} for old in (self.limits, self.rows))
+        if limit is None:
+            return attrs.evolve(self, limits=limits, rows=sizes)
+        return attrs.evolve(self, limits={**limits, source: limit}, rows={**sizes, source: rows})
+
+    def on(self, host: str) -> float:
+        """Return the interval of a host's micro-batches (s)."""
+        return self.triggers.get(host, self.interval)
+
+    def most(self, source: str, host: str) -> int | None:
+        """Return what a host's batch may read of a source: files of one that is files, else tuples; None: anything."""
+        limit = self.limits.get(source)
+        if limit is None:
+            return None
+        return max(1, round(limit * (self.on(host) or SPAN) / self.rows.get(source, 1.0)))
+
+
+def refuse_limit(source: Source) -> None:
+    """Refuse to limit what is read of a source where Spark cannot.
+
+    Raises
+    ------
+    InputError
+        Saying why.
+    """
+    at = f"limits.{source.name}"
+    if not (source.scheduled or source.format == "kafka" or source.format in FILES):
+        raise InputError(f"what is read of a source of format {source.format!r} cannot be limited", at=at)
+    if any(key.lower() == "maxbytespertrigger" for key in source.options):
+        raise InputError("its batches are bounded by maxBytesPerTrigger, and Spark takes one bound", at=at)

@@ -1,0 +1,82 @@
+"""What a batch reads of a source can be bounded while a run goes on, whatever kind of source it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import InputError
+from penstock.network import Source
+from penstock.spark.compile import Pace, refuse_limit
+from penstock.spark.compile.sources import options_of
+from penstock.spark.shipped.checkpoint import files_seen
+from penstock.spark.shipped.nexmark import Events
+from penstock.spark.shipped.place import Place
+
+
+def test_a_limit_is_what_a_batch_may_read_on_its_host() -> None:
+    """Tuples a second become tuples, or files, a batch at the host's own interval; unlimited sources have none."""
+    pace = Pace(0.5, {"h2": 2.0}).limited("s", 100.0, 1.0).limited("f", 100.0, 20.0)
+    assert [pace.most("s", host) for host in ("h1", "h2")] == [50, 200]
+    assert [pace.most("f", host) for host in ("h1", "h2")] == [2, 10]
+    assert pace.most("other", "h1") is None
+    assert pace.limited("s", None, 1.0).most("s", "h1") is None
+    assert Pace(0.0).limited("s", 0.1, 1.0).most("s", "h1") == 1
+
+
+def test_a_pace_outlives_its_controller(tmp_path: Path) -> None:
+    """A controller that comes later finds triggers and limits; the interval of all hosts is its own."""
+    pace = Pace(0.5, {"h2": 2.0}).limited("s", 100.0, 1.0)
+    pace.note(Place(str(tmp_path)))
+    assert Pace.of(0.7, Place(str(tmp_path))) == Pace(0.7, {"h2": 2.0}, {"s": 100.0}, {"s": 1.0})
+    assert Pace.of(0.7, Place(str(tmp_path / "none"))) == Pace(0.7)
+
+
+@pytest.mark.parametrize(
+    ("form", "own", "bound"),
+    [
+        ("kafka", {}, {"maxOffsetsPerTrigger": "70"}),
+        ("kafka", {"maxoffsetspertrigger": "60"}, {"maxOffsetsPerTrigger": "60"}),
+        ("json", {"maxFilesPerTrigger": "90"}, {"maxFilesPerTrigger": "70"}),
+        ("json", {}, {"maxFilesPerTrigger": "70"}),
+    ],
+)
+def test_spark_gets_one_bound(form: str, own: dict[str, str], bound: dict[str, str]) -> None:
+    """Spark takes one bound of a reader: the limit, or the user's where that is lower."""
+    options = options_of(Source(name="s", format=form, options=own), {}, most=70)
+    assert {key: value for key, value in options.items() if key.lower().startswith("max")} == bound
+
+
+@pytest.mark.parametrize(
+    "source",
+    [Source(name="s", format="rate"), Source(name="s", format="json", options={"maxBytesPerTrigger": "1m"})],
+)
+def test_what_spark_cannot_limit_is_refused(source: Source) -> None:
+    """A source that has no such bound, or one that goes with no other, is refused with the reason."""
+    with pytest.raises(InputError, match=r"limited|bounded"):
+        refuse_limit(source)
+
+
+def test_a_schedule_is_read_in_parts(tmp_path: Path) -> None:
+    """A limited scheduled source gives so many events a batch, in order, until all that are due have come."""
+    options: dict[str, Any] = {"rates": json.dumps({"values": [50.0], "period": 10.0}), "lateness": "0", "most": "200"}
+    (tmp_path / "epoch").write_text("0")
+    events = Events({**options, "gate": str(tmp_path / "epoch")})
+    come = [events.first]
+    for _ in range(4):
+        come.append(events.due(come[-1]))
+    assert [offset["event"] for offset in come] == [0, 200, 400, 500, 500]
+
+
+def test_listed_files_are_counted_once(tmp_path: Path) -> None:
+    """Files in a compacted list and in those after it are counted once each."""
+    place = tmp_path / "sources" / "0"
+    place.mkdir(parents=True)
+    entry = '{"path":"file:///a","timestamp":1,"batchId":0}'
+    for name, count in (("8", 1), ("9.compact", 10), ("10", 2), ("11", 1)):
+        (place / name).write_text("\n".join(["v1", *[entry] * count]))
+    (place / ".11.crc").write_text(entry)
+    assert files_seen(Place(str(tmp_path)), 0) == 13
