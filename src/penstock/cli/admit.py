@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: common.NetworkArgument,
+    network: options.NetworkArgument,
     new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query to add.")],
-    rates: common.RatesOption,
-    placement: common.PlacementOption,
+    rates: options.RatesOption,
+    placement: options.PlacementOption,
     latency: Annotated[
         float, typer.Option("--latency", metavar="S", help="Latency bound for every sink, old and new (s).")
     ],
@@ -32,19 +32,19 @@ def command(
     ] = None,
     model: ModelOption = None,
     check_with: CheckOption = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
     apply: Annotated[
         bool, typer.Option("--apply", help="Attach it to the running network if it fits and the controller agrees.")
     ] = False,
     directory: Annotated[
         str | None, typer.Option("--directory", metavar="DIR", help="The controller's folder.")
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Decide whether one more query fits beside those that run, and where it goes. Exit code 1: it does not fit.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,19 +59,19 @@ def command(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
     ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     rates: Annotated[
         str | None, typer.Option("--rates", metavar="FILE|INLINE", help="With --network: rates of its sources.")
     ] = None,
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="With --network: where its operators run.")
     ] = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Recommend changes to your streaming queries: settings, drivers and cores, each with its expected effect.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: common.NetworkArgument,
+    network: options.NetworkArgument,
     sample: Annotated[
         str | None,
         typer.Option(
             "--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; nexmark sources make their own."
         ),
     ] = None,
-    cluster_file: common.ClusterOption = None,
+    cluster_file: options.ClusterOption = None,
     host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None,
     error: Annotated[
         float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")
     ] = 0.02,
     budget: Annotated[float, typer.Option("--budget", metavar="S", help="Time limit for each operator (s).")] = 4.0,
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the statistics here.")] = None,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Measure every operator on sample rows: cost, selectivity and error; and a host's overhead per batch.
 

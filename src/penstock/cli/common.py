@@ -1,42 +1,14 @@
-"""What the commands share: options and printing."""
+"""What the commands share: printing for people and programs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NoReturn
-
-import typer
+from typing import Any, NoReturn
 
 from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError
 from penstock.files import to_json, write_json
-
-NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
-ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
-HostsOption = Annotated[
-    int | None, typer.Option("--hosts", metavar="N", help="N equal hosts, h1 to hN, of capacity 1, with free links.")
-]
-RatesOption = Annotated[str, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")]
-DurationOption = Annotated[float, typer.Option("--duration", metavar="S", help="How long inline rates last (s).")]
-PeriodOption = Annotated[float, typer.Option("--period", metavar="S", help="Time step of inline rates (s).")]
-PlacementOption = Annotated[
-    str, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
-]
-StatisticsOption = Annotated[
-    str | None,
-    typer.Option("--statistics", metavar="FILE", help="Statistics file; fills in costs that the network leaves out."),
-]
-PlanOption = Annotated[
-    str | None, typer.Option("--plan", metavar="FILE", help="Plan table from shed: drop what it says for the rates.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
-KeepOption = Annotated[
-    str | None,
-    typer.Option("--keep", metavar="FILE|INLINE", help="Share of each stream to keep: a file, or clicks->views=0.4."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
 
 def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
     """Print one message and leave with the error's exit code."""

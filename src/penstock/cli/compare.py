@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.cli.estimate import CheckOption, ModelOption, checker
 from penstock.errors import InputError
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
+    network: options.NetworkArgument,
+    rates: options.RatesOption,
     placements: Annotated[
         list[str] | None,
         typer.Option("--placements", metavar="FILE|INLINE …", help="One or more placements to compare."),
@@ -34,13 +34,13 @@ def command(
     model: ModelOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking to show.")] = 20,
     check_with: CheckOption = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Rank placements and variants of a network by predicted latency, best first.
 

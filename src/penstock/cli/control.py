@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.cli.engines import ENGINES, Wanted, first_placement
 from penstock.errors import InputError
 
@@ -27,20 +27,20 @@ DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would 
 
 
 def command(
-    network: common.NetworkArgument,
+    network: options.NetworkArgument,
     rates: Annotated[
         str | None,
         typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50; not needed on Spark."),
     ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement to begin with.")
     ] = None,
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", metavar="A", help="Placement algorithm; default: correlation.")
     ] = None,
-    statistics: common.StatisticsOption = None,
+    statistics: options.StatisticsOption = None,
     engine: Annotated[
         str, typer.Option("--engine", metavar="E", help="What runs the network: simulation or spark.")
     ] = "simulation",
@@ -70,8 +70,8 @@ def command(
             "--prices", metavar="P", help="Prices of lost rows, late rows, hosts and moves, e.g. value=1e-4,late=5e-5."
         ),
     ] = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
     trigger: Annotated[
         float | None, typer.Option("--trigger", metavar="S", help="Simulation: micro-batches with this trigger (s).")
     ] = None,
@@ -96,8 +96,8 @@ def command(
             "--pace", metavar="X", help="Simulation: virtual seconds per second; default: as fast as possible."
         ),
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Keep a running network healthy: observe, decide, act, and record why.
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.cli.control import DirectoryArgument, DryOption, show_history, told
 from penstock.errors import Infeasible
 
 
-def status(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+def status(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Show a controlled network: hosts, operators, latency, and whether its controller runs.
 
     Example: penstock status
@@ -60,7 +60,7 @@ def move(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Host to move it to.")],
     directory: DirectoryArgument = None,
     dry: DryOption = False,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Move an operator of a running network to another host.
 
@@ -73,7 +73,7 @@ def drain(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Host to empty.")],
     directory: DirectoryArgument = None,
     dry: DryOption = False,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Move everything off a host, and remove the host.
 
@@ -82,7 +82,7 @@ def drain(
     _ask("drain", {"host": host, "dry": dry}, directory, json)
 
 
-def stop(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+def stop(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Stop a controller and what it runs.
 
     Example: penstock stop
@@ -90,7 +90,7 @@ def stop(directory: DirectoryArgument = None, json: common.JsonOption = False) -
     _ask("stop", {}, directory, json)
 
 
-def history(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+def history(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Show a controller's decisions, with their reasons and effects.
 
     Example: penstock history

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "demo-dark.svg": "dark"}
@@ -18,8 +18,8 @@ def command(
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="Folder for demo-report.json and the pictures.")
     ] = ".",
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,22 +30,22 @@ MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
-    placement: common.PlacementOption,
+    network: options.NetworkArgument,
+    rates: options.RatesOption,
+    placement: options.PlacementOption,
     model: ModelOption = None,
     headroom: Annotated[
         float | None,
         typer.Option("--headroom", metavar="S", help="Also say how far rates can grow within this latency (s)."),
     ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
     check_with: CheckOption = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Estimate latency: worst case, quantiles, over time, and the host that limits it.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 FileOption = Annotated[
@@ -26,10 +26,10 @@ app = typer.Typer(
 
 @app.command("start")
 def start(
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     file: FileOption = FILE,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Start hosts and leave them running.
 
@@ -53,7 +53,7 @@ def start(
 
 
 @app.command("list")
-def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
+def show(file: FileOption = FILE, json: options.JsonOption = False) -> None:
     """List the hosts that were left running.
 
     Example: penstock hosts list --json
@@ -64,7 +64,7 @@ def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
 
 
 @app.command("stop")
-def stop(names: NamesArgument = None, file: FileOption = FILE, json: common.JsonOption = False) -> None:
+def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.JsonOption = False) -> None:
     """Stop hosts that were left running, and whatever runs on them.
 
     Example: penstock hosts stop h1

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    network: options.NetworkArgument,
+    rates: options.RatesOption,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     placement: Annotated[
         str | None,
         typer.Option("--placement", metavar="FILE|INLINE", help="Placement; also show the load of the hosts."),
@@ -21,10 +21,10 @@ def command(
     series: Annotated[
         bool, typer.Option("--series", help="With --json: also all series and load correlations.")
     ] = False,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    json: common.JsonOption = False,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
+    json: options.JsonOption = False,
 ) -> None:
     """Compute the load of every operator, and how it grows with the rate of each source.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 
 if TYPE_CHECKING:
     from penstock.load import LoadModel
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
+    network: options.NetworkArgument,
+    rates: options.RatesOption,
     algorithm: Annotated[str, typer.Option("--algorithm", metavar="NAME", help="Placement algorithm.")] = "correlation",
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     previous: Annotated[
         str | None, typer.Option("--previous", metavar="FILE|INLINE", help="Current placement, to be improved.")
     ] = None,
@@ -90,11 +90,11 @@ def command(
     tighten: Annotated[
         int, typer.Option("--tighten", metavar="N", help="Raise the lower bound of the latency by N linear programs.")
     ] = 0,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Decide which operator runs on which host.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.cli.estimate import CheckOption, checker
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
+    network: options.NetworkArgument,
+    rates: options.RatesOption,
     host_like: Annotated[
         str,
         typer.Option("--host-like", metavar="H", help="Type of the new hosts; of several, the cheapest mix is found."),
     ],
     latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency bound for every sink (s).")],
-    cluster_file: common.ClusterOption = None,
+    cluster_file: options.ClusterOption = None,
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", metavar="NAME", help="Use only this placement algorithm.")
     ] = None,
@@ -32,11 +32,11 @@ def command(
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="OUT.png", help="Draw how many hosts other bounds need.")
     ] = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    statistics: options.StatisticsOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Find the fewest hosts, or the cheapest mix of types, that keep a latency bound. Exit code 1: none do.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 DirectoryOption = Annotated[
@@ -21,24 +21,24 @@ DirectoryOption = Annotated[
 
 
 def command(
-    network: common.NetworkArgument,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    network: options.NetworkArgument,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
     ] = None,
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", metavar="A", help="Placement algorithm; default: correlation.")
     ] = None,
-    statistics: common.StatisticsOption = None,
+    statistics: options.StatisticsOption = None,
     rates: Annotated[
         str | None,
         typer.Option("--rates", metavar="FILE|INLINE", help="Expected rates; nexmark sources follow them."),
     ] = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    keep: common.KeepOption = None,
-    plan: common.PlanOption = None,
+    duration: options.DurationOption = 60.0,
+    period: options.PeriodOption = 1.0,
+    keep: options.KeepOption = None,
+    plan: options.PlanOption = None,
     control_period: Annotated[
         float | None,
         typer.Option("--control-period", metavar="S", help="How often to look up --plan (s); default: the trigger."),
@@ -56,8 +56,8 @@ def command(
     report: Annotated[
         str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report here.")
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Run a placed network on Spark, measure the latency of every row, and compare with the prediction.
 

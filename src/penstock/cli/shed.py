@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError
 from penstock.files import suggest
 from penstock.pictures.save import kind_of
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def command(
-    network: common.NetworkArgument,
-    placement: common.PlacementOption,
+    network: options.NetworkArgument,
+    placement: options.PlacementOption,
     at: Annotated[str, typer.Option("--at", metavar="INLINE", help="Source rates, e.g. clicks=120,bids=300.")],
     planner: Annotated[
         str | None,
         typer.Option("--planner", help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only."),
     ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
+    statistics: options.StatisticsOption = None,
     upto: Annotated[
         str | None, typer.Option("--upto", metavar="INLINE", help="Highest rates in the table; default: twice --at.")
     ] = None,
@@ -48,8 +48,8 @@ def command(
         str | None,
         typer.Option("--plot", metavar="FILE", help="Draw score against load, with the baselines (SVG, PNG or PDF)."),
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Plan what to drop so that no host exceeds its quota and the most valuable output survives.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import attrs
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 from penstock.files import atomic
 
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 
 def command(
-    network: common.NetworkArgument,
-    placement: common.PlacementOption,
+    network: options.NetworkArgument,
+    placement: options.PlacementOption,
     rates: Annotated[
         str | None, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")
     ] = None,
     arrivals: Annotated[
         str | None, typer.Option("--arrivals", metavar="FILE", help="Single rows instead of rates: time,source[,work].")
     ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
+    statistics: options.StatisticsOption = None,
     policy: Annotated[
         str, typer.Option("--policy", help="What a host serves next: fcfs, round-robin or stimulus.")
     ] = "fcfs",
@@ -42,7 +42,7 @@ def command(
         float | None,
         typer.Option("--duration", metavar="S", help="End of the run (s); default: with the input, or 60."),
     ] = None,
-    period: common.PeriodOption = 1.0,
+    period: options.PeriodOption = 1.0,
     warmup: Annotated[
         float,
         typer.Option("--warmup", metavar="S", help="Leave this much time at the start out of latency and wait (s)."),
@@ -50,8 +50,8 @@ def command(
     queue: Annotated[
         int | None, typer.Option("--queue", metavar="N", help="Most rows that may wait at an operator's input.")
     ] = None,
-    keep: common.KeepOption = None,
-    plan: common.PlanOption = None,
+    keep: options.KeepOption = None,
+    plan: options.PlanOption = None,
     control_period: Annotated[
         float, typer.Option("--control-period", metavar="S", help="How often to look up --plan (s).")
     ] = 1.0,
@@ -123,8 +123,8 @@ def command(
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="OUT.png", help="Draw latency, rows and hosts over time.")
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Run the placed network in virtual time: latency, queues, and what became of every row.
 
