@@ -10,6 +10,7 @@ from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError
 from penstock.files import to_json, write_json
 
+
 def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
     """Print one message and leave with the error's exit code."""
     if isinstance(error, Infeasible):
@@ -41,6 +42,15 @@ def show_plan(found: Mapping[str, Any]) -> None:
     )
     if found.get("refused"):
         say(f"the plan asked to drop on {', '.join(found['refused'])}, where no window can be dropped whole")
+
+
+def show_hosts(rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the load of hosts."""
+    table(
+        "hosts: load as a share of capacity",
+        ["host", "mean", "std", "max"],
+        [[name, row["mean"], row["std"], row["max"]] for name, row in rows.items()],
+    )
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

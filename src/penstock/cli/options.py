@@ -9,6 +9,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from penstock.errors import InputError
+
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 HostsOption = Annotated[
@@ -71,6 +73,18 @@ class AnswerOptions(NamedTuple):
 
     seed: SeedOption = 0
     json: JsonOption = False
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a negative seed.
+
+    Raises
+    ------
+    InputError
+        If it is negative.
+    """
+    if seed < 0:
+        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
