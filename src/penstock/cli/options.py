@@ -68,11 +68,45 @@ class RatesOptions(NamedTuple):
     period: PeriodOption = 1.0
 
 
+class ModelOptions(NamedTuple):
+    """What judges a placement."""
+
+    model: ModelOption = None
+    check_with: CheckOption = None
+
+    def check(self) -> bool:
+        """Return whether to simulate as well.
+
+        Raises
+        ------
+        InputError
+            If there is no such model, or nothing else to check with.
+        """
+        from penstock.latency.models import model_of
+
+        if self.model is not None:
+            model_of(self.model)
+        return checks(self.check_with)
+
+
 class AnswerOptions(NamedTuple):
     """How to answer."""
 
     seed: SeedOption = 0
     json: JsonOption = False
+
+
+def checks(check_with: str | None) -> bool:
+    """Return whether ``--check-with`` asks for a simulation.
+
+    Raises
+    ------
+    InputError
+        If it asks for something else.
+    """
+    if check_with not in (None, "simulation"):
+        raise InputError(f"expected simulation, got {check_with!r}", at="--check-with")
+    return check_with is not None
 
 
 def check_seed(seed: int) -> None:

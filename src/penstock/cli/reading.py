@@ -39,10 +39,8 @@ def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluste
         cluster = Cluster.uniform(hosts)
     else:
         cluster = read_cluster(path)
-    named = [(f"operators.{o.name}.pin", o.pin) for o in network.operators.values()]
-    named += [(f"{t}.{e.name}.host", e.host) for t in ("sources", "sinks") for e in getattr(network, t).values()]
-    for at, host in named:
-        if host is not None and host not in cluster.hosts:
+    for at, host in network.named_hosts:
+        if host not in cluster.hosts:
             raise InputError(
                 f"{host!r} is no host of the cluster",
                 file=network.file,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -275,16 +275,23 @@ def _trials(
             return
 
 
-def curve(
-    answer: Callable[[float], Provision], bound: float
-) -> list[tuple[float, int | None, int | None, float | None]]:
-    """Return bound, hosts, lower bound and price for bounds around one; None where no number of hosts is enough."""
+class Need(NamedTuple):
+    """What a latency bound (s) needs; None where no number of hosts is enough."""
+
+    latency: float
+    hosts: int | None = None
+    lower_bound: int | None = None
+    price: float | None = None
+
+
+def curve(answer: Callable[[float], Provision], bound: float) -> list[Need]:
+    """Return what bounds around one need."""
     bounds = sorted([bound * 2.0**k for k in np.arange(-3, 3.5, 0.5)] if bound else [0.0, 0.1, 1.0])
-    rows: list[tuple[float, int | None, int | None, float | None]] = []
+    rows: list[Need] = []
     for wanted in bounds:
         try:
             found = answer(wanted)
-            rows.append((wanted, found.hosts, found.lower_bound, found.price))
+            rows.append(Need(wanted, found.hosts, found.lower_bound, found.price))
         except Infeasible:
-            rows.append((wanted, None, None, None))
+            rows.append(Need(wanted))
     return rows
