@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import common, options
-from penstock.cli.control import DirectoryArgument, DryOption, show_history, told
+from penstock.cli.control import DirectoryArgument, DryOption
+from penstock.cli.decisions import show_history, told
 from penstock.errors import Infeasible
 
 

@@ -146,12 +146,3 @@ def decide_placement(
 
     problem = Problem(load_model(network, rates), cluster, None, network.pins)
     return place(problem, algorithm or "correlation", np.random.default_rng(seed)).placement
-
-
-def joined_rates(parts: dict[str, Rates]) -> Rates:
-    """Return rates of several sources as one table, with the shortest common length."""
-    period = next(iter(parts.values())).period
-    if any(rates.period != period for rates in parts.values()):
-        raise InputError("expected equal periods of all scheduled sources", at="sources")
-    length = min(rates.periods for rates in parts.values())
-    return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
