@@ -34,11 +34,9 @@ class StateProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     operator_name: str | None = None
     num_rows_total: int | None = 0
-    num_rows_updated: int | None = 0
     memory_used_bytes: int | None = 0
     num_rows_dropped_by_watermark: int | None = 0
     commit_time_ms: int | None = 0
-    custom_metrics: dict[str, Any] | None = None
 
 
 class SinkProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):

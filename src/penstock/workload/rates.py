@@ -99,17 +99,6 @@ class Rates:
         """Return the rates of some of the sources, from time 0."""
         return Rates.of(self.period, {name: self.of_source(name) for name in sources})
 
-    def resampled(self, period: float) -> Rates:
-        """Return the same rates with periods that divide the present ones: each is held for longer."""
-        factor = round(self.period / period)
-        if factor < 1 or abs(factor * period - self.period) > 1e-9 * self.period:
-            raise InputError(f"expected a period that divides {self.period:g} s, got {period:g} s")
-        return Rates.of(
-            self.period / factor,
-            dict(zip(self.sources, np.repeat(self.values, factor, axis=1), strict=True)),
-            self.start,
-        )
-
     def scaled(self, factor: float) -> Rates:
         """Return all rates times a factor."""
         return Rates.of(self.period, dict(zip(self.sources, self.values * factor, strict=True)), self.start)
