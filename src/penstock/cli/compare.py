@@ -58,48 +58,35 @@ def command(
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
     graph, known, cluster = reading.get_deployment(network)
     expected = reading.get_rates(graph, *rates)
-    graphs: list[tuple[str, Network]] = [(network.network, graph)]
+    graphs = [(network.network, graph)]
     for path in plans.variants or []:
-        other, _ = reading.get_network(path, network.statistics)
-        expected.check(other.sources)
-        graphs.append((path, other))
+        graphs.append((path, reading.get_network(path, network.statistics)[0]))
+        expected.check(graphs[-1][1].sources)
     name = model.model or default_model(cluster)
 
     def choose(variant: Network) -> list[tuple[str, Placement]]:
-        alone = "one host" if len(cluster.hosts) == 1 else "mace-climb"
-        texts: list[tuple[str, str | None]] = [(text, text) for text in plans.placements or []] or [(alone, None)]
-        return [
-            (label, reading.decide_placement(variant, cluster, text, "mace-climb", expected, answer.seed))
-            for label, text in texts
-        ]
+        if not plans.placements:
+            label = "one host" if len(cluster.hosts) == 1 else "mace-climb"
+            return [(label, reading.decide_placement(variant, cluster, None, "mace-climb", expected, answer.seed))]
+        return [(text, reading.get_placement(text, variant, cluster)) for text in plans.placements]
 
     def measure(variant: Network, placed: Placement) -> float:
         return worst_simulated(variant, cluster, placed, expected, known, name, answer.seed)
 
     def refine(one: Candidate) -> Estimate:
-        return with_interval(one.estimate, one.model, one.placement, cluster, known, np.random.default_rng(answer.seed))
+        rng = np.random.default_rng(answer.seed)
+        return with_interval(one.estimate, one.model, one.placement, cluster, known, rng)
 
     decide = model_of(name)
     candidates = compared(
-        graphs,
-        expected,
-        choose,
-        lambda loads, placed: decide(loads, placed, cluster, known),
-        reorder=plans.reorder,
-        measure=measure if check else None,
-    )
+        graphs, expected, choose, lambda loads, placed: decide(loads, placed, cluster, known),
+        reorder=plans.reorder, measure=measure if check else None,
+    )  # fmt: skip
     ranking = with_intervals(ranked(candidates), refine)
     sure = certain(ranking)
     if answer.json:
-        common.answer(
-            {
-                "network": graph.name,
-                "model": name,
-                "ranking": [candidate.document() for candidate in ranking],
-                "certain": sure,
-                "notes": list(ranking[0].estimate.notes),
-            }
-        )
+        rows, notes = [candidate.document() for candidate in ranking], list(ranking[0].estimate.notes)
+        common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})
         return
     _show(ranking, top, graph.name, name, several=len(graphs) > 1)
     if not sure:

@@ -14,7 +14,7 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
-    from penstock.control.situation import Goals
+    from penstock.control.loop import Control
 
 DirectoryArgument = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
@@ -121,8 +121,6 @@ def command(
     from penstock.control import request
     from penstock.control.controller import Controller
     from penstock.control.folder import Folder
-    from penstock.control.loop import Control
-    from penstock.control.policies import policies
     from penstock.load import load_model
 
     _check(inputs, goal, run)
@@ -136,27 +134,23 @@ def command(
         inputs.placement, inputs.algorithm, own, answer.seed, None if simulated else directory,
         network=graph, cluster=cluster,
     )  # fmt: skip
-    goals = _goals(goal, run, cluster)
-    control = Control(
-        policies=policies(goal.policy), goals=goals, every=goal.every, act=folder.act, seed=answer.seed,
-        journaled=simulated,
-    )  # fmt: skip
+    control = _control(goal, run, cluster, folder.act, answer.seed)
     if own is not None and simulated:
         load_model(graph, own)  # names a missing cost
     span = inputs.seconds if inputs.seconds is not None or not simulated or rates is None else rates.duration
     wanted = Wanted(
         network=graph, statistics=known, cluster=cluster, placement=placed, rates=rates if simulated else own,
         seconds=span, directory=directory, seed=answer.seed, trigger=run.trigger, overhead=run.overhead,
-        move_time=goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph),
+        move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph),
     )  # fmt: skip
     place, began = Folder(directory), time.perf_counter()
     if folder.fresh and not place.alive:
         place.forget()
-    identity = request.identity_of(control, graph, rates) | {
-        "engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario,
-        **({"placement": dict(placed), "for": span, "options": [run.trigger, run.overhead, goals.pause]} if simulated
-           else {}),
-    }  # fmt: skip
+    identity = request.identity_of(control, graph, rates)
+    identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
+    if simulated:
+        work = [run.trigger, run.overhead, control.goals.pause]
+        identity |= {"placement": dict(placed), "for": span, "options": work}
     with place.held(), common.progress() as tell, ENGINES[run.engine](wanted, tell) as running:
         controller = Controller(
             engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
@@ -165,23 +159,30 @@ def command(
         report = controller.run()
     if folder.history is not None:
         write_lines(folder.history, place.history())
-    document = {
-        "network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed, **report,
-        "directory": directory, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
+    about = {"network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed}
+    document = {**about, **report, "directory": directory, "seconds": time.perf_counter() - began}
     if answer.json:
         common.answer(document)
         return
     show(document, place.history())
 
 
-def _goals(goal: GoalOptions, run: EngineOptions, cluster: Cluster) -> Goals:
+def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int) -> Control:
+    from penstock.control.loop import Control
+    from penstock.control.policies import policies
     from penstock.control.request import read_prices, spares
     from penstock.control.situation import Goals
 
     pause = (3.0 if run.engine == "spark" else 0.5) if run.move_time is None else run.move_time
     hosts, prices = spares(cluster, goal.spare), read_prices(goal.prices)
-    return Goals(bound=goal.latency, moves=goal.moves, pause=pause, spare=hosts, prices=prices)
+    return Control(
+        policies=policies(goal.policy),
+        goals=Goals(bound=goal.latency, moves=goal.moves, pause=pause, spare=hosts, prices=prices),
+        every=goal.every,
+        act=act,
+        seed=seed,
+        journaled=run.engine == "simulation",
+    )
 
 
 def _check(inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> None:

@@ -12,8 +12,10 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
+    from penstock.load import Statistics
     from penstock.network import Network
     from penstock.shedding.live import Shedder
+    from penstock.workload import Rates
 
 DirectoryOption = Annotated[
     str | None,
@@ -38,6 +40,14 @@ class InputOptions(NamedTuple):
     ] = None
     duration: options.DurationOption = 60.0
     period: options.PeriodOption = 1.0
+
+    def read(self, network: Network) -> Rates | None:
+        """Read the expected rates, if there are any."""
+        from penstock.cli import reading
+
+        if self.rates is None:
+            return None
+        return reading.get_rates(network, self.rates, self.duration, self.period)
 
 
 class DropOptions(NamedTuple):
@@ -87,14 +97,11 @@ def command(
 
     _check(drop, end)
     graph, known = reading.get_network(network.network, network.statistics)
-    if end.learn is not None and not chain.priced(graph, known):
-        raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
+    _check_learned(end, graph, known)
     hosts = 1 if network.hosts is None and network.cluster is None else network.hosts
     cluster = reading.get_cluster(network.cluster, hosts, graph)
     fractions = reading.get_keep(drop.keep, graph)
-    expected = None
-    if inputs.rates is not None:
-        expected = reading.get_rates(graph, inputs.rates, inputs.duration, inputs.period)
+    expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
@@ -105,11 +112,12 @@ def command(
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = chain.where(end.directory or cluster.spark.directory, graph)
-    there = claimed(folder)
-    if inputs.placement is None and inputs.algorithm is None and there is not None:
+    wish = (inputs.placement, inputs.algorithm)
+    there = claimed(folder) if wish == (None, None) else None
+    if there is not None:
         placed = placement_of(there).check(graph.operators, cluster.hosts)
     else:
-        placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
+        placed = reading.decide_placement(graph, cluster, *wish, expected, answer.seed)
     check_placement(placed)
     cluster = cluster.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
     job = Job(
@@ -140,6 +148,13 @@ def _check(drop: DropOptions, end: EndOptions) -> None:
         raise InputError(f"expected a time > 0 s, got {end.seconds}", at="--for")
     if end.learn is not None and (end.once or drop.plan is not None or drop.keep is not None):
         raise InputError("does not go with --once, --keep and --plan", at="--learn")
+
+
+def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:
+    from penstock.control import chain
+
+    if end.learn is not None and not chain.priced(network, known):
+        raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
 
 
 def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: Placement) -> Shedder | None:
