@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.load import Statistics
@@ -67,7 +68,7 @@ def command(
     if check:
         both = Placement({**placed, **found.placement})
         found = found.checked(worst_simulated(whole, cluster, both, expected, known, name, answer.seed))
-    document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
+    document: Document = {"network": running.name, "new": added.name, **found.document()}
     if query.apply:
         document |= {"applied": False, **(_attached(added, expected, query.directory) if found.admitted else {})}
     if answer.json:
@@ -94,7 +95,7 @@ def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Net
         raise error.located(statistics) from None
 
 
-def _show(document: dict[str, Any], bounds: dict[str, float], model: str) -> None:
+def _show(document: Document, bounds: dict[str, float], model: str) -> None:
     verdict = "admitted" if document["admitted"] else "not admitted"
     common.table(
         f"{document['new']}: {verdict} to {document['network']} by the model {model}",
@@ -117,7 +118,7 @@ def _show(document: dict[str, Any], bounds: dict[str, float], model: str) -> Non
         common.say(("attached: " if document["applied"] else "not attached: ") + document["controller"]["why"])
 
 
-def _attached(added: Network, rates: Rates, directory: str | None) -> dict[str, Any]:
+def _attached(added: Network, rates: Rates, directory: str | None) -> Document:
     """Ask the controller at work to attach a query, and return what it says."""
     from penstock.control.folder import folder_of
     from penstock.control.state import network_document

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError
-from penstock.files import to_json, write_json
+from penstock.files import Document, to_json, write_json
 
 
 def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
@@ -27,7 +27,7 @@ def say(text: str) -> None:
     sys.stderr.write(text.rstrip("\n") + "\n")
 
 
-def answer(document: dict[str, Any]) -> None:
+def answer(document: Document) -> None:
     """Print the one JSON document of ``--json``."""
     sys.stdout.write(to_json(document))
 
@@ -95,6 +95,6 @@ def between(pair: Sequence[float]) -> str:
     return " to ".join(f"{value:.3g}" for value in pair)
 
 
-def write_document(path: str, document: dict[str, Any]) -> None:
+def write_document(path: str, document: Document) -> None:
     """Write a JSON document, whole or not at all."""
     write_json(path, document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -11,6 +11,7 @@ from penstock.cli import common, options
 from penstock.cli.decisions import show
 from penstock.cli.engines import ENGINES, Wanted, first_placement
 from penstock.errors import InputError
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -196,7 +197,7 @@ def _check(inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> None:
         raise InputError(f"expected at least 1 and 0, got {goal.moves} and {goal.spare}", at="--moves, --spare")
 
 
-def write_lines(path: str, lines: list[dict[str, Any]]) -> None:
+def write_lines(path: str, lines: list[Document]) -> None:
     """Write one JSON line a decision."""
     import json
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from penstock.cli import common, options
 from penstock.cli.control import DirectoryArgument, DryOption
 from penstock.cli.decisions import show_history, told
 from penstock.errors import Infeasible
+from penstock.files import Document
 
 
 def status(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
@@ -22,7 +23,7 @@ def status(directory: DirectoryArgument = None, json: options.JsonOption = False
     folder = folder_of(directory)
     known = folder.read() or {}
     lines = folder.history()
-    document: dict[str, Any] = {
+    document: Document = {
         "directory": str(folder.directory),
         "alive": folder.alive,
         "over": bool(known.get("over")),
@@ -108,7 +109,7 @@ def history(directory: DirectoryArgument = None, json: options.JsonOption = Fals
     show_history(lines)
 
 
-def _ask(kind: str, given: dict[str, Any], directory: str | None, json: bool) -> None:
+def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
     from penstock.control.folder import folder_of
 
     answer = folder_of(directory).ask(kind, given)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from penstock.cli import common
+from penstock.files import Document
 
 
-def show(document: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+def show(document: Document, lines: list[Document]) -> None:
     """Print what came of a run for people."""
     show_history(lines)
     rows = [
@@ -23,7 +23,7 @@ def show(document: dict[str, Any], lines: list[dict[str, Any]]) -> None:
     )
 
 
-def show_history(lines: list[dict[str, Any]]) -> None:
+def show_history(lines: list[Document]) -> None:
     """Print decisions: when, who, what, why, and what came of it."""
     wide = max((len(line["policy"]) for line in lines), default=0)
     for line in lines:
@@ -34,7 +34,7 @@ def show_history(lines: list[dict[str, Any]]) -> None:
         sys.stdout.write("no decisions\n")
 
 
-def told(line: dict[str, Any], most: int = 3) -> str:
+def told(line: Document, most: int = 3) -> str:
     """Return what a decision changes, for people."""
     decided, parts = line["decided"], []
     moves = [f"{move['operator']}: {move['from']} to {move['to']}" for move in decided.get("moves", ())]
@@ -56,7 +56,7 @@ def told(line: dict[str, Any], most: int = 3) -> str:
     return text if line["acted"] or text == "nothing" else f"({text})"
 
 
-def came(line: dict[str, Any]) -> str:
+def came(line: Document) -> str:
     """Return what came of a decision, for people: worst latency expected and measured."""
     after, before = line["came"] or {}, line["seen"]
     if after.get("worst") is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "demo-dark.svg": "dark"}
 """The pictures of a demo, and what page each is for."""
@@ -48,7 +49,7 @@ def command(
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: Document) -> None:
     from penstock.cli.run import show
 
     common.table(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import common, options
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.latency.estimate import Estimate
@@ -61,7 +62,7 @@ def command(
     _print(graph.name, found, document)
 
 
-def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
+def _print(name: str, found: Estimate, document: Document) -> None:
     words = ("worst", "p99", "p50", "mean")
     rows = [["all", *(document[word] for word in words)]]
     if found.spread is not None and found.spread.draws:
@@ -108,7 +109,7 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:+.1f} %"
 
 
-def _checked(found: Estimate, latency: dict[str, float]) -> dict[str, Any]:
+def _checked(found: Estimate, latency: dict[str, float]) -> Document:
     """Return the simulator's latency, and how far the estimate is above it, as a share."""
     return {
         "latency": latency,

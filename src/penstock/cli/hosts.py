@@ -8,6 +8,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 FileOption = Annotated[
     str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
@@ -78,12 +79,12 @@ def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.Jso
         common.say(f"stopped {', '.join(ended)}" if ended else "no host ran")
 
 
-def _row(kept: Any) -> dict[str, Any]:
+def _row(kept: Any) -> Document:
     alive = kept.jvm is not None
     return {"endpoint": f"sc://127.0.0.1:{kept.port}", "pid": kept.pid, "cores": kept.cores, "alive": alive}
 
 
-def _show(document: dict[str, Any], json: bool) -> None:
+def _show(document: Document, json: bool) -> None:
     if json:
         common.answer(document)
         return

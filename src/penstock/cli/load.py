@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from penstock.cli import common, options
+from penstock.files import Document
 
 
 def command(
@@ -41,7 +42,7 @@ def command(
     _show(document)
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: Document) -> None:
     common.table(
         f"{document['network']}: load in benchmark cores, period {document['period']:g} s",
         ["operator", "mean", "std", "max", *(f"per {name}/s" for name in document["sources"])],

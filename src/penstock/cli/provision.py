@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli import common, options
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -107,7 +108,7 @@ def _types(path: str | None, like: list[str], network: Network) -> Cluster:
     return Cluster.of(Host(name=name) for name in dict.fromkeys([*like, *named]))
 
 
-def _show(document: dict[str, Any], found: Provision, model: str) -> None:
+def _show(document: Document, found: Provision, model: str) -> None:
     common.table(
         f"{document['network']}: {found.hosts} hosts ({', '.join(f'{n} like {h}' for h, n in found.mix.items())}), "
         f"price {found.price:g} per hour",

@@ -6,12 +6,11 @@ Imported inside the commands, so that ``--help`` does not wait for it.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from penstock.cli.options import NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
 from penstock.errors import InputError
-from penstock.files import Text, suggest
+from penstock.files import Document, Text, suggest
 from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.workload import Rates, read_rates
@@ -98,7 +97,7 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
     if given is None:
         return {}
     if "->" in given and not os.path.exists(given):
-        table: dict[str, Any] = {}
+        table: Document = {}
         for item in given.split(","):
             name, equals, number = (part.strip() for part in item.rpartition("="))
             if not equals or name in table:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -130,7 +131,7 @@ def command(
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
             outcome = execute(Engine(cluster, running), job, tell, lambda drift: common.say(drift.says))
     done = finish(job, outcome)
-    document: dict[str, Any] = {**done.report, "directory": folder}
+    document: Document = {**done.report, "directory": folder}
     if end.report is not None:
         common.write_document(end.report, document)
     if end.learn is not None:
@@ -167,7 +168,7 @@ def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: P
     return Shedder.of(Shed(table=read_table(drop.plan), period=period), network, cluster, placement, None)
 
 
-def show(document: dict[str, Any]) -> None:
+def show(document: Document) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
     from penstock.control.forecast import Drift
 

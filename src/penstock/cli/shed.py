@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.pictures.save import kind_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _check(wish: TableOptions, plot: str | None) -> None:
         kind_of(plot)
 
 
-def _planned(program: Program, question: Question, rates: Matrix, wish: TableOptions) -> dict[str, Any]:
+def _planned(program: Program, question: Question, rates: Matrix, wish: TableOptions) -> Document:
     from penstock.shedding import save_table
     from penstock.shedding.answer import look_up_document
 
@@ -135,7 +135,7 @@ def _shortest(look_up: LookUp, rates: Matrix) -> float:
     return min(took)
 
 
-def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
+def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> Document:
     from penstock.shedding import replica_plan
     from penstock.shedding.answer import replica_document
 
@@ -145,7 +145,7 @@ def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matri
     return replica_document(program, placed, rates, plan) | {"seconds": seconds, "lookup": seconds}
 
 
-def _show(document: dict[str, Any], *, json: bool) -> None:
+def _show(document: Document, *, json: bool) -> None:
     if not document["feasible"]:
         raise Infeasible("the plan does not keep every host within its quota", **document)
     if json:

@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
@@ -287,7 +288,7 @@ def _batched(work: HostOptions, hosts: BatchHosts, cluster: Cluster) -> tuple[Mi
     return MicroBatch(trigger=work.trigger, overhead=fixed, progressive=work.progressive), hosts.paced(cluster)
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(document: Document) -> None:
     latency = document["latency"]
     columns = ("mean", "p50", "p99", "max", "count")
     common.table(

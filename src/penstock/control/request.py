@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 
@@ -15,7 +14,7 @@ from penstock.control.scenario import Happening, read_scenario
 from penstock.control.situation import Prices
 from penstock.control.state import network_document
 from penstock.errors import InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.steering import Admit, NewRates, Slow
@@ -104,7 +103,7 @@ def digest_of(value: Network | Rates) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def identity_of(control: Control, network: Network, rates: Rates | None) -> dict[str, Any]:
+def identity_of(control: Control, network: Network, rates: Rates | None) -> Document:
     """Return what a controller must be asked for again to go on with its work: what it controls, and to what end."""
     return {
         "network": digest_of(network),

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.cluster import Cluster
 from penstock.control.chain import Report, interval
-from penstock.files import atomic
+from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model
 from penstock.simulation import Job, SimulationResult, Steering, repeat, simulate, summary
@@ -62,9 +62,7 @@ def several(job: Job, seeds: range, *, on_spark: bool = False) -> list[Simulatio
         return fan_out(host.session(), job, seeds)
 
 
-def report(
-    job: Job, results: Sequence[SimulationResult], seeds: range, hosts: BatchHosts | None = None
-) -> dict[str, Any]:
+def report(job: Job, results: Sequence[SimulationResult], seeds: range, hosts: BatchHosts | None = None) -> Document:
     """Return what runs say: the first in full, several together, and beside them what a model expects.
 
     Parameters
@@ -89,7 +87,7 @@ def report(
     return document
 
 
-def _expected(hosts: BatchHosts, job: Job, seed: int) -> dict[str, Any]:
+def _expected(hosts: BatchHosts, job: Job, seed: int) -> Document:
     """Return what the model of batches says the latency may be where the statistics are off by their errors."""
     priced = all(operator.cost is not None for operator in job.network.operators.values())
     replicas = any("#" in name for name in job.placement)

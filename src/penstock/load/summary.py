@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
+from penstock.files import Document
 from penstock.load.model import LoadModel
 from penstock.load.series import correlation_matrix, deviation
 
 
 def load_document(
     model: LoadModel, cluster: Cluster | None = None, placement: Placement | None = None, *, series: bool = False
-) -> dict[str, Any]:
+) -> Document:
     """Return mean, deviation and maximum of all loads, and the coefficients of the sources.
 
     Parameters
@@ -26,7 +26,7 @@ def load_document(
         Whether to add all series, and the correlation of the operators' loads.
     """
     network, sources = model.network, model.rates.sources
-    document: dict[str, Any] = {
+    document: Document = {
         "network": network.name,
         "period": model.period,
         "sources": {
@@ -51,13 +51,13 @@ def load_document(
 
 def host_shares(
     model: LoadModel, placement: Placement, cluster: Cluster, *, series: bool = False
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Document]:
     """Return mean, deviation and maximum of each host's load as a share of its capacity."""
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     return _described(tuple(cluster.hosts), model.host_load(placement, cluster) / capacity[:, None], series)
 
 
-def _described(names: Sequence[str], rows: NDArray[np.float64], series: bool) -> dict[str, dict[str, Any]]:
+def _described(names: Sequence[str], rows: NDArray[np.float64], series: bool) -> dict[str, Document]:
     return {
         name: {
             "mean": float(row.mean()),

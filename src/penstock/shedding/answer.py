@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from penstock.files import Document
 from penstock.shedding.optimum import upper_bound
 from penstock.shedding.planners import PLANNERS, LookUp, Question
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.replica import ReplicaPlan
 
 
-def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> dict[str, Any]:
+def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Document:
     """Return what a plan table says, beside the optimum and what there would be without limits."""
     program, table = look_up.program, look_up.table
     kept = look_up.plan(rates)
@@ -32,7 +32,7 @@ def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> dict
     }
 
 
-def replica_document(program: Program, placed: Iterable[str], rates: Matrix, plan: ReplicaPlan) -> dict[str, Any]:
+def replica_document(program: Program, placed: Iterable[str], rates: Matrix, plan: ReplicaPlan) -> Document:
     """Return what replicas keep of their inputs; some copy of every operator sees everything, so nothing is lost.
 
     Parameters

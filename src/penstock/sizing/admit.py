@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import Infeasible, InputError
+from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
 from penstock.latency.waits import capacities, host_loads, shares, worst_waits
@@ -67,7 +68,7 @@ class Admission:
         breaks = self.breaks if holds or not self.admitted else (*self.breaks, "simulation")
         return attrs.evolve(self, admitted=self.admitted and holds, breaks=breaks, simulated=worst)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the keys of ``penstock admit --json``."""
         old = {} if self.before is None else self.before.sinks
         return {

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import Infeasible, InputError
+from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
 from penstock.load import LoadModel, Statistics
@@ -79,7 +80,7 @@ class Provision:
             )
         return found
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the keys of ``penstock provision --json``."""
         used = sorted(set(self.placement.values()))
         return {

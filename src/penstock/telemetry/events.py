@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.files import Document
+
 _KIND = b'{"Event":"'
 _STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 
@@ -26,7 +28,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     end_offset: msgspec.Raw = msgspec.Raw(b"null")
     latest_offset: msgspec.Raw = msgspec.Raw(b"null")
     num_input_rows: int | None = 0
-    metrics: dict[str, Any] | None = None
+    metrics: Document | None = None
 
 
 class StateProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
