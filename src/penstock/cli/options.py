@@ -142,6 +142,7 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
         parts = {name: kind(*(values.pop(field) for field in kind._fields)) for name, kind in groups.items()}
         command(**values, **parts)
 
+    options.sort(key=lambda option: option.default is not inspect.Parameter.empty)  # what must be given comes first
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     call.__annotations__ = {option.name: option.annotation for option in options}
     return call
