@@ -157,12 +157,9 @@ def admit(
         If no host may take an operator within its quota or pin.
     """
     whole = merged(network, new)
-    for name in sinks or {}:
-        if name not in whole.sinks:
-            raise InputError(f"{name!r} is no sink of either network", at="--sink-latency")
+    limits = _limits(whole, sinks or {}, bound)
     loads = load_model(whole, rates)
     decide = model_of(model)
-    limits = {name: min(bound, value) for name, value in (sinks or {}).items()}
 
     def estimate(added: Mapping[str, str]) -> Estimate:
         return decide(loads, Placement({**placement, **added}), cluster, statistics)
@@ -177,12 +174,9 @@ def admit(
         after = estimate(search.named(where))
     else:
         where, after, exhaustive = search.by_estimates(estimate, excess, bound if above_backlog(model, whole) else None)
-    kept = {name: rates.of_source(name) for name in network.sources}
-    before = (
-        decide(load_model(network, Rates.of(rates.period, kept, rates.start)), placement, cluster, statistics)
-        if network.operators
-        else None
-    )
+    before = None
+    if network.operators:
+        before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)
     return Admission(
         admitted=excess(after) <= TIE,
         bound=bound,
@@ -192,6 +186,13 @@ def admit(
         breaks=_breaks(after, bound, limits),
         exhaustive=exhaustive,
     )
+
+
+def _limits(whole: Network, sinks: Mapping[str, float], bound: float) -> dict[str, float]:
+    for name in sinks:
+        if name not in whole.sinks:
+            raise InputError(f"{name!r} is no sink of either network", at="--sink-latency")
+    return {name: min(bound, value) for name, value in sinks.items()}
 
 
 def _breaks(after: Estimate, bound: float, limits: Mapping[str, float]) -> tuple[str, ...]:

@@ -96,8 +96,8 @@ class Rates:
         return self
 
     def only(self, sources: Iterable[str]) -> Rates:
-        """Return the rates of some of the sources, from time 0."""
-        return Rates.of(self.period, {name: self.of_source(name) for name in sources})
+        """Return the rates of some of the sources."""
+        return Rates.of(self.period, {name: self.of_source(name) for name in sources}, self.start)
 
     def scaled(self, factor: float) -> Rates:
         """Return all rates times a factor."""
