@@ -30,6 +30,7 @@ from penstock.placement import algorithm, objective
 from penstock.placement.base import Arrays, Ints
 from penstock.placement.correlation import average_correlation
 from penstock.placement.domains import Domains
+from penstock.pictures.save import save
 from penstock.placement.jit import compiling, kernel
 from penstock.workload.shapes import fluctuating
 
@@ -304,7 +305,7 @@ def growth() -> None:
             axes.grid(alpha=0.3)
     all_axes[0].set_ylabel("seconds, one core")
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(PLOT, metadata={"Date": None})
+    save(figure, PLOT)
     (OUT / "placement_growth.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -22,6 +22,9 @@ from penstock.errors import InputError
 
 T = TypeVar("T")
 
+Document = dict[str, Any]
+"""A table of a file that people write, or an answer: keys and what JSON and TOML have, checked where it is read."""
+
 MAX_BYTES = 256 * 2**20
 """No file that people write is larger; a longer one is a mistake (a data file, a device)."""
 
@@ -64,7 +67,7 @@ class Text:
         """Number of lines."""
         return max(1, len(self.text.splitlines()))
 
-    def toml(self) -> dict[str, Any]:
+    def toml(self) -> Document:
         """Parse as TOML."""
         try:
             return tomllib.loads(self.text)
@@ -81,7 +84,7 @@ class Text:
     def json(self) -> Any:
         """Parse as JSON; a key given twice is an error."""
 
-        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        def once(pairs: list[tuple[str, Any]]) -> Document:
             table = dict(pairs)
             if len(table) < len(pairs):
                 names = [key for key, _ in pairs]
@@ -234,7 +237,7 @@ SITE = "https://penstock.github.io/penstock/"
 """Where the documentation, and with it the schemas, is published."""
 
 
-def schema_of(shape: type[Any], name: str) -> dict[str, Any]:
+def schema_of(shape: type[Any], name: str) -> Document:
     """Return the JSON schema of a file's shape, under the address at which it is published."""
     address = f"{SITE}reference/{name}.schema.json"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": address, **msgspec.json.schema(shape)}

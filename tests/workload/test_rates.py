@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.workload import Rates, fluctuating, on_off, read_rates, stable
+from penstock.workload.rates import joined
 
 
 def written(folder: Path, text: str) -> Path:
@@ -94,12 +95,15 @@ def test_written_rates_read_back(
     np.testing.assert_allclose(again.values, rates.values, rtol=1e-11)
 
 
-def test_resampled_holds_each_rate() -> None:
-    """Finer periods hold the same rates, and a period that does not divide is refused."""
-    rates = Rates.of(1.0, {"a": [1, 2]})
-    assert rates.resampled(0.25).of_source("a").tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
-    with pytest.raises(InputError, match="divides"):
-        rates.resampled(0.3)
+def test_some_sources_and_joined_tables() -> None:
+    """Rates of some sources, joined again, are the same rates; tables of other periods are refused, longer ones cut."""
+    rates = Rates.of(0.5, {"a": [1, 2], "b": [3, 4]})
+    parts = {name: rates.only([name]) for name in rates.sources}
+    assert parts["a"].sources == ("a",)
+    again = joined(parts | {"b": Rates.of(0.5, {"b": [3, 4, 5]})})
+    assert (again.period, again.sources, again.values.tolist()) == (0.5, ("a", "b"), [[1, 2], [3, 4]])
+    with pytest.raises(InputError, match="equal periods"):
+        joined(parts | {"b": Rates.of(1.0, {"b": [3]})})
 
 
 def test_stable() -> None:

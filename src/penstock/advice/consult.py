@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
@@ -15,6 +14,7 @@ from penstock.advice.measure import with_burst
 from penstock.advice.replay import replay
 from penstock.advice.values import Aims, Deployment, Report
 from penstock.errors import InputError
+from penstock.files import Document
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +45,7 @@ class Consultation:
     later: Report | None = None
     outlook: Outlook | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock advise --json`` prints."""
         document = self.report.document()
         for name, seconds in self.agreement.items():
@@ -66,7 +66,7 @@ class Consultation:
         return document
 
 
-def _rows(report: Report) -> dict[tuple[str, str, str], dict[str, Any]]:
+def _rows(report: Report) -> dict[tuple[str, str, str], Document]:
     return {
         (p.kind, p.query, p.setting): {"kind": p.kind, "query": p.query, "setting": p.setting, "to": p.new}
         for p in (advice.proposal for advice in report.advice)

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.advice.deployed import busiest
 from penstock.advice.values import Array, Deployment
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.units import human
 
 DAY = 86400.0
@@ -131,7 +132,7 @@ class Outlook:
     deployment: Deployment
     forecasts: dict[str, Forecast]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock advise --json`` prints of it."""
         return {
             "step": STEP,

@@ -16,9 +16,6 @@ from numba.extending import register_jitable
 SHORTEST = 0.02
 """No batch is shorter than this (s): Spark plans it and writes two logs for it."""
 
-SETTINGS = ("overhead", "cost", "trigger", "limit", "cores", "phase")
-"""Columns of the table of settings, in this order; `phase` is when the trigger fires first (s)."""
-
 
 @register_jitable
 def begins(settings: Any, arrived: Any, period: float, taken: float, place: int, earliest: float) -> Any:
@@ -55,7 +52,8 @@ def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any
     Parameters
     ----------
     settings
-        Array (jobs, settings): `SETTINGS` of each query.
+        Array (jobs, 6): overhead, cost, trigger, limit, cores and phase of each query; phase is when the trigger fires
+        first (s).
     arrived
         Array (jobs, periods + 1): rows that have arrived up to the beginning of each period, and to the end.
     period

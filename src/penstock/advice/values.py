@@ -9,6 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.files import Document
+
 Array = NDArray[np.float64]
 
 
@@ -262,7 +264,7 @@ class Advice:
     after: Latency
     gain: Interval
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock advise --json`` prints of it."""
         proposal = self.proposal
         return {
@@ -311,7 +313,7 @@ class Report:
     aims: Aims
     notes: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock advise --json`` prints."""
         names = list(self.deployment.jobs)
         return {

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.advice import Aims, Burst, Consultation, consult, deployed
 from penstock.errors import InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.inspection import Inspection, moment
 from penstock.inspection import inspect as measure
 from penstock.telemetry import read_telemetry
@@ -240,7 +240,7 @@ class Advised:
             ]
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock advise --json`` prints."""
         return self.consultation.document()
 

@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
-from penstock.cli.estimate import CheckOption, ModelOption, checker
+from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 if TYPE_CHECKING:
+    from penstock.load import Statistics
     from penstock.network import Network
     from penstock.workload import Rates
 
 
-def command(
-    network: common.NetworkArgument,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query to add.")],
-    rates: common.RatesOption,
-    placement: common.PlacementOption,
+class QueryOptions(NamedTuple):
+    """The query to add, and what it must not break."""
+
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query to add.")]
+    placement: options.PlacementOption
     latency: Annotated[
         float, typer.Option("--latency", metavar="S", help="Latency bound for every sink, old and new (s).")
-    ],
+    ]
     sink_latency: Annotated[
         str | None,
         typer.Option(
             "--sink-latency", metavar="INLINE", help="Tighter bounds for single sinks, e.g. dashboard=0.5,ledger=2."
         ),
-    ] = None,
-    model: ModelOption = None,
-    check_with: CheckOption = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
+    ] = None
     apply: Annotated[
         bool, typer.Option("--apply", help="Attach it to the running network if it fits and the controller agrees.")
-    ] = False,
-    directory: Annotated[
-        str | None, typer.Option("--directory", metavar="DIR", help="The controller's folder.")
-    ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    ] = False
+    directory: Annotated[str | None, typer.Option("--directory", metavar="DIR", help="The controller's folder.")] = None
+
+
+def command(
+    network: options.NetworkOptions,
+    query: QueryOptions,
+    rates: options.RatesOptions,
+    model: options.ModelOptions,
+    answer: options.AnswerOptions,
 ) -> None:
     """Decide whether one more query fits beside those that run, and where it goes. Exit code 1: it does not fit.
 
@@ -54,47 +52,50 @@ def command(
     from penstock.cli import reading
     from penstock.cluster import Placement
     from penstock.control.chain import worst_simulated
-    from penstock.latency.models import checked_bound, default_model, model_of
-    from penstock.load import Statistics, read_statistics
-    from penstock.network import read_network
-    from penstock.sizing.admit import admit, merged
+    from penstock.latency.models import checked_bound, default_model
+    from penstock.sizing.admit import admit
     from penstock.workload.rates import inline_rates
 
-    if model is not None:
-        model_of(model)
-    check = checker(check_with)
-    bound = checked_bound(latency)
-    sinks = {} if sink_latency is None else inline_rates(sink_latency, "--sink-latency")
-    running, added = read_network(network), read_network(new)
-    whole = merged(running, added)
-    known = Statistics()
-    if statistics is not None:
-        known = read_statistics(statistics, whole)
-        try:
-            whole = known.complete(whole)
-            running, added = (known.of(part).complete(part) for part in (running, added))
-        except InputError as error:
-            raise error.located(statistics) from None
-    cluster = reading.get_cluster(cluster_file, hosts, whole)
-    placed = reading.get_placement(placement, running, cluster)
-    given = reading.get_rates(whole, rates, duration, period)
-    model = model or default_model(cluster, placed)
-    found = admit(running, added, given, placed, cluster, bound, model=model, sinks=sinks, statistics=known)
+    check = model.check()
+    bound = checked_bound(query.latency)
+    bounds = {} if query.sink_latency is None else inline_rates(query.sink_latency, "--sink-latency")
+    running, added, whole, known = _networks(network.network, query.new, network.statistics)
+    cluster = reading.get_cluster(network.cluster, network.hosts, whole)
+    placed = reading.get_placement(query.placement, running, cluster)
+    expected = reading.get_rates(whole, *rates)
+    name = model.model or default_model(cluster, placed)
+    found = admit(running, added, expected, placed, cluster, bound, model=name, sinks=bounds, statistics=known)
     if check:
         both = Placement({**placed, **found.placement})
-        found = found.checked(worst_simulated(whole, cluster, both, given, known, model, seed))
-    document: dict[str, Any] = {"network": running.name, "new": added.name, **found.document()}
-    if apply:
-        document |= {"applied": False, **(_attached(added, given, directory) if found.admitted else {})}
-    good = found.admitted and document.get("applied", True)
-    if json:
+        found = found.checked(worst_simulated(whole, cluster, both, expected, known, name, answer.seed))
+    document: Document = {"network": running.name, "new": added.name, **found.document()}
+    if query.apply:
+        document |= {"applied": False, **(_attached(added, expected, query.directory) if found.admitted else {})}
+    if answer.json:
         common.answer(document)
-        sys.exit(0 if good else 1)
-    _show(document, {name: min(bound, sinks.get(name, bound)) for name in document["sinks"]}, model)
-    sys.exit(0 if good else 1)
+    else:
+        _show(document, {sink: min(bound, bounds.get(sink, bound)) for sink in document["sinks"]}, name)
+    sys.exit(0 if found.admitted and document.get("applied", True) else 1)
 
 
-def _show(document: dict[str, Any], bounds: dict[str, float], model: str) -> None:
+def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Network, Network, Statistics]:
+    """Read the running network and the new one; with both as one, and what is known of them."""
+    from penstock.load import Statistics, read_statistics
+    from penstock.network import read_network
+    from penstock.sizing.admit import merged
+
+    running, added = read_network(path), read_network(new)
+    whole = merged(running, added)
+    if statistics is None:
+        return running, added, whole, Statistics()
+    known = read_statistics(statistics, whole)
+    try:
+        return known.of(running).complete(running), known.of(added).complete(added), known.complete(whole), known
+    except InputError as error:
+        raise error.located(statistics) from None
+
+
+def _show(document: Document, bounds: dict[str, float], model: str) -> None:
     verdict = "admitted" if document["admitted"] else "not admitted"
     common.table(
         f"{document['new']}: {verdict} to {document['network']} by the model {model}",
@@ -117,7 +118,7 @@ def _show(document: dict[str, Any], bounds: dict[str, float], model: str) -> Non
         common.say(("attached: " if document["applied"] else "not attached: ") + document["controller"]["why"])
 
 
-def _attached(added: Network, rates: Rates, directory: str | None) -> dict[str, Any]:
+def _attached(added: Network, rates: Rates, directory: str | None) -> Document:
     """Ask the controller at work to attach a query, and return what it says."""
     from penstock.control.folder import folder_of
     from penstock.control.state import network_document

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,53 +25,70 @@ APART = 0.25
 """Share by which replayed batches may differ from the recorded ones before it is said."""
 
 
-def command(
+class LogOptions(NamedTuple):
+    """Existing queries."""
+
     paths: Annotated[
         list[str] | None,
         typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
-    ] = None,
+    ] = None
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="Skip batches before this time; as inspect.")
+    ] = None
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
+    ] = None
+
+
+class NetworkOptions(NamedTuple):
+    """A network to advise on instead."""
+
     network: Annotated[
         str | None, typer.Option("--network", metavar="NETWORK", help="Advise on a network file instead of logs.")
-    ] = None,
+    ] = None
+    cluster: options.ClusterOption = None
+    hosts: options.HostsOption = None
+    rates: Annotated[
+        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="With --network: rates of its sources.")
+    ] = None
+    placement: Annotated[
+        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="With --network: where its operators run.")
+    ] = None
+    statistics: options.StatisticsOption = None
+    duration: options.DurationOption = 60.0
+    period: options.PeriodOption = 1.0
+
+
+class AimOptions(NamedTuple):
+    """What to advise for."""
+
     latency: Annotated[
         str | None,
         typer.Option("--latency", metavar="L", help="Latency bound for every row: seconds, or '2 minutes'."),
-    ] = None,
+    ] = None
     weight: Annotated[
         str | None,
         typer.Option("--weight", metavar="Q=W,...", help="How much a second of latency matters, by query; default 1."),
-    ] = None,
+    ] = None
     burst: Annotated[
         float, typer.Option("--burst", metavar="F", help="Prepare for a burst of F times the mean rates.")
-    ] = 1.0,
-    burst_length: Annotated[float, typer.Option("--burst-length", metavar="S", help="Length of the burst (s).")] = 60.0,
+    ] = 1.0
+    burst_length: Annotated[float, typer.Option("--burst-length", metavar="S", help="Length of the burst (s).")] = 60.0
     forecast: Annotated[
         str | None,
         typer.Option("--forecast", metavar="T", help="Also advise for the rates forecast this far ahead, e.g. 1d."),
-    ] = None,
+    ] = None
+
+
+def command(
+    logs: LogOptions,
+    files: NetworkOptions,
+    aims: AimOptions,
+    answer: options.AnswerOptions,
     plot: Annotated[
         str | None,
         typer.Option("--plot", metavar="DIR", help="Draw queries and advice into this folder (PNG and SVG)."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="Skip batches before this time; as inspect.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
-    ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    rates: Annotated[
-        str | None, typer.Option("--rates", metavar="FILE|INLINE", help="With --network: rates of its sources.")
-    ] = None,
-    placement: Annotated[
-        str | None, typer.Option("--placement", metavar="FILE|INLINE", help="With --network: where its operators run.")
-    ] = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
 ) -> None:
     """Recommend changes to your streaming queries: settings, drivers and cores, each with its expected effect.
 
@@ -82,31 +99,29 @@ def command(
     from penstock.advice import Aims, Burst, consult, deployed
     from penstock.units import seconds
 
-    if seed < 0:
-        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
-    if bool(paths) == (network is not None):
+    options.check_seed(answer.seed)
+    if bool(logs.paths) == (files.network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
-    given = _weights(weight)
+    weights = _weights(aims.weight)
     inspection = None
-    if network is not None:
-        files = _Files(network, cluster_file, hosts, rates, placement, statistics)
-        deployment = _from_network(files, (duration, period), given)
+    if files.network is not None:
+        deployment = _from_network(files.network, files, weights)
     else:
-        inspection = _inspected(paths or [], since, until)
-        deployment = deployed(inspection, given)
+        inspection = _inspected(logs)
+        deployment = deployed(inspection, weights)
     found = consult(
         deployment,
-        Aims(latency=None if latency is None else _seconds(latency, "--latency")),
-        Burst(factor=burst, length=burst_length),
-        np.random.default_rng(seed),
-        None if forecast is None else seconds(forecast),
+        Aims(latency=None if aims.latency is None else _seconds(aims.latency, "--latency")),
+        Burst(factor=aims.burst, length=aims.burst_length),
+        np.random.default_rng(answer.seed),
+        None if aims.forecast is None else seconds(aims.forecast),
     )
     document = found.document()
     if plot is not None:
         from penstock.advice.pictures import write_pictures
 
         document["written"] = write_pictures(found.report, plot, inspection)
-    if json:
+    if answer.json:
         common.answer(document)
         return
     _show(found)
@@ -140,41 +155,30 @@ def _weights(text: str | None) -> dict[str, float]:
     return found
 
 
-def _inspected(paths: list[str], since: str | None, until: str | None) -> Inspection:
+def _inspected(logs: LogOptions) -> Inspection:
     from penstock.inspection import inspect, moment
     from penstock.telemetry import read_telemetry
 
-    told = read_telemetry(paths)
+    told = read_telemetry(logs.paths or [])
     found = inspect(
         told,
-        None if since is None else moment(since, told, "--since"),
-        None if until is None else moment(until, told, "--until"),
+        None if logs.since is None else moment(logs.since, told, "--since"),
+        None if logs.until is None else moment(logs.until, told, "--until"),
     )
     for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped))[:SHOWN]:
         common.say(f"penstock: warning: {line}")
     return found
 
 
-class _Files(NamedTuple):
-    """What describes a network and where it runs."""
-
-    network: str
-    cluster: str | None
-    hosts: int | None
-    rates: str | None
-    placement: str | None
-    statistics: str | None
-
-
-def _from_network(files: _Files, steps: tuple[float, float], weights: dict[str, float]) -> Deployment:
+def _from_network(path: str, files: NetworkOptions, weights: dict[str, float]) -> Deployment:
     from penstock.advice import planned
     from penstock.cli import reading
 
     if files.rates is None:
         raise InputError("expected the rates of the network's sources", at="--rates")
-    graph, known = reading.get_network(files.network, files.statistics)
+    graph, known = reading.get_network(path, files.statistics)
     cluster = reading.get_cluster(files.cluster, files.hosts, graph)
-    model = reading.get_model(graph, files.rates, *steps)
+    model = reading.get_model(graph, files.rates, files.duration, files.period)
     placed = reading.decide_placement(graph, cluster, files.placement, None, model.rates, 0)
     return planned(model, cluster, placed, known, weights)
 

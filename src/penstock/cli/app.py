@@ -15,6 +15,7 @@ import typer.main
 import penstock
 from penstock.cli import progress
 from penstock.cli.common import fail
+from penstock.cli.options import flat
 from penstock.errors import InputError, PenstockError
 
 OF_SPARK = ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")
@@ -66,7 +67,7 @@ def load_command(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
     made = pkgutil.resolve_name(f"penstock.cli.{(COMMANDS | GROUPS)[name].where}")
     if not isinstance(made, typer.Typer):
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        alone.command(name)(made)
+        alone.command(name)(flat(made))
         made = alone
     command = typer.main.get_command(made)
     command.name = name

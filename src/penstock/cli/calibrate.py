@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import attrs
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.load import Statistics
 
 
-def command(
-    network: common.NetworkArgument,
+class SampleOptions(NamedTuple):
+    """What is measured, and where."""
+
     sample: Annotated[
         str | None,
         typer.Option(
             "--sample", metavar="DIR_OR_FILE", help="Sample rows of each source; nexmark sources make their own."
         ),
-    ] = None,
-    cluster_file: common.ClusterOption = None,
-    host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None,
-    error: Annotated[
-        float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")
-    ] = 0.02,
-    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Time limit for each operator (s).")] = 4.0,
+    ] = None
+    cluster: options.ClusterOption = None
+    host: Annotated[str | None, typer.Option("--host", metavar="H", help="Host of the cluster to measure on.")] = None
+
+
+class PrecisionOptions(NamedTuple):
+    """How well to measure."""
+
+    error: Annotated[float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")] = (
+        0.02
+    )
+    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Time limit for each operator (s).")] = 4.0
+
+
+def command(
+    network: options.NetworkArgument,
+    sample: SampleOptions,
+    wish: PrecisionOptions,
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the statistics here.")] = None,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Measure every operator on sample rows: cost, selectivity and error; and a host's overhead per batch.
 
@@ -38,11 +50,11 @@ def command(
     from penstock.cli import reading
 
     graph, _ = reading.get_network(network)
-    cluster = reading.get_cluster(cluster_file, None if cluster_file is not None else 1, graph)
-    name = host or next(iter(cluster.hosts))
+    cluster = reading.get_cluster(sample.cluster, None if sample.cluster is not None else 1, graph)
+    name = sample.host or next(iter(cluster.hosts))
     if name not in cluster.hosts:
         raise InputError(f"{name!r} is no host of the cluster", at="--host")
-    if not 0 < error < 1 or not 0 < budget < 1e6:
+    if not 0 < wish.error < 1 or not 0 < wish.budget < 1e6:
         raise InputError("expected an error between 0 and 1 and a budget > 0", at="--error")
     from penstock.spark.calibrate import calibrate_alone, measure_overhead, read_samples
     from penstock.spark.compile import check_network
@@ -54,8 +66,8 @@ def command(
         tell("starting host", 0.0)
         with start_hosts(cluster, names=[name]) as running:
             engine = Engine(cluster, running)
-            samples = read_samples(engine.sessions[name], graph, sample)
-            statistics = calibrate_alone(engine, name, graph, samples, error=error, budget=budget, report=tell)
+            samples = read_samples(engine.sessions[name], graph, sample.sample)
+            statistics = calibrate_alone(engine, name, graph, samples, **wish._asdict(), report=tell)
             tell("overhead", 0.95)
             statistics = measure_overhead(engine, name, statistics)
     if out is not None:

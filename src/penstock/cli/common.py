@@ -1,41 +1,14 @@
-"""What the commands share: options and printing."""
+"""What the commands share: printing for people and programs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NoReturn
-
-import typer
+from typing import Any, NoReturn
 
 from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError
-from penstock.files import to_json, write_json
-
-NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
-ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
-HostsOption = Annotated[
-    int | None, typer.Option("--hosts", metavar="N", help="N equal hosts, h1 to hN, of capacity 1, with free links.")
-]
-RatesOption = Annotated[str, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")]
-DurationOption = Annotated[float, typer.Option("--duration", metavar="S", help="How long inline rates last (s).")]
-PeriodOption = Annotated[float, typer.Option("--period", metavar="S", help="Time step of inline rates (s).")]
-PlacementOption = Annotated[
-    str, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
-]
-StatisticsOption = Annotated[
-    str | None,
-    typer.Option("--statistics", metavar="FILE", help="Statistics file; fills in costs that the network leaves out."),
-]
-PlanOption = Annotated[
-    str | None, typer.Option("--plan", metavar="FILE", help="Plan table from shed: drop what it says for the rates.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
-KeepOption = Annotated[
-    str | None,
-    typer.Option("--keep", metavar="FILE|INLINE", help="Share of each stream to keep: a file, or clicks->views=0.4."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+from penstock.files import Document, to_json, write_json
 
 
 def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
@@ -54,7 +27,7 @@ def say(text: str) -> None:
     sys.stderr.write(text.rstrip("\n") + "\n")
 
 
-def answer(document: dict[str, Any]) -> None:
+def answer(document: Document) -> None:
     """Print the one JSON document of ``--json``."""
     sys.stdout.write(to_json(document))
 
@@ -69,6 +42,15 @@ def show_plan(found: Mapping[str, Any]) -> None:
     )
     if found.get("refused"):
         say(f"the plan asked to drop on {', '.join(found['refused'])}, where no window can be dropped whole")
+
+
+def show_hosts(rows: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the load of hosts."""
+    table(
+        "hosts: load as a share of capacity",
+        ["host", "mean", "std", "max"],
+        [[name, row["mean"], row["std"], row["max"]] for name, row in rows.items()],
+    )
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -113,6 +95,6 @@ def between(pair: Sequence[float]) -> str:
     return " to ".join(f"{value:.3g}" for value in pair)
 
 
-def write_document(path: str, document: dict[str, Any]) -> None:
+def write_document(path: str, document: Document) -> None:
     """Write a JSON document, whole or not at all."""
     write_json(path, document)

@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
-from penstock.cli.estimate import CheckOption, ModelOption, checker
+from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.cluster import Placement
+    from penstock.latency.estimate import Estimate
     from penstock.network import Network
     from penstock.sizing.compare import Candidate
 
 
-def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
+class PlanOptions(NamedTuple):
+    """What is compared."""
+
     placements: Annotated[
         list[str] | None,
         typer.Option("--placements", metavar="FILE|INLINE …", help="One or more placements to compare."),
-    ] = None,
+    ] = None
     variants: Annotated[
         list[str] | None,
         typer.Option("--variant", metavar="FILE", help="Another network with the same sources; may be repeated."),
-    ] = None,
-    reorder: Annotated[
-        bool, typer.Option("--reorder", help="Also try the other legal orders of filters and maps.")
-    ] = False,
-    model: ModelOption = None,
+    ] = None
+    reorder: Annotated[bool, typer.Option("--reorder", help="Also try the other legal orders of filters and maps.")] = (
+        False
+    )
+
+
+def command(
+    network: options.NetworkOptions,
+    rates: options.RatesOptions,
+    plans: PlanOptions,
+    model: options.ModelOptions,
+    answer: options.AnswerOptions,
     top: Annotated[int, typer.Option("--top", metavar="N", help="How many rows of the ranking to show.")] = 20,
-    check_with: CheckOption = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
 ) -> None:
     """Rank placements and variants of a network by predicted latency, best first.
 
@@ -54,59 +53,42 @@ def command(
     from penstock.latency.models import default_model, model_of, with_interval
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
 
-    if model is not None:
-        model_of(model)
-    check = checker(check_with)
+    check = model.check()
     if top < 1:
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
-    graph, known = reading.get_network(network, statistics)
-    cluster = reading.get_cluster(cluster_file, hosts, graph)
-    given = reading.get_rates(graph, rates, duration, period)
-    graphs: list[tuple[str, Network]] = [(network, graph)]
-    for path in variants or []:
-        other, _ = reading.get_network(path, statistics)
-        given.check(other.sources)
-        graphs.append((path, other))
-    model = model or default_model(cluster)
+    graph, known, cluster = reading.get_deployment(network)
+    expected = reading.get_rates(graph, *rates)
+    graphs = [(network.network, graph)]
+    for path in plans.variants or []:
+        graphs.append((path, reading.get_network(path, network.statistics)[0]))
+        expected.check(graphs[-1][1].sources)
+    name = model.model or default_model(cluster)
 
-    def choose(made: Network) -> list[tuple[str, Placement]]:
-        alone = "one host" if len(cluster.hosts) == 1 else "mace-climb"
-        texts: list[tuple[str, str | None]] = [(text, text) for text in placements or []] or [(alone, None)]
-        return [
-            (label, reading.decide_placement(made, cluster, text, "mace-climb", given, seed)) for label, text in texts
-        ]
+    def choose(variant: Network) -> list[tuple[str, Placement]]:
+        if not plans.placements:
+            label = "one host" if len(cluster.hosts) == 1 else "mace-climb"
+            return [(label, reading.decide_placement(variant, cluster, None, "mace-climb", expected, answer.seed))]
+        return [(text, reading.get_placement(text, variant, cluster)) for text in plans.placements]
 
-    def measure(made: Network, placed: Placement) -> float:
-        return worst_simulated(made, cluster, placed, given, known, model, seed)
+    def measure(variant: Network, placed: Placement) -> float:
+        return worst_simulated(variant, cluster, placed, expected, known, name, answer.seed)
 
-    decide = model_of(model)
-    ranking = ranked(
-        compared(
-            graphs,
-            given,
-            choose,
-            lambda loads, placed: decide(loads, placed, cluster, known),
-            reorder=reorder,
-            measure=measure if check else None,
-        )
-    )
-    ranking = with_intervals(
-        ranking,
-        lambda one: with_interval(one.estimate, one.model, one.placement, cluster, known, np.random.default_rng(seed)),
-    )
+    def refine(one: Candidate) -> Estimate:
+        rng = np.random.default_rng(answer.seed)
+        return with_interval(one.estimate, one.model, one.placement, cluster, known, rng)
+
+    decide = model_of(name)
+    candidates = compared(
+        graphs, expected, choose, lambda loads, placed: decide(loads, placed, cluster, known),
+        reorder=plans.reorder, measure=measure if check else None,
+    )  # fmt: skip
+    ranking = with_intervals(ranked(candidates), refine)
     sure = certain(ranking)
-    if json:
-        common.answer(
-            {
-                "network": graph.name,
-                "model": model,
-                "ranking": [candidate.document() for candidate in ranking],
-                "certain": sure,
-                "notes": list(ranking[0].estimate.notes),
-            }
-        )
+    if answer.json:
+        rows, notes = [candidate.document() for candidate in ranking], list(ranking[0].estimate.notes)
+        common.answer({"network": graph.name, "model": name, "ranking": rows, "certain": sure, "notes": notes})
         return
-    _show(ranking, top, graph.name, model, several=len(graphs) > 1)
+    _show(ranking, top, graph.name, name, several=len(graphs) > 1)
     if not sure:
         common.say("the first two differ by less than their errors: measure the costs better, or take either")
 

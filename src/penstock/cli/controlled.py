@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.cli import common
-from penstock.cli.control import DirectoryArgument, DryOption, show_history, told
+from penstock.cli import common, options
+from penstock.cli.control import DirectoryArgument, DryOption
+from penstock.cli.decisions import show_history, told
 from penstock.errors import Infeasible
+from penstock.files import Document
 
 
-def status(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+def status(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Show a controlled network: hosts, operators, latency, and whether its controller runs.
 
     Example: penstock status
@@ -21,7 +23,7 @@ def status(directory: DirectoryArgument = None, json: common.JsonOption = False)
     folder = folder_of(directory)
     known = folder.read() or {}
     lines = folder.history()
-    document: dict[str, Any] = {
+    document: Document = {
         "directory": str(folder.directory),
         "alive": folder.alive,
         "over": bool(known.get("over")),
@@ -60,7 +62,7 @@ def move(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Host to move it to.")],
     directory: DirectoryArgument = None,
     dry: DryOption = False,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Move an operator of a running network to another host.
 
@@ -73,7 +75,7 @@ def drain(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Host to empty.")],
     directory: DirectoryArgument = None,
     dry: DryOption = False,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Move everything off a host, and remove the host.
 
@@ -82,7 +84,7 @@ def drain(
     _ask("drain", {"host": host, "dry": dry}, directory, json)
 
 
-def stop(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+def stop(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Stop a controller and what it runs.
 
     Example: penstock stop
@@ -90,7 +92,7 @@ def stop(directory: DirectoryArgument = None, json: common.JsonOption = False) -
     _ask("stop", {}, directory, json)
 
 
-def history(directory: DirectoryArgument = None, json: common.JsonOption = False) -> None:
+def history(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Show a controller's decisions, with their reasons and effects.
 
     Example: penstock history
@@ -107,7 +109,7 @@ def history(directory: DirectoryArgument = None, json: common.JsonOption = False
     show_history(lines)
 
 
-def _ask(kind: str, given: dict[str, Any], directory: str | None, json: bool) -> None:
+def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
     from penstock.control.folder import folder_of
 
     answer = folder_of(directory).ask(kind, given)

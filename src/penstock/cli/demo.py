@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 PICTURES = {"demo.png": "light", "demo-dark.png": "dark", "demo.svg": "light", "demo-dark.svg": "dark"}
 """The pictures of a demo, and what page each is for."""
@@ -18,8 +19,8 @@ def command(
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="Folder for demo-report.json and the pictures.")
     ] = ".",
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
 
@@ -48,7 +49,7 @@ def command(
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: Document) -> None:
     from penstock.cli.run import show
 
     common.table(

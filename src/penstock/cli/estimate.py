@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import common
-from penstock.errors import InputError
+from penstock.cli import common, options
+from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.latency.estimate import Estimate
-
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="mace, pipelined, microbatch or sharing; default: mace, or what fits the cluster's [spark] table.",
-    ),
-]
-CheckOption = Annotated[
-    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate the answer.")
-]
 
 MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
 """What the simulator's latencies are called that stand beside those of an estimate."""
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
-    placement: common.PlacementOption,
-    model: ModelOption = None,
+    network: options.NetworkOptions,
+    rates: options.RatesOptions,
+    placement: options.PlacementOption,
+    model: options.ModelOptions,
+    answer: options.AnswerOptions,
     headroom: Annotated[
         float | None,
         typer.Option("--headroom", metavar="S", help="Also say how far rates can grow within this latency (s)."),
     ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    check_with: CheckOption = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
 ) -> None:
     """Estimate latency: worst case, quantiles, over time, and the host that limits it.
 
@@ -59,32 +40,29 @@ def command(
     from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
     from penstock.sizing.headroom import headroom as largest
 
-    check = checker(check_with)
-    if model is not None:
-        model_of(model)
+    check = model.check()
     bound = None if headroom is None else checked_bound(headroom, "--headroom")
-    graph, known = reading.get_network(network, statistics)
-    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
-    loads = reading.get_model(graph, rates, duration, period)
-    decide = model_of(model or default_model(cluster, placed))
+    loads = reading.get_model(graph, *rates)
+    decide = model_of(model.model or default_model(cluster, placed))
     found = decide(loads, placed, cluster, known)
-    found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(seed))
+    found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(answer.seed))
     document = {"network": graph.name, **found.document()}
     document["notes"] += second_opinion(found, loads, placed, cluster, known)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
-        result = simulated(graph, cluster, placed, loads.rates, known, found.model, seed)
+        result = simulated(graph, cluster, placed, loads.rates, known, found.model, answer.seed)
         document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
-    if json:
+    if answer.json:
         common.answer(document)
         return
     _print(graph.name, found, document)
 
 
-def _print(name: str, found: Estimate, document: dict[str, Any]) -> None:
+def _print(name: str, found: Estimate, document: Document) -> None:
     words = ("worst", "p99", "p50", "mean")
     rows = [["all", *(document[word] for word in words)]]
     if found.spread is not None and found.spread.draws:
@@ -131,7 +109,7 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:+.1f} %"
 
 
-def _checked(found: Estimate, latency: dict[str, float]) -> dict[str, Any]:
+def _checked(found: Estimate, latency: dict[str, float]) -> Document:
     """Return the simulator's latency, and how far the estimate is above it, as a share."""
     return {
         "latency": latency,
@@ -151,10 +129,3 @@ def _source(found: Estimate) -> str:
     except ValueError:
         return origin
     return f"{origin}, measured {max(0.0, time.time() - measured) / 3600:.3g} hours ago"
-
-
-def checker(check_with: str | None) -> bool:
-    """Return whether ``--check-with`` asks for a simulation."""
-    if check_with not in (None, "simulation"):
-        raise InputError(f"expected simulation, got {check_with!r}", at="--check-with")
-    return check_with is not None

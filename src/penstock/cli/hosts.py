@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
 
 FileOption = Annotated[
     str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
@@ -26,10 +27,10 @@ app = typer.Typer(
 
 @app.command("start")
 def start(
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    cluster_file: options.ClusterOption = None,
+    hosts: options.HostsOption = None,
     file: FileOption = FILE,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Start hosts and leave them running.
 
@@ -53,7 +54,7 @@ def start(
 
 
 @app.command("list")
-def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
+def show(file: FileOption = FILE, json: options.JsonOption = False) -> None:
     """List the hosts that were left running.
 
     Example: penstock hosts list --json
@@ -64,7 +65,7 @@ def show(file: FileOption = FILE, json: common.JsonOption = False) -> None:
 
 
 @app.command("stop")
-def stop(names: NamesArgument = None, file: FileOption = FILE, json: common.JsonOption = False) -> None:
+def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.JsonOption = False) -> None:
     """Stop hosts that were left running, and whatever runs on them.
 
     Example: penstock hosts stop h1
@@ -78,12 +79,12 @@ def stop(names: NamesArgument = None, file: FileOption = FILE, json: common.Json
         common.say(f"stopped {', '.join(ended)}" if ended else "no host ran")
 
 
-def _row(kept: Any) -> dict[str, Any]:
+def _row(kept: Any) -> Document:
     alive = kept.jvm is not None
     return {"endpoint": f"sc://127.0.0.1:{kept.port}", "pid": kept.pid, "cores": kept.cores, "alive": alive}
 
 
-def _show(document: dict[str, Any], json: bool) -> None:
+def _show(document: Document, json: bool) -> None:
     if json:
         common.answer(document)
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 
 if TYPE_CHECKING:
     from penstock.inspection import Inspection, Query
@@ -43,7 +43,7 @@ def command(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as --since.")
     ] = None,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Measure your streaming queries from their event logs: rates, costs, lag, headroom and problems.
 

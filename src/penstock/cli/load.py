@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
+from penstock.files import Document
 
 
 def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+    network: options.NetworkOptions,
+    rates: options.RatesOptions,
     placement: Annotated[
         str | None,
         typer.Option("--placement", metavar="FILE|INLINE", help="Placement; also show the load of the hosts."),
@@ -21,61 +20,29 @@ def command(
     series: Annotated[
         bool, typer.Option("--series", help="With --json: also all series and load correlations.")
     ] = False,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    json: common.JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Compute the load of every operator, and how it grows with the rate of each source.
 
     Example: penstock load examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
     """
     from penstock.cli import reading
-    from penstock.load import correlation_matrix, deviation
+    from penstock.load.summary import load_document
 
-    graph, _ = reading.get_network(network, statistics)
-    model = reading.get_model(graph, rates, duration, period)
-    document: dict[str, Any] = {
-        "network": graph.name,
-        "period": model.period,
-        "sources": {
-            name: {"mean": float(row.mean()), "max": float(row.max())}
-            for name, row in zip(model.rates.sources, model.rates.values, strict=True)
-        },
-        "operators": {
-            name: {"mean": float(row.mean()), "std": deviation(row), "max": float(row.max())}
-            for name, row in zip(graph.operators, model.load, strict=True)
-        },
-        "coefficients": {
-            name: dict(zip(model.rates.sources, map(float, row), strict=True))
-            for name, row in zip(graph.operators, model.coefficients, strict=True)
-        },
-    }
-    if cluster_file is not None or hosts is not None or placement is not None:
-        cluster = reading.get_cluster(cluster_file, hosts, graph)
-        if placement is not None:
-            placed = reading.get_placement(placement, graph, cluster)
-            document["hosts"] = reading.host_rows(model, placed, cluster)
-    if series:
-        for name, row in zip(model.rates.sources, model.rates.values, strict=True):
-            document["sources"][name]["series"] = row
-        for name, row in zip(graph.operators, model.load, strict=True):
-            document["operators"][name]["series"] = row
-        if "hosts" in document:
-            for (name, host), row in zip(cluster.hosts.items(), model.host_load(placed, cluster), strict=True):
-                document["hosts"][name]["series"] = row / host.capacity
-        matrix = correlation_matrix(model.load)
-        document["correlation"] = {
-            name: dict(zip(graph.operators, map(float, row), strict=True))
-            for name, row in zip(graph.operators, matrix, strict=True)
-        }
+    graph, _ = reading.get_network(network.network, network.statistics)
+    model = reading.get_model(graph, *rates)
+    cluster = placed = None
+    if network.cluster is not None or network.hosts is not None or placement is not None:
+        cluster = reading.get_cluster(network.cluster, network.hosts, graph)
+        placed = None if placement is None else reading.get_placement(placement, graph, cluster)
+    document = load_document(model, cluster, placed, series=series)
     if json:
         common.answer(document)
         return
     _show(document)
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: Document) -> None:
     common.table(
         f"{document['network']}: load in benchmark cores, period {document['period']:g} s",
         ["operator", "mean", "std", "max", *(f"per {name}/s" for name in document["sources"])],
@@ -85,8 +52,4 @@ def _show(document: dict[str, Any]) -> None:
         ],
     )
     if "hosts" in document:
-        common.table(
-            "hosts: load as a share of capacity",
-            ["host", "mean", "std", "max"],
-            [[name, row["mean"], row["std"], row["max"]] for name, row in document["hosts"].items()],
-        )
+        common.show_hosts(document["hosts"])

@@ -3,57 +3,29 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.load import LoadModel
     from penstock.placement import Answer
 
 
-def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
-    algorithm: Annotated[str, typer.Option("--algorithm", metavar="NAME", help="Placement algorithm.")] = "correlation",
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    previous: Annotated[
-        str | None, typer.Option("--previous", metavar="FILE|INLINE", help="Current placement, to be improved.")
-    ] = None,
-    theta: Annotated[
-        float, typer.Option("--theta", metavar="T", help="Share of the operators, lightest first, that stay.")
-    ] = 0.0,
-    replicas: Annotated[
-        int, typer.Option("--replicas", metavar="R", help="Copies of each operator; 0: as the algorithm needs.")
-    ] = 0,
-    restarts: Annotated[
-        int | None, typer.Option("--restarts", metavar="K", help="mace-climb: how many starts.")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option("--budget", metavar="N", help="mace-climb: how many exchanges it may try.")
-    ] = None,
-    limit: Annotated[float | None, typer.Option("--seconds", metavar="S", help="mace-climb: time limit (s).")] = None,
-    load_threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--load-threshold", metavar="D", help="correlation: difference of two hosts' loads that it evens out."
-        ),
-    ] = None,
-    score_threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--score-threshold", metavar="S", help="correlation-exchange: score above which it moves an operator."
-        ),
-    ] = None,
-    improvement_threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--improvement-threshold", metavar="R", help="correlation: correlation of hosts that is good enough."
-        ),
-    ] = None,
+class AlgorithmOptions(NamedTuple):
+    """What decides, what for, and in how many parts."""
+
+    algorithm: Annotated[str, typer.Option("--algorithm", metavar="NAME", help="Placement algorithm.")] = "correlation"
+    objective: Annotated[
+        str | None,
+        typer.Option("--objective", metavar="NAME", help="latency, balance, potential or hosts."),
+    ] = None
+    weights: Annotated[str, typer.Option("--weights", metavar="W", help="Weights of the potential objective.")] = (
+        "load=1,correlation=1,network=1"
+    )
     overload: Annotated[
         str | None,
         typer.Option(
@@ -61,40 +33,84 @@ def command(
             metavar="allow|soft",
             help="Return the best placement even where none keeps the quotas; soft: quotas only guide.",
         ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option("--objective", metavar="NAME", help="latency, balance, potential or hosts."),
-    ] = None,
+    ] = None
+    replicas: Annotated[
+        int, typer.Option("--replicas", metavar="R", help="Copies of each operator; 0: as the algorithm needs.")
+    ] = 0
     domains: Annotated[
         int,
         typer.Option(
             "--domains", metavar="D", help="Divide the cluster into D domains, and place each by itself first."
         ),
-    ] = 1,
+    ] = 1
     overlap: Annotated[
         float, typer.Option("--overlap", metavar="S", help="Share of the next domain's hosts that each domain may use.")
-    ] = 0.0,
+    ] = 0.0
     group_below: Annotated[
         float, typer.Option("--group-below", metavar="L", help="Place operators of less load (cores) in groups.")
-    ] = 0.0,
-    weights: Annotated[
-        str, typer.Option("--weights", metavar="W", help="Weights of the potential objective.")
-    ] = "load=1,correlation=1,network=1",
+    ] = 0.0
+    tighten: Annotated[
+        int, typer.Option("--tighten", metavar="N", help="Raise the lower bound of the latency by N linear programs.")
+    ] = 0
+
+
+class PreviousOptions(NamedTuple):
+    """What need not move."""
+
+    previous: Annotated[
+        str | None, typer.Option("--previous", metavar="FILE|INLINE", help="Current placement, to be improved.")
+    ] = None
+    theta: Annotated[
+        float, typer.Option("--theta", metavar="T", help="Share of the operators, lightest first, that stay.")
+    ] = 0.0
     move_cost: Annotated[
         float,
         typer.Option(
             "--move-cost", metavar="C", help="What moving one benchmark core of load costs, in units of the objective."
         ),
-    ] = 0.0,
-    tighten: Annotated[
-        int, typer.Option("--tighten", metavar="N", help="Raise the lower bound of the latency by N linear programs.")
-    ] = 0,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    ] = 0.0
+
+
+class TuningOptions(NamedTuple):
+    """Parameters of single algorithms."""
+
+    restarts: Annotated[int | None, typer.Option("--restarts", metavar="K", help="mace-climb: how many starts.")] = None
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="N", help="mace-climb: how many exchanges it may try.")
+    ] = None
+    limit: Annotated[float | None, typer.Option("--seconds", metavar="S", help="mace-climb: time limit (s).")] = None
+    load_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--load-threshold", metavar="D", help="correlation: difference of two hosts' loads that it evens out."
+        ),
+    ] = None
+    score_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--score-threshold", metavar="S", help="correlation-exchange: score above which it moves an operator."
+        ),
+    ] = None
+    improvement_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--improvement-threshold", metavar="R", help="correlation: correlation of hosts that is good enough."
+        ),
+    ] = None
+
+    def parameters(self) -> dict[str, float]:
+        """Return those that are there, by the algorithms' names for them."""
+        names = ("restarts", "budget", "seconds", "balance", "score", "threshold")
+        return {name: value for name, value in zip(names, self, strict=True) if value is not None}
+
+
+def command(
+    network: options.NetworkOptions,
+    rates: options.RatesOptions,
+    wish: AlgorithmOptions,
+    before: PreviousOptions,
+    tuning: TuningOptions,
+    answer: options.AnswerOptions,
 ) -> None:
     """Decide which operator runs on which host.
 
@@ -103,79 +119,49 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.cluster import Placement
-    from penstock.errors import InputError
-    from penstock.load import expand_replicas
-    from penstock.placement import ALGORITHMS, Divided, Problem, Weights, place, prepare
+    from penstock.load.summary import host_shares
+    from penstock.placement import Divided, Problem, Weights, copies_of, place, prepare
 
-    graph, _ = reading.get_network(network, statistics)
-    cluster = reading.get_cluster(cluster_file, hosts, graph)
-    model = reading.get_model(graph, rates, duration, period)
-    if seed < 0:
-        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
-    row = ALGORITHMS.get(algorithm)
-    copies = replicas or (2 if row is not None and row.replicas == "apart" else 1)
-    if replicas < 0:
-        raise InputError(f"expected at least 1 copy of each operator, got {replicas}", at="--replicas")
-    before = None
-    if previous is not None:
-        before = reading.get_placement(previous, graph, cluster)
-        wanted = set(expand_replicas(graph, copies))
-        before = Placement({name: host for name, host in before.items() if name in wanted})
-    if overload not in (None, "allow", "soft"):
-        raise InputError(f"expected allow or soft, got {overload!r}", at="--overload")
-    given = {
-        "restarts": restarts,
-        "budget": budget,
-        "seconds": limit,
-        "balance": load_threshold,
-        "score": score_threshold,
-        "threshold": improvement_threshold,
-    }
-    parameters: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    problem = Problem(model, cluster, before, graph.pins, copies)
-    prepare(problem, algorithm, **parameters)
+    graph, _, cluster = reading.get_deployment(network)
+    model = reading.get_model(graph, *rates)
+    options.check_seed(answer.seed)
+    if wish.overload not in (None, "allow", "soft"):
+        raise InputError(f"expected allow or soft, got {wish.overload!r}", at="--overload")
+    copies = copies_of(wish.algorithm, wish.replicas)
+    previous = reading.get_previous(before.previous, graph, cluster, copies)
+    parameters = tuning.parameters()
+    problem = Problem(model, cluster, previous, graph.pins, copies)
+    prepare(problem, wish.algorithm, **parameters)
     start = time.perf_counter()
-    answer = place(
+    found = place(
         problem,
-        algorithm,
-        np.random.default_rng(seed),
-        measure=objective,
-        weights=Weights.parse(weights),
-        theta=theta,
-        divided=Divided(domains=domains, overlap=overlap, least=group_below),
-        move_cost=move_cost,
-        overload=overload is not None,
-        soft=overload == "soft",
-        tighten=tighten,
+        wish.algorithm,
+        np.random.default_rng(answer.seed),
+        measure=wish.objective,
+        weights=Weights.parse(wish.weights),
+        theta=before.theta,
+        divided=Divided(domains=wish.domains, overlap=wish.overlap, least=wish.group_below),
+        move_cost=before.move_cost,
+        overload=wish.overload is not None,
+        soft=wish.overload == "soft",
+        tighten=wish.tighten,
         **parameters,
     )
     seconds = time.perf_counter() - start
-    rows = reading.host_rows(model, answer.placement, cluster)
-    if json:
-        common.answer(
-            {
-                "algorithm": algorithm,
-                "feasible": not answer.over,
-                **({"reason": "; ".join(answer.over)} if answer.over else {}),
-                "placement": dict(answer.placement),
-                "hosts": rows,
-                "objective": {"name": answer.objective, "value": answer.value, "lower_bound": answer.bound},
-                "moved": list(answer.moved),
-                "moved_load": answer.moved_load,
-                "seconds": seconds,
-            }
-        )
+    rows = host_shares(model, found.placement, cluster)
+    if answer.json:
+        common.answer({"algorithm": wish.algorithm, **found.document(), "hosts": rows, "seconds": seconds})
         return
-    _show(algorithm, answer, model, rows)
-    for sentence in answer.over:
+    _show(wish.algorithm, found, model)
+    common.show_hosts(rows)
+    for sentence in found.over:
         common.say(sentence)
-    least = "" if answer.bound is None else f" (no placement is below {answer.bound:.4g})"
-    moves = f"; {len(answer.moved)} operators moved, load {answer.moved_load:.4g}" if before is not None else ""
-    typer.echo(f"{answer.objective} {answer.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")
+    least = "" if found.bound is None else f" (no placement is below {found.bound:.4g})"
+    moves = f"; {len(found.moved)} operators moved, load {found.moved_load:.4g}" if previous is not None else ""
+    typer.echo(f"{found.objective} {found.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")
 
 
-def _show(algorithm: str, answer: Answer, model: LoadModel, rows: dict[str, dict[str, float]]) -> None:
+def _show(algorithm: str, answer: Answer, model: LoadModel) -> None:
     from penstock.cluster import base_name
 
     load = dict(zip(model.network.operators, model.mean_load, strict=True))
@@ -186,9 +172,4 @@ def _show(algorithm: str, answer: Answer, model: LoadModel, rows: dict[str, dict
             [name, host, float(load[base_name(name)]), "yes" if name in answer.moved else ""]
             for name, host in answer.placement.items()
         ],
-    )
-    common.table(
-        "hosts: load as a share of capacity",
-        ["host", "mean", "std", "max"],
-        [[name, share["mean"], share["std"], share["max"]] for name, share in rows.items()],
     )

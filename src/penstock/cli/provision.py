@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
-from penstock.cli.estimate import CheckOption, checker
+from penstock.cli import common, options
+from penstock.files import Document
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster
+    from penstock.network import Network
     from penstock.sizing.provision import Provision
 
 
-def command(
-    network: common.NetworkArgument,
-    rates: common.RatesOption,
+class FleetOptions(NamedTuple):
+    """What runs, and on what hosts it might."""
+
+    network: options.NetworkArgument
     host_like: Annotated[
         str,
         typer.Option("--host-like", metavar="H", help="Type of the new hosts; of several, the cheapest mix is found."),
-    ],
-    latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency bound for every sink (s).")],
-    cluster_file: common.ClusterOption = None,
+    ]
+    cluster: options.ClusterOption = None
+    statistics: options.StatisticsOption = None
+
+
+class SearchOptions(NamedTuple):
+    """What is searched for."""
+
+    latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency bound for every sink (s).")]
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", metavar="NAME", help="Use only this placement algorithm.")
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")
-    ] = "mace",
-    check_with: CheckOption = None,
+    ] = None
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="mace, pipelined, microbatch or sharing.")] = (
+        "mace"
+    )
+    check_with: options.CheckOption = None
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="OUT.png", help="Draw how many hosts other bounds need.")
-    ] = None,
-    statistics: common.StatisticsOption = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    ] = None
+
+
+def command(
+    fleet: FleetOptions,
+    rates: options.RatesOptions,
+    search: SearchOptions,
+    answer: options.AnswerOptions,
 ) -> None:
     """Find the fewest hosts, or the cheapest mix of types, that keep a latency bound. Exit code 1: none do.
 
@@ -44,57 +55,60 @@ def command(
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
     """
     from penstock.cli import reading
-    from penstock.cluster import Cluster, Host
     from penstock.control.chain import worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
     from penstock.sizing.provision import curve, placing, provision
 
-    graph, known = reading.get_network(network, statistics)
-    check = checker(check_with)
-    bound = checked_bound(latency)
-    like = [name.strip() for name in host_like.split(",") if name.strip()]
-    if cluster_file is None:
-        named = [o.pin for o in graph.operators.values()]
-        named += [end.host for table in (graph.sources, graph.sinks) for end in table.values()]
-        cluster = Cluster.of(Host(name=name) for name in dict.fromkeys([*like, *(n for n in named if n)]))
-    else:
-        cluster = reading.get_cluster(cluster_file, None, graph)
-    given = reading.get_rates(graph, rates, duration, period)
-    loads = load_model(graph, given)
+    graph, known = reading.get_network(fleet.network, fleet.statistics)
+    check = options.checks(search.check_with)
+    bound = checked_bound(search.latency)
+    like = [name.strip() for name in fleet.host_like.split(",") if name.strip()]
+    cluster = _types(fleet.cluster, like, graph)
+    expected = reading.get_rates(graph, *rates)
+    loads = load_model(graph, expected)
 
-    def answer(wanted: float) -> Provision:
+    def enough(wanted: float) -> Provision:
         return provision(
             loads,
             cluster,
             like,
             wanted,
-            name=model,
-            place=None if algorithm is None else placing(loads, algorithm, seed),
-            improve=placing(loads, "mace-climb", seed),
+            name=search.model,
+            place=None if search.algorithm is None else placing(loads, search.algorithm, answer.seed),
+            improve=placing(loads, "mace-climb", answer.seed),
             statistics=known,
         )
 
-    found = answer(bound)
+    found = enough(bound)
     if check:
-        found = found.checked(worst_simulated(graph, found.cluster, found.placement, given, known, model, seed))
+        placed, seed = found.placement, answer.seed
+        found = found.checked(worst_simulated(graph, found.cluster, placed, expected, known, search.model, seed))
     document = {"network": graph.name, **found.document()}
-    if plot is not None:
-        rows = curve(answer, bound)
-        document["curve"] = [
-            {"latency": wanted, "hosts": count, "lower_bound": least, "price": price}
-            for wanted, count, least, price in rows
-        ]
+    if search.plot is not None:
         from penstock.sizing.plot import draw_hosts
 
-        draw_hosts(plot, rows, bound)
-    if json:
+        rows = curve(enough, bound)
+        document["curve"] = [row._asdict() for row in rows]
+        draw_hosts(search.plot, rows, bound)
+    if answer.json:
         common.answer(document)
         return
-    _show(document, found, model)
+    _show(document, found, search.model)
 
 
-def _show(document: dict[str, Any], found: Provision, model: str) -> None:
+def _types(path: str | None, like: list[str], network: Network) -> Cluster:
+    """Read the cluster; without one, the types and the hosts that the network names are hosts of capacity 1."""
+    from penstock.cli import reading
+    from penstock.cluster import Cluster, Host
+
+    if path is not None:
+        return reading.get_cluster(path, None, network)
+    named = [host for _, host in network.named_hosts]
+    return Cluster.of(Host(name=name) for name in dict.fromkeys([*like, *named]))
+
+
+def _show(document: Document, found: Provision, model: str) -> None:
     common.table(
         f"{document['network']}: {found.hosts} hosts ({', '.join(f'{n} like {h}' for h, n in found.mix.items())}), "
         f"price {found.price:g} per hour",

@@ -6,12 +6,12 @@ Imported inside the commands, so that ``--help`` does not wait for it.
 from __future__ import annotations
 
 import os
-from typing import Any
 
+from penstock.cli.options import NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
 from penstock.errors import InputError
-from penstock.files import Text, suggest
-from penstock.load import LoadModel, Statistics, deviation, load_model, read_statistics
+from penstock.files import Document, Text, suggest
+from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.workload import Rates, read_rates
 
@@ -38,10 +38,8 @@ def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluste
         cluster = Cluster.uniform(hosts)
     else:
         cluster = read_cluster(path)
-    named = [(f"operators.{o.name}.pin", o.pin) for o in network.operators.values()]
-    named += [(f"{t}.{e.name}.host", e.host) for t in ("sources", "sinks") for e in getattr(network, t).values()]
-    for at, host in named:
-        if host is not None and host not in cluster.hosts:
+    for at, host in network.named_hosts:
+        if host not in cluster.hosts:
             raise InputError(
                 f"{host!r} is no host of the cluster",
                 file=network.file,
@@ -49,6 +47,20 @@ def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluste
                 hint=suggest(host, cluster.hosts, "hosts"),
             )
     return cluster
+
+
+def get_deployment(options: NetworkOptions) -> tuple[Network, Statistics, Cluster]:
+    """Read a network, what is known of it, and its cluster."""
+    network, known = get_network(options.network, options.statistics)
+    return network, known, get_cluster(options.cluster, options.hosts, network)
+
+
+def get_previous(given: str | None, network: Network, cluster: Cluster, copies: int) -> Placement | None:
+    """Read a placement that is to be improved; of its replicas those that there are to be still."""
+    if given is None:
+        return None
+    wanted = set(expand_replicas(network, copies))
+    return Placement({name: host for name, host in get_placement(given, network, cluster).items() if name in wanted})
 
 
 def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
@@ -85,7 +97,7 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
     if given is None:
         return {}
     if "->" in given and not os.path.exists(given):
-        table: dict[str, Any] = {}
+        table: Document = {}
         for item in given.split(","):
             name, equals, number = (part.strip() for part in item.rpartition("="))
             if not equals or name in table:
@@ -133,22 +145,3 @@ def decide_placement(
 
     problem = Problem(load_model(network, rates), cluster, None, network.pins)
     return place(problem, algorithm or "correlation", np.random.default_rng(seed)).placement
-
-
-def joined_rates(parts: dict[str, Rates]) -> Rates:
-    """Return rates of several sources as one table, with the shortest common length."""
-    period = next(iter(parts.values())).period
-    if any(rates.period != period for rates in parts.values()):
-        raise InputError("expected equal periods of all scheduled sources", at="sources")
-    length = min(rates.periods for rates in parts.values())
-    return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
-
-
-def host_rows(model: LoadModel, placement: Placement, cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Return mean, std and max of each host's load as a share of its capacity."""
-    load = model.host_load(placement, cluster)
-    rows = {}
-    for (name, host), series in zip(cluster.hosts.items(), load, strict=True):
-        share = series / host.capacity
-        rows[name] = {"mean": float(share.mean()), "std": deviation(share), "max": float(share.max())}
-    return rows

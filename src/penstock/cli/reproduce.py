@@ -7,7 +7,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 
 
 def command(
@@ -18,8 +18,8 @@ def command(
     out: Annotated[
         str | None, typer.Option("--out", metavar="DIR|PAGE.md", help="Write the pictures and a page with them here.")
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    seed: options.SeedOption = 0,
+    json: options.JsonOption = False,
 ) -> None:
     """Repeat the papers' experiments and check their claims.
 

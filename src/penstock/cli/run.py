@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.files import Document
+
+if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Placement
+    from penstock.load import Statistics
+    from penstock.network import Network
+    from penstock.shedding.live import Shedder
+    from penstock.workload import Rates
 
 DirectoryOption = Annotated[
     str | None,
@@ -20,44 +28,64 @@ DirectoryOption = Annotated[
 ]
 
 
-def command(
-    network: common.NetworkArgument,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
+class InputOptions(NamedTuple):
+    """What runs where, and what is expected to come in."""
+
     placement: Annotated[
         str | None, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
-    ] = None,
-    algorithm: Annotated[
-        str | None, typer.Option("--algorithm", metavar="A", help="Placement algorithm; default: correlation.")
-    ] = None,
-    statistics: common.StatisticsOption = None,
+    ] = None
+    algorithm: options.AlgorithmOption = None
     rates: Annotated[
         str | None,
         typer.Option("--rates", metavar="FILE|INLINE", help="Expected rates; nexmark sources follow them."),
-    ] = None,
-    duration: common.DurationOption = 60.0,
-    period: common.PeriodOption = 1.0,
-    keep: common.KeepOption = None,
-    plan: common.PlanOption = None,
+    ] = None
+    duration: options.DurationOption = 60.0
+    period: options.PeriodOption = 1.0
+
+    def read(self, network: Network) -> Rates | None:
+        """Read the expected rates, if there are any."""
+        from penstock.cli import reading
+
+        if self.rates is None:
+            return None
+        return reading.get_rates(network, self.rates, self.duration, self.period)
+
+
+class DropOptions(NamedTuple):
+    """What to drop."""
+
+    keep: options.KeepOption = None
+    plan: options.PlanOption = None
     control_period: Annotated[
         float | None,
         typer.Option("--control-period", metavar="S", help="How often to look up --plan (s); default: the trigger."),
-    ] = None,
+    ] = None
+
+
+class EndOptions(NamedTuple):
+    """When to stop, and what to write."""
+
     seconds: Annotated[
         float | None,
         typer.Option("--for", metavar="SECONDS", help="Stop after this time (s); default: when the sources end."),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False,
-    directory: DirectoryOption = None,
+    ] = None
+    once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False
+    directory: DirectoryOption = None
     learn: Annotated[
         str | None,
         typer.Option("--learn", metavar="OUT.json", help="Write the statistics, corrected by this run."),
-    ] = None,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report here.")
-    ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
+    ] = None
+    report: Annotated[str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report here.")] = (
+        None
+    )
+
+
+def command(
+    network: options.NetworkOptions,
+    inputs: InputOptions,
+    drop: DropOptions,
+    end: EndOptions,
+    answer: options.AnswerOptions,
 ) -> None:
     """Run a placed network on Spark, measure the latency of every row, and compare with the prediction.
 
@@ -66,19 +94,15 @@ def command(
     from penstock.cli import reading
     from penstock.control import chain
     from penstock.control.job import Job, execute, finish
+    from penstock.workload.rates import joined
 
-    if plan is not None and (keep is not None or once):
-        raise InputError(f"does not go with {'--keep' if keep is not None else '--once'}", at="--plan")
-    if seconds is not None and not 0 < seconds < 1e9:
-        raise InputError(f"expected a time > 0 s, got {seconds}", at="--for")
-    graph, known = reading.get_network(network, statistics)
-    if learn is not None and (once or plan is not None or keep is not None):
-        raise InputError("does not go with --once, --keep and --plan", at="--learn")
-    if learn is not None and not chain.priced(graph, known):
-        raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
-    cluster = reading.get_cluster(cluster_file, hosts if hosts is not None or cluster_file is not None else 1, graph)
-    fractions = reading.get_keep(keep, graph)
-    expected = reading.get_rates(graph, rates, duration, period) if rates is not None else None
+    _check(drop, end)
+    graph, known = reading.get_network(network.network, network.statistics)
+    _check_learned(end, graph, known)
+    hosts = 1 if network.hosts is None and network.cluster is None else network.hosts
+    cluster = reading.get_cluster(network.cluster, hosts, graph)
+    fractions = reading.get_keep(drop.keep, graph)
+    expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
@@ -87,54 +111,64 @@ def command(
 
     check_network(graph, cluster.spark)
     if expected is None and graph.scheduled:
-        expected = reading.joined_rates({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
-    folder = chain.where(directory or cluster.spark.directory, graph)
-    there = claimed(folder)
-    if placement is None and algorithm is None and there is not None:
+        expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
+    folder = chain.where(end.directory or cluster.spark.directory, graph)
+    wish = (inputs.placement, inputs.algorithm)
+    there = claimed(folder) if wish == (None, None) else None
+    if there is not None:
         placed = placement_of(there).check(graph.operators, cluster.hosts)
     else:
-        placed = reading.decide_placement(graph, cluster, placement, algorithm, expected, seed)
+        placed = reading.decide_placement(graph, cluster, *wish, expected, answer.seed)
     check_placement(placed)
     cluster = cluster.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
-    shedder = None
-    if plan is not None:
-        from penstock.shedding import read_table
-        from penstock.shedding.live import Shed, Shedder
-
-        table = Shed(table=read_table(plan), period=cluster.spark.trigger if control_period is None else control_period)
-        shedder = Shedder.of(table, graph, cluster, placed, None)
     job = Job(
-        network=graph,
-        cluster=cluster,
-        placement=placed,
-        folder=folder,
-        statistics=known,
-        rates=expected,
-        scheduled=rates is not None,
-        keep=fractions,
-        shedder=shedder,
-        seconds=seconds,
-        once=once,
-        seed=seed,
-    )
+        network=graph, cluster=cluster, placement=placed, folder=folder, statistics=known, rates=expected,
+        scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
+        seconds=end.seconds, once=end.once, seed=answer.seed,
+    )  # fmt: skip
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
-            outcome = execute(Engine(cluster, running), job, tell, common.say)
+            outcome = execute(Engine(cluster, running), job, tell, lambda drift: common.say(drift.says))
     done = finish(job, outcome)
-    document: dict[str, Any] = done.report
-    document["directory"] = folder
-    if report is not None:
-        common.write_document(report, document)
-    if learn is not None:
-        chain.learned(graph, cluster, placed, outcome, done.rates, known).write(learn)
-    if json:
+    document: Document = {**done.report, "directory": folder}
+    if end.report is not None:
+        common.write_document(end.report, document)
+    if end.learn is not None:
+        chain.learned(graph, cluster, placed, outcome, done.rates, known).write(end.learn)
+    if answer.json:
         common.answer(document)
         return
     show(document)
 
 
-def show(document: dict[str, Any]) -> None:
+def _check(drop: DropOptions, end: EndOptions) -> None:
+    if drop.plan is not None and (drop.keep is not None or end.once):
+        raise InputError(f"does not go with {'--keep' if drop.keep is not None else '--once'}", at="--plan")
+    if end.seconds is not None and not 0 < end.seconds < 1e9:
+        raise InputError(f"expected a time > 0 s, got {end.seconds}", at="--for")
+    if end.learn is not None and (end.once or drop.plan is not None or drop.keep is not None):
+        raise InputError("does not go with --once, --keep and --plan", at="--learn")
+
+
+def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:
+    from penstock.control import chain
+
+    if end.learn is not None and not chain.priced(network, known):
+        raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
+
+
+def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: Placement) -> Shedder | None:
+    if drop.plan is None:
+        return None
+    from penstock.shedding import read_table
+    from penstock.shedding.live import Shed, Shedder
+
+    period = cluster.spark.trigger if drop.control_period is None else drop.control_period
+    return Shedder.of(Shed(table=read_table(drop.plan), period=period), network, cluster, placement, None)
+
+
+def show(document: Document) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
     from penstock.control.forecast import Drift
 

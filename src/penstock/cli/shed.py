@@ -4,52 +4,54 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from penstock.cli import common
+from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.pictures.save import kind_of
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.network import Network
-    from penstock.shedding import Program, Question
+    from penstock.shedding import LookUp, Program, Question
     from penstock.shedding.program import Matrix
 
 
-def command(
-    network: common.NetworkArgument,
-    placement: common.PlacementOption,
-    at: Annotated[str, typer.Option("--at", metavar="INLINE", help="Source rates, e.g. clicks=120,bids=300.")],
+class TableOptions(NamedTuple):
+    """The plan table."""
+
     planner: Annotated[
         str | None,
         typer.Option("--planner", help="exact, solver, solver-w, c-fit, d-fit, replica, random-drop or input-only."),
-    ] = None,
-    cluster_file: common.ClusterOption = None,
-    hosts: common.HostsOption = None,
-    statistics: common.StatisticsOption = None,
+    ] = None
     upto: Annotated[
         str | None, typer.Option("--upto", metavar="INLINE", help="Highest rates in the table; default: twice --at.")
-    ] = None,
-    error: Annotated[float, typer.Option("--error", metavar="E", help="Share of the optimum that may be lost.")] = 0.05,
+    ] = None
+    error: Annotated[float, typer.Option("--error", metavar="E", help="Share of the optimum that may be lost.")] = 0.05
     workload: Annotated[
         str, typer.Option("--workload", help="solver-w: uniform, or exponential:MEAN (as a share of --upto).")
-    ] = "uniform",
+    ] = "uniform"
     budget: Annotated[
         float | None,
         typer.Option("--budget", metavar="SECONDS", help="solver: stop after this time with the table so far."),
-    ] = None,
-    save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table here.")] = None,
-    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from this plan table.")] = None,
+    ] = None
+    save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table here.")] = None
+    plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from this plan table.")] = None
+
+
+def command(
+    network: options.NetworkOptions,
+    placement: options.PlacementOption,
+    at: Annotated[str, typer.Option("--at", metavar="INLINE", help="Source rates, e.g. clicks=120,bids=300.")],
+    wish: TableOptions,
+    answer: options.AnswerOptions,
     plot: Annotated[
         str | None,
         typer.Option("--plot", metavar="FILE", help="Draw score against load, with the baselines (SVG, PNG or PDF)."),
     ] = None,
-    seed: common.SeedOption = 0,
-    json: common.JsonOption = False,
 ) -> None:
     """Plan what to drop so that no host exceeds its quota and the most valuable output survives.
 
@@ -57,126 +59,93 @@ def command(
     --placement views=h1,scored=h2,paid=h1,billed=h2 --planner d-fit --at clicks=400,buys=150
     """
     from penstock.cli import reading
+    from penstock.shedding import build_program
 
-    del seed  # every planner is deterministic
-    from penstock.shedding import Exact, build_program
-
-    graph, _ = reading.get_network(network, statistics)
-    cluster = reading.get_cluster(cluster_file, hosts, graph)
+    graph, _, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
     rates = _rates(at, graph, "--at")
-    if (planner is None) == (plan is None):
-        raise InputError("expected one of --planner and --plan", at="--planner")
-    if not 0 < error < 1:
-        raise InputError(f"expected an error between 0 and 1, got {error:g}", at="--error")
-    if budget is not None and not 0 <= budget < math.inf:
-        raise InputError(f"expected a time of at least 0 s, got {budget:g}", at="--budget")
-    if plot is not None:
-        kind_of(plot)
+    _check(wish, plot)
     program = build_program(graph, cluster, placed)
-    if planner == "replica":
-        if save is not None or plot is not None:
+    if wish.planner == "replica":
+        if wish.save is not None or plot is not None:
             raise InputError("replica answers from the placement alone: there is no table", at="--planner")
-        _show(_replica(program, cluster, placed, rates), json=json)
+        _show(_replica(program, cluster, placed, rates), json=answer.json)
         return
-    exact = Exact(program)
-    most = _rates(upto, graph, "--upto") if upto else 2 * rates
+    from penstock.shedding import Exact, Question
+
+    most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
     if (most < rates).any():
         raise InputError("expected rates of at least --at", at="--upto")
-    from penstock.shedding import Question
-
-    question = Question(exact, most, error, _scale(workload), budget)
-    document = _planned(program, question, rates, planner, plan, save)
+    question = Question(Exact(program), most, wish.error, _scale(wish.workload), wish.budget)
+    document = _planned(program, question, rates, wish)
     if plot:
         from penstock.shedding.plot import draw_scores
 
         draw_scores(program, question, rates, plot)
-    _show(document, json=json)
+    _show(document, json=answer.json)
 
 
-def _planned(
-    program: Program, question: Question, rates: Matrix, planner: str | None, plan: str | None, save: str | None
-) -> dict[str, Any]:
-    from penstock.shedding import PLANNERS, LookUp, build_table, read_table, save_table, upper_bound
+def _check(wish: TableOptions, plot: str | None) -> None:
+    if (wish.planner is None) == (wish.plan is None):
+        raise InputError("expected one of --planner and --plan", at="--planner")
+    if not 0 < wish.error < 1:
+        raise InputError(f"expected an error between 0 and 1, got {wish.error:g}", at="--error")
+    if wish.budget is not None and not 0 <= wish.budget < math.inf:
+        raise InputError(f"expected a time of at least 0 s, got {wish.budget:g}", at="--budget")
+    if plot is not None:
+        kind_of(plot)
+
+
+def _planned(program: Program, question: Question, rates: Matrix, wish: TableOptions) -> Document:
+    from penstock.shedding import save_table
+    from penstock.shedding.answer import look_up_document
 
     begun = time.perf_counter()
-    if plan is not None:
-        table = read_table(plan)
-        try:
-            look_up = LookUp(program, table)
-        except InputError as wrong:
-            raise wrong.located(plan) from None
-    else:
-        if planner not in PLANNERS:
-            known = [*PLANNERS, "replica"]
-            raise InputError(
-                f"unknown planner {planner!r}", at="--planner", hint=suggest(str(planner), known, "planners")
-            )
-        table = build_table(planner, question)
-        look_up = LookUp(program, table)
+    look_up = _look_up(program, question, wish)
     seconds = time.perf_counter() - begun
-    if save:
-        save_table(table, save)
-    kept = look_up.plan(rates)
+    if wish.save:
+        save_table(look_up.table, wish.save)
+    return look_up_document(look_up, question, rates) | {"seconds": seconds, "lookup": _shortest(look_up, rates)}
+
+
+def _look_up(program: Program, question: Question, wish: TableOptions) -> LookUp:
+    from penstock.shedding import PLANNERS, LookUp, build_table, read_table
+
+    if wish.plan is not None:
+        table = read_table(wish.plan)
+        try:
+            return LookUp(program, table)
+        except InputError as wrong:
+            raise wrong.located(wish.plan) from None
+    if wish.planner not in PLANNERS:
+        known = [*PLANNERS, "replica"]
+        raise InputError(
+            f"unknown planner {wish.planner!r}", at="--planner", hint=suggest(str(wish.planner), known, "planners")
+        )
+    return LookUp(program, build_table(wish.planner, question))
+
+
+def _shortest(look_up: LookUp, rates: Matrix) -> float:
+    """Return how long a look-up takes (s): the shortest of some."""
     took = []
     for _ in range(5):
         begun = time.perf_counter()
         look_up.plan(rates)
         took.append(time.perf_counter() - begun)
-    full = program.flow(rates)
-    best = question.exact.plan(rates)
-    load = program.load(kept)
-    # The optimum of a network with time-window joins is the best that was found; the bound says what it may miss.
-    bound = {"bound": upper_bound(program, rates)} if program.products else {}
-    return {
-        "planner": table.planner,
-        "feasible": program.feasible(kept),
-        "score": program.score(kept),
-        "optimum": program.score(best),
-        "full": program.score(full),
-        **bound,
-        "keep": program.keep(rates, kept),
-        "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
-        "entries": table.entries,
-        **PLANNERS[table.planner].facts(table),
-        "seconds": seconds,
-        "lookup": min(took),
-    }
+    return min(took)
 
 
-def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> dict[str, Any]:
+def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> Document:
     from penstock.shedding import replica_plan
+    from penstock.shedding.answer import replica_document
 
     begun = time.perf_counter()
-    found = replica_plan(program, cluster, placed, rates)
+    plan = replica_plan(program, cluster, placed, rates)
     seconds = time.perf_counter() - begun
-    full = program.score(program.flow(rates))
-    operators = program.network.operators
-    share = dict(found.keep)
-    for copy in found.keep:
-        # A stream's fraction holds for every copy of its reader that has none of its own.
-        share |= {other: found.keep.get(other, 1.0) for other in placed if copy == other.partition("#")[0]}
-    keep = {
-        f"{given}->{copy}": kept
-        for copy, kept in sorted(share.items())
-        for given in operators[copy.partition("#")[0]].inputs
-    }
-    return {
-        "planner": "replica",
-        "feasible": True,
-        "score": full,
-        "optimum": full,
-        "full": full,
-        "keep": keep,
-        "hosts": {name: {"load": load} for name, load in found.load.items()},
-        "intact": dict(found.intact),
-        "entries": len(found.keep),
-        "seconds": seconds,
-        "lookup": seconds,
-    }
+    return replica_document(program, placed, rates, plan) | {"seconds": seconds, "lookup": seconds}
 
 
-def _show(document: dict[str, Any], *, json: bool) -> None:
+def _show(document: Document, *, json: bool) -> None:
     if not document["feasible"]:
         raise Infeasible("the plan does not keep every host within its quota", **document)
     if json:

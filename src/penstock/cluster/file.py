@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
 from penstock.errors import InputError
-from penstock.files import Text, convert, schema_of
+from penstock.files import Document, Text, convert, schema_of
 from penstock.units import seconds
 
 Option = str | int | float | bool
@@ -71,9 +71,9 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     hosts: dict[str, HostTable]
     links: Annotated[
-        dict[str, Any], msgspec.Meta(description='delay and bandwidth of every pair, and tables "a->b" of single pairs')
+        Document, msgspec.Meta(description='delay and bandwidth of every pair, and tables "a->b" of single pairs')
     ] = {}
-    spark: dict[str, Any] = {}
+    spark: Document = {}
     machines: Annotated[dict[str, MachineTable], msgspec.Meta(description="machines that hosts share")] = {}
 
 
@@ -93,7 +93,7 @@ def read_cluster(path: str | os.PathLike[str]) -> Cluster:
         raise error.located(text.name, text.line_of(error.at)) from None
 
 
-def parse_cluster(document: dict[str, Any]) -> Cluster:
+def parse_cluster(document: Document) -> Cluster:
     """Build a cluster from the tables of a cluster file."""
     tables = document.get("hosts", {})
     if isinstance(tables, dict):
@@ -169,7 +169,7 @@ def _spark(document: Any) -> SparkSettings:
     )
 
 
-def cluster_schema() -> dict[str, Any]:
+def cluster_schema() -> Document:
     """Return the JSON schema of cluster files."""
     schema = schema_of(ClusterFile, "cluster")
     (links, spark), parts = msgspec.json.schema_components((LinkTable, SparkTable), ref_template="#/$defs/{name}")

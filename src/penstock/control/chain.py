@@ -220,8 +220,3 @@ def measured_rates(network: Network, outcome: Any) -> Rates | None:
 def where(directory: str | os.PathLike[str] | None, network: Network) -> str:
     """Return the folder of a run: the one that is named, or ``.penstock/<network name>``."""
     return str(directory) if directory is not None else os.path.join(".penstock", network.name)
-
-
-def everything_on(network: Network, host: str) -> Placement:
-    """Return the placement of all operators on one host."""
-    return Placement(dict.fromkeys(network.operators, host))

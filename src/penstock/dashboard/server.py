@@ -73,7 +73,15 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         redoc_url=None,
     )
     app.state.token = token or secrets.token_urlsafe(24)
-    page = resources.files("penstock.dashboard") / "page"
+    _guard(app, names)
+    _serve_page(app, watcher)
+    _serve_views(app, watcher)
+    _serve_questions(app, watcher)
+    return app
+
+
+def _guard(app: FastAPI, names: tuple[str, ...]) -> None:
+    """Refuse other names, put the headers on every answer, and turn errors into statuses."""
 
     @app.middleware("http")
     async def guard(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -87,10 +95,10 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
     async def refused(_: Request, error: PenstockError) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 422 if isinstance(error, InputError) else 409)
 
-    def view() -> View:
-        if watcher.view is None:
-            raise HTTPException(404, "there is nothing to see yet")
-        return watcher.view
+
+def _serve_page(app: FastAPI, watcher: Watcher) -> None:
+    """Serve the page, its health, and metrics."""
+    page = resources.files("penstock.dashboard") / "page"
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
@@ -108,30 +116,40 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         text = "" if watcher.view is None else exposition(watcher.view, watcher.clock())
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    app.mount("/static", StaticFiles(directory=str(page)), name="static")
+
+
+def _serve_views(app: FastAPI, watcher: Watcher) -> None:
+    """Serve what is seen."""
+
     @app.get("/api/about")
     def about() -> Any:
         """Return what is looked at: network, hosts, placement."""
-        return plain(view().about())
+        return plain(view_of(watcher).about())
 
     @app.get("/api/live")
     def live() -> Any:
         """Return what is measured and predicted, over the window."""
-        return plain(view().live(watcher.clock()))
+        return plain(view_of(watcher).live(watcher.clock()))
 
     @app.get("/api/history")
     def history() -> Any:
         """Return the decisions, the oldest first."""
-        return {"decisions": plain(view().decisions)}
+        return {"decisions": plain(view_of(watcher).decisions)}
 
     @app.get("/api/events", response_class=StreamingResponse)
     def events() -> StreamingResponse:
         """Stream what is new, as server-sent events: about, live, beat."""
         return StreamingResponse(watcher.listen(), media_type="text/event-stream")
 
+
+def _serve_questions(app: FastAPI, watcher: Watcher) -> None:
+    """Serve what-if questions, and hand actions to the controller."""
+
     @app.post("/api/what-if")
     def ask(question: WhatIf) -> Any:
         """Say what would happen under other rates, on another placement, with other drops. Nothing is changed."""
-        return plain(view().ask(Question(**question.model_dump())))
+        return plain(view_of(watcher).ask(Question(**question.model_dump())))
 
     @app.post("/api/actions")
     def act(wanted: Act, authorization: Annotated[str | None, Header()] = None) -> Any:
@@ -140,10 +158,14 @@ def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ..
         given = {key: value for key, value in wanted.model_dump().items() if key != "kind" and value is not None}
         if wanted.kind == "stop" and wanted.dry:
             return {"done": False, "why": "the controller and what it runs would stop"}
-        return plain(view().act(wanted.kind, given))
+        return plain(view_of(watcher).act(wanted.kind, given))
 
-    app.mount("/static", StaticFiles(directory=str(page)), name="static")
-    return app
+
+def view_of(watcher: Watcher) -> View:
+    """Return what is looked at, or answer that there is nothing yet."""
+    if watcher.view is None:
+        raise HTTPException(404, "there is nothing to see yet")
+    return watcher.view
 
 
 def allowed(token: str, given: str | None) -> None:

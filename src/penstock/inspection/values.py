@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.files import Document
 from penstock.inspection.fit import Array, Fit
 from penstock.telemetry import Application, Batches, QueryLog
 
@@ -119,7 +119,7 @@ class Query:
         """How often it was started again within the inspected time."""
         return max(len(np.unique(self.batches.run)) - 1, 0)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock inspect --json`` prints of the query."""
         batches, fit = self.batches, self.fit
         state = bool(self.log.state)
@@ -188,7 +188,7 @@ class Inspection:
         """Return the names of an application's queries."""
         return tuple(name for name, query in self.queries.items() if query.log.app == identifier)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock inspect --json`` prints."""
         return {
             "queries": {name: query.document() for name, query in self.queries.items()},

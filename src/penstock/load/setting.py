@@ -12,6 +12,7 @@ import attrs
 from penstock.cluster import Cluster, Placement, SparkSettings, read_cluster, read_placement
 from penstock.cluster.model import Host, Link
 from penstock.cluster.placement import parse_placement
+from penstock.files import Document
 from penstock.load.statistics import Statistics, parse_statistics, read_statistics
 from penstock.network import Network, read_network
 from penstock.network.model import Growth, Operator, Sink, Source
@@ -44,7 +45,7 @@ class Setting:
     rates: Rates | None = None
     keep: Mapping[str, float] = attrs.field(factory=dict)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return all of it as one JSON document, without passwords, tokens and addresses."""
         network, cluster = self.network, self.cluster
         return {
@@ -114,7 +115,7 @@ def read_setting(folder: Path) -> Setting:
     )
 
 
-def _row(value: attrs.AttrsInstance) -> dict[str, Any]:
+def _row(value: attrs.AttrsInstance) -> Document:
     """Return what differs from the defaults."""
     return {
         field.name: _plain(given)
@@ -144,6 +145,6 @@ def _link_of(row: list[float | None]) -> Link:
     return Link(delay or 0.0, math.inf if bandwidth is None else bandwidth)
 
 
-def _rates(rates: Rates) -> dict[str, Any]:
+def _rates(rates: Rates) -> Document:
     values = dict(zip(rates.sources, rates.values.tolist(), strict=True))
     return {"period": rates.period, "start": rates.start, "values": values}

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Text, convert, schema_of, suggest, write_json
+from penstock.files import Document, Text, convert, schema_of, suggest, write_json
 from penstock.network import Network
 from penstock.network.file import GrowthTable, growth_of
 from penstock.network.model import Growth
@@ -115,16 +115,16 @@ class Statistics:
             operators.append(operator)
         return Network.of(network.name, network.sources.values(), operators, network.sinks.values(), network.file)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the content of a statistics file."""
 
-        def row(known: OperatorStatistics) -> dict[str, Any]:
+        def row(known: OperatorStatistics) -> Document:
             numbers = {
                 key: values[0] if len(set(values)) == 1 else list(values)
                 for key, values in (("cost", known.cost), ("selectivity", known.selectivity))
                 if values is not None
             }
-            told: dict[str, Any] = {"resolution": known.resolution} if known.resolution else {}
+            told: Document = {"resolution": known.resolution} if known.resolution else {}
             if known.growth is not None:
                 told["growth"] = attrs.asdict(known.growth)
             return {**numbers, "error": known.error, "tuples": known.tuples, **told}
@@ -179,7 +179,7 @@ class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: dict[str, OperatorRow]
     hosts: dict[str, HostRow] = {}
-    measured: dict[str, Any] = {}
+    measured: Document = {}
 
 
 def read_statistics(path: str | os.PathLike[str], network: Network | None = None) -> Statistics:
@@ -248,6 +248,6 @@ def _finite(number: float, at: str) -> None:
         raise InputError(f"expected a finite number >= 0, got {number}", at=at)
 
 
-def statistics_schema() -> dict[str, Any]:
+def statistics_schema() -> Document:
     """Return the JSON schema of statistics files."""
     return schema_of(StatisticsFile, "statistics")

@@ -14,6 +14,7 @@ import numpy as np
 from penstock.cluster import Placement
 from penstock.control.folder import Folder
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board
 from penstock.monitor.decisions import Decisions
@@ -51,7 +52,7 @@ class ControlledView(View):
         self.begin, self.batches = 0.0, False
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
         self._at, self._every = 0.0, 1.0
-        self._seen: dict[str, Any] = {}
+        self._seen: Document = {}
         self._waiting: dict[str, float] = {}
 
     def look(self, now: float) -> bool:
@@ -79,11 +80,11 @@ class ControlledView(View):
             self._take(known)
             return True
 
-    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def act(self, kind: str, given: Mapping[str, Any]) -> Document:
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 
-    def _take(self, known: dict[str, Any]) -> None:
+    def _take(self, known: Document) -> None:
         # A period ends before the bin that begins then.
         time, board = float(known["time"]), self.board
         end = math.nextafter(time, 0.0)
@@ -111,7 +112,7 @@ class ControlledView(View):
             board.add_worst(float(known["worst"]), end)
         self._at, self._seen = time, known
 
-    def _flow(self, known: dict[str, Any], begin: float, end: float) -> None:
+    def _flow(self, known: Document, begin: float, end: float) -> None:
         """Let what entered flow through the network, as costs and selectivities say, less what is dropped."""
         program = build_program(
             self.setting.statistics.complete(self.network), self.setting.cluster, self.setting.placement
@@ -126,7 +127,7 @@ class ControlledView(View):
             self.board.add_flow("dropped", name, arrived * (1 - share), begin, end)
             self.board.count(name, round(arrived), round(arrived * (1 - share)))
 
-    def _totals(self) -> dict[str, Any]:
+    def _totals(self) -> Document:
         found = super()._totals()
         rows = self._seen.get("sinks", {})
         for name, row in rows.items():

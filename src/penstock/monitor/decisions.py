@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+
+from penstock.files import Document
 
 MOST = 5_000
 """Decisions that are remembered."""
@@ -21,12 +22,12 @@ class Decisions:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._settled: list[dict[str, Any]] = []
-        self._open: list[dict[str, Any]] = []
+        self._settled: list[Document] = []
+        self._open: list[Document] = []
         self._read = 0
         self._seen = 0
 
-    def look(self) -> list[dict[str, Any]] | None:
+    def look(self) -> list[Document] | None:
         """Return all decisions, the oldest first; None if nothing is new."""
         fresh, still = self._fresh(), self._unsettled()
         if not fresh and still == self._open:
@@ -34,7 +35,7 @@ class Decisions:
         self._settled, self._open = [*self._settled, *fresh][-MOST:], still
         return [*self._settled, *self._open]
 
-    def _fresh(self) -> list[dict[str, Any]]:
+    def _fresh(self) -> list[Document]:
         path = self.folder / "history.jsonl"
         try:
             if path.stat().st_size < self._read:
@@ -48,7 +49,7 @@ class Decisions:
         self._read += len(whole) + 1 if whole else 0
         return [row for line in whole.splitlines() if (row := _decision(line)) is not None]
 
-    def _unsettled(self) -> list[dict[str, Any]]:
+    def _unsettled(self) -> list[Document]:
         path = self.folder / "state.json"
         try:
             when = path.stat().st_mtime_ns
@@ -61,7 +62,7 @@ class Decisions:
         return [row[0] for row in found.get("state", {}).get("open", ())]
 
 
-def _decision(line: bytes) -> dict[str, Any] | None:
+def _decision(line: bytes) -> Document | None:
     try:
         row = json.loads(line)
     except ValueError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.latency.batches import POLLING, BatchHosts
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.latency.fragments import fragments
@@ -218,7 +217,7 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
 
 def what_if(
     setting: Setting, question: Question, usual: Mapping[str, float], seed: int = 0, *, batches: bool = True
-) -> dict[str, Any]:
+) -> Document:
     """Answer a question: latency with its interval, load of every host, drops, moves.
 
     Parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
+from penstock.files import Document
 from penstock.monitor.view import View
 from penstock.telemetry.metrics import Metric, exposed
 
@@ -38,7 +38,7 @@ def exposition(view: View, now: float) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _values(view: View, live: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
+def _values(view: View, live: Document) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
     totals, series = live["totals"], live["series"]
     yield "penstock_run_running", (), float(view.status.word == "running")
     for name, row in totals["streams"].items():

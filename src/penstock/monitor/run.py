@@ -12,6 +12,7 @@ import attrs
 from penstock.cluster import Placement
 from penstock.control.folder import Folder
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
@@ -108,7 +109,7 @@ class RunView(View):
             self._expected = None
             self.revision += 1
 
-    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def act(self, kind: str, given: Mapping[str, Any]) -> Document:
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError, PenstockError
+from penstock.files import Document
 from penstock.latency.estimate import KEYS
 from penstock.load import Statistics
 from penstock.load.setting import Setting
@@ -83,9 +84,9 @@ class View:
         self.batches = True
         self.revision = 0
         self.begin: float | None = None
-        self.decisions: list[dict[str, Any]] = []
+        self.decisions: list[Document] = []
         self.actions: tuple[str, ...] = ()
-        self.findings: list[dict[str, Any]] = []
+        self.findings: list[Document] = []
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self._expected: Expected | None = None
@@ -158,7 +159,7 @@ class View:
             return dict.fromkeys(self.network.sources, 0.0)
         return {name: float(rates.of_source(name).mean()) for name in rates.sources}
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Document:
         """Return what is looked at: network, hosts, placement, where everything stands on a page."""
         with self.lock:
             network, cluster, setting = self.network, self.setting.cluster, self.setting
@@ -212,14 +213,14 @@ class View:
                 "notes": notes,
             }
 
-    def live(self, now: float, begin: int = 0) -> dict[str, Any]:
+    def live(self, now: float, begin: int = 0) -> Document:
         """Return what is measured and expected, from a bin of the window on."""
         with self.lock:
             board = self.board
             end = board.length
             begin = min(begin, end)
             backlog = self._by_reader(board.backlog())
-            series: dict[str, Any] = {
+            series: Document = {
                 "rates": board.seen(board.rates(), begin, end),
                 "busy": board.seen(np.minimum(board.busy, 1.0), begin, end),
                 "backlog": board.seen(backlog, begin, end),
@@ -244,13 +245,13 @@ class View:
                 "totals": self._totals(),
             }
 
-    def ask(self, question: Question) -> dict[str, Any]:
+    def ask(self, question: Question) -> Document:
         """Answer what would happen if …"""
         with self.lock:
             setting, usual = self.setting, self.usual_rates()
         return what_if(setting, question, usual, batches=self.batches)
 
-    def act(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    def act(self, kind: str, given: Mapping[str, Any]) -> Document:
         """Do something to what runs.
 
         Raises
@@ -284,7 +285,7 @@ class View:
         values = np.where(inside, rates.values[:, np.clip(place, 0, rates.periods - 1)], 0.0)
         return tail(values, 0, place.size)
 
-    def _expected_series(self, begin: int, end: int) -> dict[str, Any]:
+    def _expected_series(self, begin: int, end: int) -> Document:
         if self._expected is None:
             return {}
         board, found = self.board, self._expected
@@ -298,7 +299,7 @@ class View:
 
         return {"predicted": at(found.series), "low": at(found.low), "high": at(found.high), "load": at(found.load)}
 
-    def _totals(self) -> dict[str, Any]:
+    def _totals(self) -> Document:
         board, found = self.board, self._expected
         counts = board.totals.T.tolist()
         predicted = None if found is None else {key: getattr(found.total, key) for key in KEYS}
@@ -324,7 +325,7 @@ class View:
         }
 
 
-def _operator(operator: Operator, known: Statistics) -> dict[str, Any]:
+def _operator(operator: Operator, known: Statistics) -> Document:
     """Return what is shown of an operator."""
     said = {key: getattr(operator, key) for key in ("where", "select", "on", "function", "window", "slide", "within")}
     row = known.operators.get(operator.name)

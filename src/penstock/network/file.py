@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Text, convert, schema_of, suggest
+from penstock.files import Document, Text, convert, schema_of, suggest
 from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.units import seconds
 
@@ -103,7 +103,7 @@ class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     sources: dict[str, SourceTable]
     operators: dict[str, OperatorTable] = {}
     sinks: dict[str, SinkTable] = {}
-    defaults: Annotated[dict[str, Any], msgspec.Meta(description="operator keys for all operators")] = {}
+    defaults: Annotated[Document, msgspec.Meta(description="operator keys for all operators")] = {}
 
 
 # Keys that only some kinds have; every other key fits all kinds.
@@ -142,7 +142,7 @@ def read_network(path: str | os.PathLike[str]) -> Network:
         raise error.located(text.name, text.line_of(error.at)) from None
 
 
-def parse_network(document: dict[str, Any], file: str | None = None) -> Network:
+def parse_network(document: Document, file: str | None = None) -> Network:
     """Build a network from the tables of a network file; messages of later checks name the ``file``."""
     for key, value in document.items():
         if key in ("sources", "operators", "sinks", "defaults") and not isinstance(value, dict):
@@ -161,7 +161,7 @@ def parse_network(document: dict[str, Any], file: str | None = None) -> Network:
     return Network.of(top.name, sources, operators, sinks, file)
 
 
-def _defaults(defaults: dict[str, Any]) -> None:
+def _defaults(defaults: Document) -> None:
     known = [field.name for field in msgspec.structs.fields(OperatorTable)]
     for key in defaults:
         if key not in known:
@@ -169,7 +169,7 @@ def _defaults(defaults: dict[str, Any]) -> None:
     convert({"kind": "map", **defaults}, OperatorTable, "defaults")
 
 
-def _source(name: str, document: dict[str, Any]) -> Source:
+def _source(name: str, document: Document) -> Source:
     at = f"sources.{name}"
     table = convert(document, SourceTable, at)
     lateness = _duration(table.lateness, f"{at}.lateness")
@@ -177,7 +177,7 @@ def _source(name: str, document: dict[str, Any]) -> Source:
     return Source(name=name, lateness=lateness, options=_options(table.options), **values)
 
 
-def _sink(name: str, document: dict[str, Any]) -> Sink:
+def _sink(name: str, document: Document) -> Sink:
     table = convert(document, SinkTable, f"sinks.{name}")
     _finite(table.weight, f"sinks.{name}.weight")
     return Sink(
@@ -194,7 +194,7 @@ def _options(options: dict[str, Option]) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 
-def _operator(name: str, document: dict[str, Any], defaults: dict[str, Any]) -> Operator:
+def _operator(name: str, document: Document, defaults: Document) -> Operator:
     at = f"operators.{name}"
     given = convert(document, OperatorTable, at)
     for key in document:
@@ -330,6 +330,6 @@ def _duration(value: str | float, at: str, *, positive: bool = False) -> float:
     return duration
 
 
-def network_schema() -> dict[str, Any]:
+def network_schema() -> Document:
     """Return the JSON schema of network files."""
     return schema_of(NetworkFile, "network")

@@ -244,6 +244,14 @@ class Network:
         """Hosts that operators must stay on."""
         return {operator.name: operator.pin for operator in self.operators.values() if operator.pin is not None}
 
+    @property
+    def named_hosts(self) -> tuple[tuple[str, str], ...]:
+        """Hosts that the network names, each behind the key that names it."""
+        rows = [(f"operators.{o.name}.pin", o.pin) for o in self.operators.values()]
+        rows += [(f"sources.{end.name}.host", end.host) for end in self.sources.values()]
+        rows += [(f"sinks.{end.name}.host", end.host) for end in self.sinks.values()]
+        return tuple((key, host) for key, host in rows if host is not None)
+
     @cached_property
     def queries(self) -> tuple[tuple[str, ...], ...]:
         """The connected parts of the network, each a tuple of operators, ordered by first operator.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -44,86 +44,111 @@ THEMES: Mapping[str, Theme] = {
 }  # fmt: skip
 
 BOX = (0.80, 0.60)  # of a node, in layers and rows
+DASHED = (0, (3, 1.6))
 
 
 def draw_network(
     axes: Axes, network: Mapping[str, Any], placement: Mapping[str, str], colour: Mapping[str, str], theme: Theme
 ) -> None:
     """Draw a placed network in layers, its operators coloured by host."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import FancyBboxPatch, PathPatch
-    from matplotlib.path import Path as Curve
-
     inputs: dict[str, list[str]] = {name: [] for name in network["sources"]}
     inputs.update({name: list(operator["inputs"]) for name, operator in network["operators"].items()})
     # a sink may be called like the operator it reads
     sinks = {f"sink {name}": name for name in network["sinks"]}
     inputs.update({key: [network["sinks"][name]["input"]] for key, name in sinks.items()})
     layout = layered(inputs, list(sinks))
-    width, height = BOX
-
+    layers = max(x for x, _ in layout.places.values()) + 1
     for (start, stop), points in layout.paths.items():
         crosses = start in placement and stop in placement and placement[start] != placement[stop]
-        vertices, codes = [(points[0][0] + width / 2, points[0][1])], [Curve.MOVETO]
-        for k, ((x0, y0), (x1, y1)) in enumerate(pairwise(points)):
-            begin = x0 + width / 2 if k == 0 else x0
-            end = x1 - width / 2 if k == len(points) - 2 else x1
-            middle = (begin + end) / 2
-            vertices += [(middle, y0), (middle, y1), (end, y1)]
-            codes += [Curve.CURVE4] * 3
-        tint = colour.get(placement.get(start, ""), theme.faint)
-        axes.add_patch(
-            PathPatch(
-                Curve(vertices, codes),
-                fill=False,
-                edgecolor=tint,
-                linewidth=1.8 if crosses else 1.3,
-                linestyle=(0, (3, 1.6)) if crosses else "-",
-                alpha=0.9 if crosses else 0.6,
-                zorder=1,
-            )
-        )
-    layers = max(x for x, _ in layout.places.values()) + 1
-    size = float(np.clip(72 / (layers * 1.35), 6.0, 10.5))
-    for node, (x, y) in layout.places.items():
+        _stream(axes, points, colour.get(placement.get(start, ""), theme.faint), crosses)
+    for node, place in layout.places.items():
         if node in sinks:
-            face, edge, title, below = theme.paper, theme.faint, sinks[node], "sink"
+            shown = _Node(theme.paper, theme.faint, theme.ink, sinks[node], "sink")
         elif node in network["sources"]:
-            face, edge, title, below = theme.box, theme.faint, node, "source"
+            shown = _Node(theme.box, theme.faint, theme.ink, node, "source")
         else:
-            operator = network["operators"][node]
-            edge = colour[placement[node]] if node in placement else theme.faint
-            face, title, below = edge, node, _describe(operator)
-        dark = face not in (theme.paper, theme.box)
-        axes.add_patch(
-            FancyBboxPatch(
-                (x - width / 2, y - height / 2),
-                width,
-                height,
-                boxstyle="round,pad=0,rounding_size=0.09",
-                facecolor=face,
-                edgecolor=edge,
-                linewidth=1.2,
-                zorder=2,
-            )
-        )
-        ink = theme.on_host if dark else theme.ink
-        lines = below.count("\n") + 1
-        name = _fit(title, size, layers)
-        axes.text(x, y - 0.055 - 0.055 * lines, name[0], ha="center", va="center", color=ink, fontsize=name[1],
-                  fontweight="bold", zorder=3)  # fmt: skip
-        axes.text(x, y + 0.105 + 0.01 * lines, below, ha="center", va="center", color=ink if dark else theme.faint,
-                  fontsize=size * 0.82, linespacing=1.15, zorder=3)  # fmt: skip
+            tint = colour[placement[node]] if node in placement else theme.faint
+            shown = _Node(tint, tint, theme.on_host, node, _describe(network["operators"][node]))
+        _box(axes, place, shown, theme, layers)
     rows = [y for _, y in layout.places.values()]
     axes.set_xlim(-0.52, layers - 0.48)
     axes.set_ylim(max(rows) + 0.75, min(rows) - 0.75)
     axes.axis("off")
-    handles: list[Any] = [
+    axes.set_title("The network, coloured by host", loc="left", fontsize=12, fontweight="bold")
+    _legend(axes, colour, theme)
+
+
+class _Node(NamedTuple):
+    """What a box looks like: its colours, and what is written in it."""
+
+    face: str
+    edge: str
+    ink: str
+    title: str
+    below: str
+
+
+def _stream(axes: Axes, points: Sequence[tuple[float, float]], tint: str, crosses: bool) -> None:
+    """Draw a stream as a curve through points; dashed where it crosses hosts."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Curve
+
+    width = BOX[0]
+    vertices, codes = [(points[0][0] + width / 2, points[0][1])], [Curve.MOVETO]
+    for k, ((x0, y0), (x1, y1)) in enumerate(pairwise(points)):
+        begin = x0 + width / 2 if k == 0 else x0
+        end = x1 - width / 2 if k == len(points) - 2 else x1
+        middle = (begin + end) / 2
+        vertices += [(middle, y0), (middle, y1), (end, y1)]
+        codes += [Curve.CURVE4] * 3
+    axes.add_patch(
+        PathPatch(
+            Curve(vertices, codes),
+            fill=False,
+            edgecolor=tint,
+            linewidth=1.8 if crosses else 1.3,
+            linestyle=DASHED if crosses else "-",
+            alpha=0.9 if crosses else 0.6,
+            zorder=1,
+        )
+    )
+
+
+def _box(axes: Axes, place: tuple[float, float], node: _Node, theme: Theme, layers: float) -> None:
+    """Draw a node as a box with a title and what is below it."""
+    from matplotlib.patches import FancyBboxPatch
+
+    (x, y), (width, height) = place, BOX
+    size = float(np.clip(72 / (layers * 1.35), 6.0, 10.5))
+    axes.add_patch(
+        FancyBboxPatch(
+            (x - width / 2, y - height / 2),
+            width,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.09",
+            facecolor=node.face,
+            edgecolor=node.edge,
+            linewidth=1.2,
+            zorder=2,
+        )
+    )
+    faint = node.ink if node.face not in (theme.paper, theme.box) else theme.faint
+    lines = node.below.count("\n") + 1
+    name, fitting = _fit(node.title, size, layers)
+    axes.text(x, y - 0.055 - 0.055 * lines, name, ha="center", va="center", color=node.ink, fontsize=fitting,
+              fontweight="bold", zorder=3)  # fmt: skip
+    axes.text(x, y + 0.105 + 0.01 * lines, node.below, ha="center", va="center", color=faint,
+              fontsize=size * 0.82, linespacing=1.15, zorder=3)  # fmt: skip
+
+
+def _legend(axes: Axes, colour: Mapping[str, str], theme: Theme) -> None:
+    from matplotlib.lines import Line2D
+
+    handles: list[Line2D] = [
         Line2D([], [], marker="s", linestyle="", markersize=9, color=tint, label=host) for host, tint in colour.items()
     ]
-    handles.append(Line2D([], [], color=theme.ink, linestyle=(0, (3, 1.6)), linewidth=1.8, label="crosses hosts"))
+    handles.append(Line2D([], [], color=theme.ink, linestyle=DASHED, linewidth=1.8, label="crosses hosts"))
     axes.legend(handles=handles, loc="lower left", ncols=len(handles), frameon=False, borderaxespad=0.0)
-    axes.set_title("The network, coloured by host", loc="left", fontsize=12, fontweight="bold")
 
 
 def _describe(operator: Mapping[str, Any]) -> str:

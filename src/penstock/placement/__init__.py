@@ -40,6 +40,7 @@ __all__ = [
     "Weights",
     "algorithm",
     "as_arrays",
+    "copies_of",
     "faults",
     "place",
     "prepare",
@@ -142,6 +143,19 @@ def algorithm(name: str, **parameters: Any) -> Algorithm:
     return made
 
 
+def copies_of(name: str, count: int) -> int:
+    """Return how many copies of each operator an algorithm is to place: ``count``, or as many as it needs.
+
+    Parameters
+    ----------
+    count
+        0: two for algorithms that keep copies apart, and else one.
+    """
+    if count < 0:
+        raise InputError(f"expected at least 1 copy of each operator, got {count}", at="--replicas")
+    return count or (2 if _row(name).replicas == "apart" else 1)
+
+
 def prepare(problem: Problem, name: str, **parameters: Any) -> None:
     """Load the compiled kernels that a large problem will use, so that its time is that of deciding.
 
@@ -187,6 +201,17 @@ class Answer:
     moved: tuple[str, ...]
     moved_load: float
     over: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return it as ``place`` answers."""
+        return {
+            "feasible": not self.over,
+            **({"reason": "; ".join(self.over)} if self.over else {}),
+            "placement": dict(self.placement),
+            "objective": {"name": self.objective, "value": self.value, "lower_bound": self.bound},
+            "moved": list(self.moved),
+            "moved_load": self.moved_load,
+        }
 
 
 def place(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import attrs
 
 from penstock.cluster import Placement
+from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.load import LoadModel, load_model
 from penstock.network import Network
@@ -49,7 +49,7 @@ class Candidate:
     load: float
     simulated: float | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return an entry of ``ranking``."""
         found = self.estimate
         return {

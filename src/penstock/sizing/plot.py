@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 
 from penstock.pictures.save import save
+from penstock.sizing.provision import Need
 
-Row = tuple[float, int | None, int | None, float | None]
 
-
-def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Row], bound: float) -> None:
+def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Need], bound: float) -> None:
     """Draw hosts over bounds, with the certificate below.
 
     Parameters
@@ -18,7 +17,7 @@ def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Row], bound: float) 
     path
         The file to write; its ending gives the format.
     rows
-        Bound (s), hosts, hosts at least, worst latency (s); None where no number of hosts is enough.
+        What bounds around that one need.
     bound
         The bound that was asked for (s).
     """

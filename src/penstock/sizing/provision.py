@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import Infeasible, InputError
+from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
 from penstock.load import LoadModel, Statistics
@@ -27,6 +28,7 @@ STEPS = 8
 """Numbers of hosts tried one after another by an algorithm; after that the step doubles, and is bisected."""
 
 Place = Callable[[Cluster], Placement]
+Fitting = tuple[Placement, Cluster, Estimate]
 """A placement algorithm on a given cluster; it may raise `Infeasible`."""
 
 
@@ -79,7 +81,7 @@ class Provision:
             )
         return found
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the keys of ``penstock provision --json``."""
         used = sorted(set(self.placement.values()))
         return {
@@ -160,10 +162,7 @@ def provision(
                 at="--host-like",
                 hint="name one host",
             )
-        placement, price, proved = work.cheapest()
-        made = work.cluster_of(placement)
-        found, lower = estimate(placement, made), work.lower_price()
-        return _answer(fleet, found, placement, made, bound, work.fewest(), price if proved else lower)
+        return _mixed(work, estimate)
     backlog = above_backlog(name, model.network)
     lower = work.fewest() if backlog else 1
     alone = work.alone()
@@ -171,7 +170,7 @@ def provision(
         raise Infeasible(alone, hosts=None, lower_bound=None)
     most = max(len(model.network.operators), 1)
 
-    def fits(count: int) -> tuple[Placement, Cluster, Estimate] | None:
+    def fits(count: int) -> Fitting | None:
         made = fleet.hosts({like[0]: count})
         for trial in _trials(work, made, count, exact, backlog, place, improve):
             found = estimate(trial, made)
@@ -187,34 +186,34 @@ def provision(
             hosts=None,
             lower_bound=None,
         )
-    placement, made, found = answer
     sure = exact and place is None and proved and work.complete
-    used = len(set(placement.values()))
-    return _answer(fleet, found, placement, made, bound, used if sure else min(lower, used), None)
+    used = len(set(answer[0].values()))
+    return _answer(work, answer, used if sure else min(lower, used), None)
 
 
-def _answer(
-    fleet: Fleet,
-    found: Estimate,
-    placement: Placement,
-    made: Cluster,
-    bound: float,
-    lower: int,
-    lower_price: float | None,
-) -> Provision:
+def _mixed(work: Packing, estimate: Callable[[Placement, Cluster], Estimate]) -> Provision:
+    """Return the cheapest mix of several types."""
+    placement, price, proved = work.cheapest()
+    cluster = work.cluster_of(placement)
+    found, lower = estimate(placement, cluster), work.lower_price()
+    return _answer(work, (placement, cluster, found), work.fewest(), price if proved else lower)
+
+
+def _answer(work: Packing, fitting: Fitting, lower: int, lower_price: float | None) -> Provision:
+    (placement, cluster, found), fleet = fitting, work.fleet
     used = sorted(set(placement.values()))
     mix: dict[str, int] = {}
     for name in used:
-        kind = next((like for like in fleet.like if name in fleet.names(like, len(made.hosts))), name)
+        kind = next((like for like in fleet.like if name in fleet.names(like, len(cluster.hosts))), name)
         mix[kind] = mix.get(kind, 0) + 1
-    price = sum(made.hosts[name].price for name in used)
+    price = sum(cluster.hosts[name].price for name in used)
     least = lower * fleet.cluster.hosts[fleet.like[0]].price if lower_price is None else lower_price
     return Provision(
         hosts=len(used),
-        bound=bound,
+        bound=work.bound,
         estimate=found,
         placement=placement,
-        cluster=made,
+        cluster=cluster,
         lower_bound=min(lower, len(used)),
         mix=dict(sorted(mix.items())),
         price=price,
@@ -222,9 +221,7 @@ def _answer(
     )
 
 
-def _least(
-    fits: Callable[[int], tuple[Placement, Cluster, Estimate] | None], low: int, most: int
-) -> tuple[tuple[Placement, Cluster, Estimate] | None, bool]:
+def _least(fits: Callable[[int], Fitting | None], low: int, most: int) -> tuple[Fitting | None, bool]:
     """Return what fits on the least number found, and whether every smaller one was tried."""
     for count in range(low, min(low + STEPS, most + 1)):
         if (found := fits(count)) is not None:
@@ -275,16 +272,23 @@ def _trials(
             return
 
 
-def curve(
-    answer: Callable[[float], Provision], bound: float
-) -> list[tuple[float, int | None, int | None, float | None]]:
-    """Return bound, hosts, lower bound and price for bounds around one; None where no number of hosts is enough."""
+class Need(NamedTuple):
+    """What a latency bound (s) needs; None where no number of hosts is enough."""
+
+    latency: float
+    hosts: int | None = None
+    lower_bound: int | None = None
+    price: float | None = None
+
+
+def curve(answer: Callable[[float], Provision], bound: float) -> list[Need]:
+    """Return what bounds around one need."""
     bounds = sorted([bound * 2.0**k for k in np.arange(-3, 3.5, 0.5)] if bound else [0.0, 0.1, 1.0])
-    rows: list[tuple[float, int | None, int | None, float | None]] = []
+    rows: list[Need] = []
     for wanted in bounds:
         try:
             found = answer(wanted)
-            rows.append((wanted, found.hosts, found.lower_bound, found.price))
+            rows.append(Need(wanted, found.hosts, found.lower_bound, found.price))
         except Infeasible:
-            rows.append((wanted, None, None, None))
+            rows.append(Need(wanted))
     return rows

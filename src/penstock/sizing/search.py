@@ -7,12 +7,12 @@ off; and of hosts that are empty and alike the first stands for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.files import Document
 from penstock.latency.waits import worst_waits
 
 Array = NDArray[np.float64]
@@ -162,7 +162,7 @@ class Search:
         yield from descend(0, ())
 
 
-def checked_document(simulated: float | None, bound: float) -> dict[str, Any]:
+def checked_document(simulated: float | None, bound: float) -> Document:
     """Return what an answer says of its check by the simulator: whether the worst latency (s) keeps the bound."""
     if simulated is None:
         return {}

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.files import Document
+
 _KIND = b'{"Event":"'
 _STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 
@@ -26,7 +28,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     end_offset: msgspec.Raw = msgspec.Raw(b"null")
     latest_offset: msgspec.Raw = msgspec.Raw(b"null")
     num_input_rows: int | None = 0
-    metrics: dict[str, Any] | None = None
+    metrics: Document | None = None
 
 
 class StateProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -34,11 +36,9 @@ class StateProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     operator_name: str | None = None
     num_rows_total: int | None = 0
-    num_rows_updated: int | None = 0
     memory_used_bytes: int | None = 0
     num_rows_dropped_by_watermark: int | None = 0
     commit_time_ms: int | None = 0
-    custom_metrics: dict[str, Any] | None = None
 
 
 class SinkProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):

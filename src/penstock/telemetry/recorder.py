@@ -7,9 +7,10 @@ import os
 import time
 import uuid
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from penstock.errors import InputError
+from penstock.files import Document
 
 STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 FILES = 8
@@ -35,7 +36,7 @@ class Recorder:
     def __init__(self, folder: str | os.PathLike[str], limit: int) -> None:
         self.folder = Path(folder)
         self.each = max(limit // FILES, 4096)
-        self.application: dict[str, Any] = {}
+        self.application: Document = {}
         self._prefix = f"penstock-{int(time.time() * 1000)}-{uuid.uuid4().hex[:6]}"
         self._number = self._written = 0
         self._file: BinaryIO | None = None
@@ -88,7 +89,7 @@ class Recorder:
         return self.folder / f"{self._prefix}-{number:06d}.jsonl"
 
 
-def event_line(kind: str, content: dict[str, Any]) -> bytes:
+def event_line(kind: str, content: Document) -> bytes:
     """Return an event as a line: ``QueryStartedEvent``, ``QueryTerminatedEvent``."""
     return json.dumps({"Event": STREAMING + kind, **content}).encode()
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.files import Document
 
 ABOUT = "about.json"
 """The file in a run's folder that says what is deployed there, for those who look on."""
@@ -97,7 +98,7 @@ class RunReader:
         self._next: dict[str, int] = {}
         self._noted: dict[tuple[str, str], int] = {}
 
-    def run_now(self) -> dict[str, Any] | None:
+    def run_now(self) -> Document | None:
         """Return what runs now, of ``run.json``, if it has changed since the last call."""
         try:
             when = (self.folder / "run.json").stat().st_mtime_ns
@@ -109,7 +110,7 @@ class RunReader:
         return _document(self.folder / "run.json")
 
     @property
-    def about(self) -> dict[str, Any] | None:
+    def about(self) -> Document | None:
         """What is deployed; None if a version of penstock that does not tell began the run."""
         return _document(self.folder / ABOUT)
 
@@ -219,7 +220,7 @@ def runs_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: -(path / "run.json").stat().st_mtime)
 
 
-def _document(path: Path) -> dict[str, Any] | None:
+def _document(path: Path) -> Document | None:
     try:
         return json.loads(path.read_bytes())  # type: ignore[no-any-return]
     except (FileNotFoundError, NotADirectoryError):

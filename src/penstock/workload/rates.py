@@ -95,16 +95,9 @@ class Rates:
                 raise InputError(f"source {name!r} has no rate", at="rates", hint=f"add a column {name!r}")
         return self
 
-    def resampled(self, period: float) -> Rates:
-        """Return the same rates with periods that divide the present ones: each is held for longer."""
-        factor = round(self.period / period)
-        if factor < 1 or abs(factor * period - self.period) > 1e-9 * self.period:
-            raise InputError(f"expected a period that divides {self.period:g} s, got {period:g} s")
-        return Rates.of(
-            self.period / factor,
-            dict(zip(self.sources, np.repeat(self.values, factor, axis=1), strict=True)),
-            self.start,
-        )
+    def only(self, sources: Iterable[str]) -> Rates:
+        """Return the rates of some of the sources."""
+        return Rates.of(self.period, {name: self.of_source(name) for name in sources}, self.start)
 
     def scaled(self, factor: float) -> Rates:
         """Return all rates times a factor."""
@@ -138,6 +131,21 @@ def read_rates(given: str | os.PathLike[str], duration: float = 60.0, period: fl
     if "=" in text and not os.path.exists(text):
         return Rates.constant(inline_rates(text, "--rates"), duration, period)
     return _read_csv(Text(given), period)
+
+
+def joined(parts: Mapping[str, Rates]) -> Rates:
+    """Return rates of several sources as one table, with the shortest common length.
+
+    Raises
+    ------
+    InputError
+        If their periods differ.
+    """
+    period = next(iter(parts.values())).period
+    if any(rates.period != period for rates in parts.values()):
+        raise InputError("expected equal periods of all scheduled sources", at="sources")
+    length = min(rates.periods for rates in parts.values())
+    return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
 
 
 def inline_rates(text: str, option: str) -> dict[str, float]:

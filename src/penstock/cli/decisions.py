@@ -1,0 +1,65 @@
+"""A controller's decisions, for people."""
+
+from __future__ import annotations
+
+import sys
+
+from penstock.cli import common
+from penstock.files import Document
+
+
+def show(document: Document, lines: list[Document]) -> None:
+    """Print what came of a run for people."""
+    show_history(lines)
+    rows = [
+        [name, row["latency"]["count"], row["latency"]["mean"], row["latency"]["p99"], row["latency"]["max"]]
+        for name, row in document["sinks"].items()
+    ]
+    common.table("latency in seconds", ["sink", "rows", "mean", "p99", "worst"], rows)
+    verb = "moved" if document["acted"] else "recommended only"
+    common.say(
+        f"{document['decisions']} decisions, {len(document['moves'])} moves ({verb}); every row accounted for: "
+        f"{'yes' if document['balanced'] else 'no'}; history in {document['directory']}/control/history.jsonl"
+    )
+
+
+def show_history(lines: list[Document]) -> None:
+    """Print decisions: when, who, what, why, and what came of it."""
+    wide = max((len(line["policy"]) for line in lines), default=0)
+    for line in lines:
+        time, policy = f"{line['time']:.6g} s", line["policy"].ljust(wide)
+        rows = [told(line), line["why"], *(f"refused: {why}" for why in line["refused"]), came(line)]
+        sys.stdout.write(f"{time:>9}  {policy}  " + f"\n{' ' * (13 + wide)}".join(filter(None, rows)) + "\n")
+    if not lines:
+        sys.stdout.write("no decisions\n")
+
+
+def told(line: Document, most: int = 3) -> str:
+    """Return what a decision changes, for people."""
+    decided, parts = line["decided"], []
+    moves = [f"{move['operator']}: {move['from']} to {move['to']}" for move in decided.get("moves", ())]
+    parts += [*moves[:most], *([f"{len(moves) - most} more"] if len(moves) > most else [])]
+    if "keep" in decided:
+        keep = [f"keep {share:.2f} of {name}" for name, share in decided["keep"].items()]
+        parts += [*keep[:most], *([f"{len(keep) - most} more"] if len(keep) > most else [])] or ["keep all"]
+    if decided.get("tables"):
+        parts += [f"{', '.join(decided['tables'])} decide alone"]
+    parts += [f"{name} every {step:.3g} s" for name, step in decided.get("triggers", {}).items()]
+    parts += [
+        f"read {'all' if rate is None else f'{rate:.4g}/s'} of {s}" for s, rate in decided.get("limits", {}).items()
+    ]
+    parts += [f"start {name} on {host}" for name, host in decided.get("attach", {}).items()]
+    parts += [f"add {name}" for name in decided.get("add", ())] + [
+        f"retire {name}" for name in decided.get("retire", ())
+    ]
+    text = ", ".join(parts) or "nothing"
+    return text if line["acted"] or text == "nothing" else f"({text})"
+
+
+def came(line: Document) -> str:
+    """Return what came of a decision, for people: worst latency expected and measured."""
+    after, before = line["came"] or {}, line["seen"]
+    if after.get("worst") is None:
+        return ""
+    was = "" if before["worst"] is None else f"{before['worst']:.3g} to "
+    return f"worst latency: {was}{after['worst']:.3g} s"

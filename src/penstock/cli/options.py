@@ -1,0 +1,160 @@
+"""Options that commands share, and commands that take options which belong together as one value."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import typer
+
+from penstock.errors import InputError
+
+NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
+ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
+HostsOption = Annotated[
+    int | None, typer.Option("--hosts", metavar="N", help="N equal hosts, h1 to hN, of capacity 1, with free links.")
+]
+RatesOption = Annotated[str, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")]
+DurationOption = Annotated[float, typer.Option("--duration", metavar="S", help="How long inline rates last (s).")]
+PeriodOption = Annotated[float, typer.Option("--period", metavar="S", help="Time step of inline rates (s).")]
+PlacementOption = Annotated[
+    str, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
+]
+StatisticsOption = Annotated[
+    str | None,
+    typer.Option("--statistics", metavar="FILE", help="Statistics file; fills in costs that the network leaves out."),
+]
+PlanOption = Annotated[
+    str | None, typer.Option("--plan", metavar="FILE", help="Plan table from shed: drop what it says for the rates.")
+]
+KeepOption = Annotated[
+    str | None,
+    typer.Option("--keep", metavar="FILE|INLINE", help="Share of each stream to keep: a file, or clicks->views=0.4."),
+]
+AlgorithmOption = Annotated[
+    str | None, typer.Option("--algorithm", metavar="A", help="Placement algorithm; default: correlation.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="mace, pipelined, microbatch or sharing; default: mace, or what fits the cluster's [spark] table.",
+    ),
+]
+CheckOption = Annotated[
+    str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate the answer.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class NetworkOptions(NamedTuple):
+    """Which network runs on which hosts, and what is known of them."""
+
+    network: NetworkArgument
+    cluster: ClusterOption = None
+    hosts: HostsOption = None
+    statistics: StatisticsOption = None
+
+
+class RatesOptions(NamedTuple):
+    """How many rows the sources bring."""
+
+    rates: RatesOption
+    duration: DurationOption = 60.0
+    period: PeriodOption = 1.0
+
+
+class ModelOptions(NamedTuple):
+    """What judges a placement."""
+
+    model: ModelOption = None
+    check_with: CheckOption = None
+
+    def check(self) -> bool:
+        """Return whether to simulate as well.
+
+        Raises
+        ------
+        InputError
+            If there is no such model, or nothing else to check with.
+        """
+        from penstock.latency.models import model_of
+
+        if self.model is not None:
+            model_of(self.model)
+        return checks(self.check_with)
+
+
+class AnswerOptions(NamedTuple):
+    """How to answer."""
+
+    seed: SeedOption = 0
+    json: JsonOption = False
+
+
+def checks(check_with: str | None) -> bool:
+    """Return whether ``--check-with`` asks for a simulation.
+
+    Raises
+    ------
+    InputError
+        If it asks for something else.
+    """
+    if check_with not in (None, "simulation"):
+        raise InputError(f"expected simulation, got {check_with!r}", at="--check-with")
+    return check_with is not None
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a negative seed.
+
+    Raises
+    ------
+    InputError
+        If it is negative.
+    """
+    if seed < 0:
+        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
+
+
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose groups of options are single ones to Typer.
+
+    A group is a parameter whose type is a ``NamedTuple``: its fields, annotated as Typer wants them, are the options.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
+    if not groups:
+        return command
+    options: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            options += _fields(groups[name])
+        else:
+            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        parts = {name: kind(*(values.pop(field) for field in kind._fields)) for name, kind in groups.items()}
+        command(**values, **parts)
+
+    options.sort(key=lambda option: option.default is not inspect.Parameter.empty)  # what must be given comes first
+    call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    call.__annotations__ = {option.name: option.annotation for option in options}
+    return call
+
+
+def _fields(group: Any) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=group._field_defaults.get(name, inspect.Parameter.empty),
+            annotation=annotation,
+        )
+        for name, annotation in get_type_hints(group, include_extras=True).items()
+    ]

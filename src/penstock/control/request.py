@@ -1,0 +1,115 @@
+"""What a controller is asked for, checked, and the fingerprint by which it knows its own work again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+import attrs
+
+from penstock.cluster import Cluster, Host
+from penstock.control.loop import Control
+from penstock.control.scenario import Happening, read_scenario
+from penstock.control.situation import Prices
+from penstock.control.state import network_document
+from penstock.errors import InputError
+from penstock.files import Document, suggest
+from penstock.load import Statistics
+from penstock.network import Network
+from penstock.steering import Admit, NewRates, Slow
+from penstock.workload import Rates, read_rates
+from penstock.workload.rates import inline_rates
+
+
+def scenario_of(
+    path: str | None, network: Network, cluster: Cluster, known: Statistics, engine: str
+) -> tuple[Happening, ...]:
+    """Read a scenario, if there is one.
+
+    Raises
+    ------
+    InputError
+        If the file is wrong, or the engine cannot let happen what it asks for.
+    """
+    happenings = () if path is None else read_scenario(path, network, cluster, known)
+    for each in happenings if engine == "spark" else ():
+        if isinstance(each.event, Slow | NewRates) or (isinstance(each.event, Admit) and each.event.rates is not None):
+            raise InputError(
+                f"what is to happen at {each.at:g} s cannot be made to happen on Spark", file=path,
+                hint="rates come from the sources there; try it with --engine simulation",
+            )  # fmt: skip
+    return happenings
+
+
+def apart_of(names: str | None, network: Network) -> tuple[str, ...]:
+    """Return the operators that run in queries of their own: those named, or all that keep state."""
+    if names is None:
+        return tuple(name for name, operator in network.operators.items() if operator.stateful)
+    if names == "all":
+        return tuple(network.operators)
+    apart = tuple(filter(None, (name.strip() for name in names.split(","))))
+    for name in apart:
+        if name not in network.operators:
+            raise InputError(
+                f"{name!r} is no operator", at="--apart", hint=suggest(name, network.operators, "operators")
+            )
+    return apart
+
+
+def control_rates(
+    text: str | None, network: Network, scenario: Iterable[Happening], duration: float, period: float
+) -> Rates | None:
+    """Read the rates of the network's sources, and of those that a scenario attaches where they are given."""
+    if text is None:
+        return None
+    rates = read_rates(text, duration, period)
+    more = {name for each in scenario if isinstance(each.event, Admit) for name in each.event.network.sources}
+    try:
+        rates.check({*network.sources, *(more & set(rates.sources))})
+    except InputError as error:
+        raise error.located(text) if "=" not in text else error from None
+    return rates
+
+
+def spares(cluster: Cluster, count: int) -> tuple[Host, ...]:
+    """Return hosts like the first one, with names that are free."""
+    first = next(iter(cluster.hosts.values()))
+    hosts: list[Host] = []
+    number = len(cluster.hosts)
+    while len(hosts) < count:
+        number += 1
+        if f"h{number}" not in cluster.hosts:
+            hosts.append(attrs.evolve(first, name=f"h{number}", spark=None))
+    return tuple(hosts)
+
+
+def read_prices(text: str | None) -> Prices:
+    """Read ``value=1e-4,late=5e-5,hour=1,move=0.01``; what is not named keeps its price."""
+    table = {} if text is None else inline_rates(text, "--prices")
+    names = [field.name for field in attrs.fields(Prices)]
+    for name in table:
+        if name not in names:
+            raise InputError(f"{name!r} has no price", at="--prices", hint=suggest(name, names, "prices"))
+    return Prices(**table)
+
+
+def digest_of(value: Network | Rates) -> str:
+    """Return a short fingerprint."""
+    if isinstance(value, Rates):
+        text = f"{value.period} {value.sources} {value.values.tolist()}"
+    else:
+        text = json.dumps(network_document(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def identity_of(control: Control, network: Network, rates: Rates | None) -> Document:
+    """Return what a controller must be asked for again to go on with its work: what it controls, and to what end."""
+    return {
+        "network": digest_of(network),
+        "rates": None if rates is None else digest_of(rates),
+        "goals": attrs.asdict(control.goals),
+        "act": control.act,
+        "every": control.every,
+        "seed": control.seed,
+    }

@@ -1,0 +1,64 @@
+"""What a plan says at given rates, as a document: what ``penstock shed`` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.files import Document
+from penstock.shedding.optimum import upper_bound
+from penstock.shedding.planners import PLANNERS, LookUp, Question
+from penstock.shedding.program import Matrix, Program
+from penstock.shedding.replica import ReplicaPlan
+
+
+def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Document:
+    """Return what a plan table says, beside the optimum and what there would be without limits."""
+    program, table = look_up.program, look_up.table
+    kept = look_up.plan(rates)
+    load = program.load(kept)
+    # The optimum of a network with time-window joins is the best that was found; the bound says what it may miss.
+    bound = {"bound": upper_bound(program, rates)} if program.products else {}
+    return {
+        "planner": table.planner,
+        "feasible": program.feasible(kept),
+        "score": program.score(kept),
+        "optimum": program.score(question.exact.plan(rates)),
+        "full": program.score(program.flow(rates)),
+        **bound,
+        "keep": program.keep(rates, kept),
+        "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
+        "entries": table.entries,
+        **PLANNERS[table.planner].facts(table),
+    }
+
+
+def replica_document(program: Program, placed: Iterable[str], rates: Matrix, plan: ReplicaPlan) -> Document:
+    """Return what replicas keep of their inputs; some copy of every operator sees everything, so nothing is lost.
+
+    Parameters
+    ----------
+    placed
+        Operators and their replicas.
+    """
+    full = program.score(program.flow(rates))
+    operators = program.network.operators
+    fraction = dict(plan.keep)
+    for copy in plan.keep:
+        # A stream's fraction holds for every copy of its reader that has none of its own.
+        fraction |= {other: plan.keep.get(other, 1.0) for other in placed if copy == other.partition("#")[0]}
+    keep = {
+        f"{writer}->{copy}": kept
+        for copy, kept in sorted(fraction.items())
+        for writer in operators[copy.partition("#")[0]].inputs
+    }
+    return {
+        "planner": "replica",
+        "feasible": True,
+        "score": full,
+        "optimum": full,
+        "full": full,
+        "keep": keep,
+        "hosts": {name: {"load": load} for name, load in plan.load.items()},
+        "intact": dict(plan.intact),
+        "entries": len(plan.keep),
+    }

@@ -1,0 +1,66 @@
+"""Options that belong together reach a command as one value, and commands stay short."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Annotated, NamedTuple
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from penstock.cli.options import flat
+
+
+class Where(NamedTuple):
+    """Two options."""
+
+    host: Annotated[str, typer.Option("--host", help="A host.")]
+    port: Annotated[int, typer.Option("--port", help="A port.")] = 8
+
+
+def test_a_group_is_single_options_to_typer() -> None:
+    """The fields of a group are options, what must be given comes first, and the command gets the group's value."""
+    taken: list[tuple[Where, bool, str]] = []
+
+    def command(
+        where: Where,
+        loud: Annotated[bool, typer.Option("--loud")] = False,
+        name: Annotated[str, typer.Argument()] = "x",
+    ) -> None:
+        taken.append((where, loud, name))
+
+    seen = flat(command)
+    assert list(inspect.signature(seen).parameters) == ["host", "port", "loud", "name"]
+    app = typer.Typer()
+    app.command()(seen)
+    result = CliRunner().invoke(app, ["--port", "3", "--host", "h1", "--loud", "y"])
+    assert result.exit_code == 0, result.output
+    assert CliRunner().invoke(app, ["--host", "h2"]).exit_code == 0
+    assert taken == [(Where("h1", 3), True, "y"), (Where("h2", 8), False, "x")]
+    assert CliRunner().invoke(app, ["--port", "3"]).exit_code == 2
+
+
+def test_a_command_without_groups_is_left_alone() -> None:
+    """A command that takes its options one by one is given to Typer as it is."""
+
+    def command(loud: bool = False) -> None:
+        raise AssertionError(loud)
+
+    assert flat(command) is command
+
+
+@pytest.mark.parametrize("most", [("lines", 60), ("parameters", 6)], ids=lambda most: most[0])
+def test_commands_stay_short(root, most) -> None:
+    """No function of the command line is longer than 60 lines or takes more than 6 parameters."""
+    what, limit = most
+    found = {}
+    for file in sorted((root / "src/penstock/cli").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                count = len(node.args.args) + len(node.args.kwonlyargs)
+                found[f"{file.name}:{node.name}"] = length if what == "lines" else count
+    assert len(found) > 100
+    assert {name: number for name, number in found.items() if number > limit} == {}
