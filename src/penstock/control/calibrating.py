@@ -1,4 +1,4 @@
-"""Calibration in place: a short burst again and again, until two of them agree or time is up.
+"""Calibration in place: short bursts on all hosts at once, again until two of them agree or time is up.
 
 Nothing here imports pyspark: the engine is handed in.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -20,18 +21,29 @@ from penstock.load.fitting import Agreement, HostBatches, agreement, pooled, tol
 from penstock.network import Network
 from penstock.workload import Rates
 
-BUDGET = 120.0
-"""Seconds after which no further burst begins."""
+BUDGET = 45.0
+"""Seconds after which no further run begins."""
 
-MOST = 6
-"""Bursts after which no further one begins, even if a host has had too few batches."""
+MOST = 4
+"""Runs after which no further one begins, even if a host has had too few batches."""
 
-LENGTH, TRIGGERS = 20.0, 12
-"""Seconds, and intervals of the trigger, that one burst with the quiet around it takes at least."""
+EACH = 2
+"""Bursts in one run: hosts need not start queries and stop them in between."""
+
+LEAD, LENGTH, TRIGGERS = 3.0, 9.0, 6
+"""Seconds before the first burst of a run, of one burst with the quiet around it, and batches that it has, at least."""
+
+SHORTEST = 1.0
+"""Interval of the micro-batches (s) down to which they follow each other faster than in the run to come."""
 
 
-def burst_rates(rates: Rates, trigger: float) -> Rates:
-    """Return one burst to calibrate with: it makes batches of many sizes, as large as those of the run to come.
+def faster(trigger: float) -> float:
+    """Return the interval of the micro-batches (s) to calibrate with: more of them in less time tell as much each."""
+    return min(trigger, SHORTEST)
+
+
+def burst_rates(rates: Rates, trigger: float) -> tuple[Rates, tuple[float, ...]]:
+    """Return bursts to calibrate with: they make batches of many sizes, as large as those of the run to come.
 
     Parameters
     ----------
@@ -43,22 +55,43 @@ def burst_rates(rates: Rates, trigger: float) -> Rates:
     Returns
     -------
     Rates
-        Periods of 1 s: the median rate of each source, a step, a burst as high and long as the highest, and a step.
+        Periods of 1 s: `EACH` times the median rate of each source, a step, the highest that comes, and a step.
+        Where sources have their highest rates at different times, each has its share in this.
+    tuple
+        When each burst begins (s).
     """
-    count = round(max(LENGTH, TRIGGERS * trigger))
-    total = rates.values.sum(axis=0)
-    middle = (float(np.median(total)) + float(total.max())) / 2
-    above = float((total > middle).sum() * rates.period)
-    long = round(float(np.clip(above, 2.0, count / 3)))
+    count, lead = round(max(LENGTH, TRIGGERS * trigger)), round(max(LEAD, 2 * trigger))
     shape = np.zeros(count)
-    for begin, length, level in ((0.15, 1, 0.5), (0.3, long, 1.0), (0.85, 1, 0.7)):
-        start = int(begin * count)
-        shape[start : start + length] = level
+    long = max(2, count // 3)
+    for begin, length, level in ((1, 1, 0.4), (count // 4, long, 1.0), (count - 2, 1, 0.6)):
+        shape[begin : begin + length] = level
+    most = rates.values.max(axis=1)
+    share = float(rates.values.sum(axis=0).max()) / max(float(most.sum()), 1e-12)
     values = {}
-    for name, row in zip(rates.sources, rates.values, strict=True):
-        low, high = float(np.median(row)), float(row.max())
-        values[name] = low + (max(high, 2 * low) - low) * shape
-    return Rates.of(1.0, values)
+    for name, row, high in zip(rates.sources, rates.values, most, strict=True):
+        low = float(np.median(row))
+        once = low + max(share * float(high) - low, low) * shape
+        values[name] = np.concatenate([np.full(lead, low), *[once] * EACH])
+    return Rates.of(1.0, values), tuple(float(lead + number * count) for number in range(EACH))
+
+
+def parts(batches: Mapping[str, HostBatches], begins: Sequence[float], at: float) -> list[dict[str, HostBatches]]:
+    """Return the batches of a run's hosts burst by burst; those before the first belong to it.
+
+    Parameters
+    ----------
+    begins
+        When each burst begins (s).
+    at
+        When the run began (s), on the clock of all runs.
+    """
+
+    def within(row: HostBatches, low: float, high: float) -> HostBatches:
+        chosen = row.where((low <= row.at) & (row.at < high))
+        return attrs.evolve(chosen, at=chosen.at + at)
+
+    edges = [-np.inf, *begins[1:], np.inf]
+    return [{host: within(row, low, high) for host, row in batches.items()} for low, high in pairwise(edges)]
 
 
 @attrs.frozen(eq=False)
@@ -79,9 +112,7 @@ class Bursts:
     def after(self, batches: Mapping[str, HostBatches]) -> Bursts:
         """Return the bursts with one more."""
         every = (*self.batches, batches)
-        work = {host: max(float(burst[host].load.max(initial=0.0)) for burst in every) for host in sorted(batches)}
-        answers = [{host: told(row) for host, row in burst.items()} for burst in every[-2:]]
-        return Bursts(every, agreement(answers, work))
+        return Bursts(every, agreement(every))
 
     def used(self, host: str) -> HostBatches:
         """Return the batches of a host that count: those of the last two bursts where these agree.
@@ -126,8 +157,7 @@ def calibrate_in_place(
     tell
         Told what is being done, and how much of it is done.
     budget
-        Seconds after which no further burst begins; two are run in any case, and more while a host has had too few
-        batches.
+        Seconds after which no further run begins, unless a host has had too few batches.
     clock
         Tells the time (s).
 
@@ -140,17 +170,21 @@ def calibrate_in_place(
 
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
-    trace, bursts, begin, longest = burst_rates(job.rates, job.cluster.spark.trigger), Bursts(), clock(), 0.0
-    while True:
-        number, started = len(bursts.batches), clock()
-        folder = os.path.join(os.fspath(job.folder), f"burst{number}")
-        part = min(0.9, (started - begin) / budget)
-        tell("calibrating in place", part)
-        outcome = execute(engine, attrs.evolve(job, folder=folder, rates=trace), lambda _what, _share: None)
-        bursts = bursts.after(host_batches(priced, job.cluster, job.placement, outcome))
+    pace = faster(job.cluster.spark.trigger)
+    trace, begins = burst_rates(job.rates, pace)
+    bursts, begin, longest = Bursts(), clock(), 0.0
+    for number in range(MOST):
+        started = clock()
+        folder = os.path.join(os.fspath(job.folder), f"bursts{number}")
+        tell("calibrating in place", min(0.9, (started - begin) / budget))
+        outcome = execute(
+            engine, attrs.evolve(job, folder=folder, rates=trace, trigger=pace), lambda _what, _share: None
+        )
+        for burst in parts(host_batches(priced, job.cluster, job.placement, outcome), begins, started - begin):
+            bursts = bursts.after(burst)
         longest = max(longest, clock() - started)
         late = clock() - begin + longest > budget
-        if (bursts.agreement.done or (late and number >= 1)) and (bursts.telling or number + 1 >= MOST):
+        if bursts.telling and (bursts.agreement.done or late):
             break
     hosts = {}
     for host in bursts.batches[-1]:
@@ -158,8 +192,6 @@ def calibrate_in_place(
         known = told(batches)
         if known is None:
             raise too_few(host, len(batches))
-        # Between two bursts a host's speed changes as between two stretches of one.
-        apart = bursts.agreement.apart.get(host, 0.0) / 2**0.5
-        hosts[host] = attrs.evolve(known, unrest=max(known.unrest, apart))
-    measured = {**alone.measured, "pass": "alone, then in place", **bursts.measured()}
+        hosts[host] = known
+    measured = {**alone.measured, "pass": "alone, then in place", **bursts.measured(), "seconds": clock() - begin}
     return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=hosts, measured=measured)

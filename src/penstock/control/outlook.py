@@ -135,15 +135,16 @@ class Course:
         if rates.periods * period <= now - begin:
             return []
         placed = hosts.placed(load_model(self.network, rates), self.placement, keep)
-        length = 8 + 4 * math.ceil(rates.periods * period / trigger)
         shifted = [
             attrs.evolve(batch, start=batch.start - begin, end=batch.end - begin)
             for batch in batches
             if batch.start >= begin
         ]
         past = history(shifted, trigger)
-        ahead = {name: watch.ahead(name, now, length, rng) for name in placed.made.hosts}
-        told = placed.outlook(now - begin, HORIZONS, past, ahead)
+        ahead = {name: watch.ahead(name, now, rng) for name in placed.made.hosts}
+        speeds = {name: watch.speed(name, now) for name in placed.made.hosts}
+        chance = {name: (speed.jitter, speed.residual) for name, speed in speeds.items()}
+        told = placed.outlook(now - begin, HORIZONS, past, ahead, chance, rng)
         return [Forecast(now, horizon, *row) for horizon, row in zip(HORIZONS, told, strict=True)]
 
     def _rates(self, begin: float, now: float, ahead: float) -> tuple[Rates, dict[str, float | Array]]:

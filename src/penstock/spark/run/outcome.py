@@ -29,7 +29,8 @@ class Batch:
 
     ``start`` in s since 1970, ``duration`` in s, ``counts`` by stream: arrived and dropped, ``late`` by stream;
     ``known`` is False where Spark's report of it was lost, so that its duration and rows are not known; ``logged``
-    holds its number in a log and the rows that left to it, by operator; ``host`` is where it was done.
+    holds its number in a log and the rows that left to it, by operator; ``host`` is where it was done; ``speed`` holds
+    moments of it (s since 1970) and how fast its core then was, in steps of a fixed loop a second.
     """
 
     query: str
@@ -42,6 +43,7 @@ class Batch:
     known: bool = True
     logged: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
     host: str = ""
+    speed: Sequence[tuple[float, float]] = ()
 
 
 @attrs.frozen(eq=False)
@@ -155,7 +157,8 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     counts = {name: (int(a), int(d)) for name, (a, d) in {**report["counts"], **manifest["counts"]}.items()}
     figures = (report["start"], report["duration"], report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
-    return Batch(query, number, *figures, counts, report["late"], known, logged, manifest.get("host", ""))
+    speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
+    return Batch(query, number, *figures, counts, report["late"], known, logged, manifest.get("host", ""), speed)
 
 
 def read_latency(file: Place) -> tuple[float, Array]:
