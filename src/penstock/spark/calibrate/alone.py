@@ -49,35 +49,39 @@ def calibrate_alone(
     Returns
     -------
     Statistics
-        Cost, selectivity, error and tuples of every operator; a delay's cost is set, so that only its selectivity is
-        measured. Of windows, joins and python steps also how their output grows with the rate, where the sample is
+        Cost, selectivity, error and tuples of every operator; those that do the same with the same are measured once.
+        Of windows, joins and python steps also how their output grows with the rate, where the sample is
         long enough to tell.
     """
-    tell = report or (lambda _what, _share: None)
-    frames, counts = _cached(samples)
-    span = {name: _span(frames[name]) for name in samples}
+    tell, first = report or (lambda _what, _share: None), alike(network)
+    frames, counts = _cached({name: frame for name, frame in samples.items() if first[name] == name})
+    span = {name: _span(frame) for name, frame in frames.items()}
     speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
     base: dict[str, Slope] = {}
     for number, (name, operator) in enumerate(network.operators.items()):
+        if first[name] != name:
+            found[name] = found[first[name]]
+            continue
         tell(f"calibrating {name}", number / len(network.operators))
         with blame(f"operators.{name}"):
-            inputs = [frames[given] for given in operator.inputs]
-            sizes = [counts[given] for given in operator.inputs]
+            given_by = [first[given] for given in operator.inputs]
+            inputs = [frames[given] for given in given_by]
+            sizes = [counts[given] for given in given_by]
             free = attrs.evolve(operator, cost=(0.0,) * len(operator.inputs)) if operator.kind == "delay" else operator
             frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
             counts[name] = frames[name].count()
-            span[name] = max(span[given] for given in operator.inputs)
+            span[name] = max(span[given] for given in given_by)
             selectivity = _selectivity(operator, sizes, counts[name], span[name])
             taken = sum(sizes)
             if taken == 0:
                 found[name] = OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
                 continue
-            for given, frame, size in zip(operator.inputs, inputs, sizes, strict=True):
+            for given, frame, size in zip(given_by, inputs, sizes, strict=True):
                 if given not in base and size:
                     base[given] = _slope([frame], [size], lambda rows: rows[0], error, min(budget, 1.5))
             slope = _slope(inputs, sizes, _applied(operator, speed), error, budget)
-            read = [(base[g], n / taken) for g, n in zip(operator.inputs, sizes, strict=True) if g in base]
+            read = [(base[g], n / taken) for g, n in zip(given_by, sizes, strict=True) if g in base]
             cost, relative, resolution = told_apart(slope, Slope.mixed(read))
             found[name] = OperatorStatistics(
                 cost=(cost,) * len(operator.inputs),
@@ -97,6 +101,26 @@ def calibrate_alone(
             found[name] = attrs.evolve(found[name], selectivity=selectivity, growth=growth)
     measured = {"pass": "alone", "host": host, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     return Statistics(operators=found, measured=measured)
+
+
+def alike(network: Network) -> dict[str, str]:
+    """Return for each source and operator the first one that does the same with the same.
+
+    Sources are alike where they make events of their own of one kind, as many of them. A join names its inputs, so that
+    it is like no other.
+    """
+    first: dict[object, str] = {}
+    found: dict[str, str] = {}
+    for name, source in network.sources.items():
+        plain = attrs.evolve(source, name="" if source.scheduled else name, options={}, host=None)
+        found[name] = first.setdefault((plain, tuple(sorted(source.options.items()))), name)
+    for name, operator in network.operators.items():
+        inputs = tuple(found[given] for given in operator.inputs)
+        plain_step = attrs.evolve(
+            operator, name=name if operator.kind == "join" else "", inputs=inputs, pin=None, route=None
+        )
+        found[name] = first.setdefault(plain_step, name)
+    return found
 
 
 def _cached(samples: Mapping[str, DataFrame]) -> tuple[dict[str, DataFrame], dict[str, int]]:
