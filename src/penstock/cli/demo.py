@@ -21,11 +21,11 @@ def command(
     seed: common.SeedOption = 0,
     json: common.JsonOption = False,
 ) -> None:
-    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
+    """Calibrate, place, predict, run and compare six auction queries on two embedded Spark hosts (4 to 5 minutes).
 
     Example: penstock demo --out /tmp/demo
     """
-    from penstock.control.demo import demo
+    from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
     folder = Path(out)
@@ -46,6 +46,7 @@ def command(
         return
     _show(document)
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(outcome_of(document["plans"]))
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -69,7 +70,15 @@ def _show(document: dict[str, Any]) -> None:
     )
     common.table(
         "plans",
-        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
+        [
+            "placement",
+            *(f"{host} load" for host in document["hosts"]),
+            "largest std",
+            "predicted worst (s)",
+            "p99 (s)",
+            "measured worst (s)",
+            "p99 (s)",
+        ],
         [
             [
                 name,
@@ -77,6 +86,7 @@ def _show(document: dict[str, Any]) -> None:
                 max(row["std"] for row in plan["load"].values()),
                 plan["predicted"]["max"],
                 plan["predicted"]["p99"],
+                *(plan["measured"][key] if "measured" in plan else "" for key in ("max", "p99")),
             ]
             for name, plan in document["plans"].items()
         ],
