@@ -16,6 +16,8 @@ import numpy as np
 
 from penstock.control.chain import Report
 from penstock.control.job import Job, execute
+from penstock.latency.cores import beside
+from penstock.latency.fragments import fragments
 from penstock.load import Statistics
 from penstock.load.fitting import Agreement, HostBatches, agreement, pooled, told
 from penstock.network import Network
@@ -172,7 +174,7 @@ def calibrate_in_place(
         raise ValueError("a burst needs the rates of the run to come")
     pace = faster(job.cluster.spark.trigger)
     trace, begins = burst_rates(job.rates, pace)
-    bursts, begin, longest = Bursts(), clock(), 0.0
+    bursts, begin, longest, outcomes = Bursts(), clock(), 0.0, []
     for number in range(MOST):
         started = clock()
         folder = os.path.join(os.fspath(job.folder), f"bursts{number}")
@@ -180,6 +182,7 @@ def calibrate_in_place(
         outcome = execute(
             engine, attrs.evolve(job, folder=folder, rates=trace, trigger=pace), lambda _what, _share: None
         )
+        outcomes.append(outcome)
         for burst in parts(host_batches(priced, job.cluster, job.placement, outcome), begins, started - begin):
             bursts = bursts.after(burst)
         longest = max(longest, clock() - started)
@@ -193,5 +196,22 @@ def calibrate_in_place(
         if known is None:
             raise too_few(host, len(batches))
         hosts[host] = known
-    measured = {**alone.measured, "pass": "alone, then in place", **bursts.measured(), "seconds": clock() - begin}
+    measured = {
+        **alone.measured,
+        "pass": "alone, then in place",
+        **bursts.measured(),
+        "beside": together(priced, job.placement, outcomes),
+        "seconds": clock() - begin,
+    }
     return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=hosts, measured=measured)
+
+
+def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Any]) -> dict[str, float]:
+    """Return how fast the core of each host is while others work, as a share of what it is while none does."""
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    moments: dict[str, list[tuple[float, float]]] = {host: [] for host in host_of.values()}
+    spans: dict[str, list[tuple[float, float]]] = {host: [] for host in host_of.values()}
+    for batch in (batch for outcome in outcomes for batch in outcome.batches):
+        moments[host_of[batch.query]] += batch.speed
+        spans[host_of[batch.query]].append((batch.start, batch.start + batch.duration))
+    return beside(moments, spans)

@@ -150,9 +150,11 @@ def calibrated(measured: Mapping[str, Any]) -> str:
     """Say how the calibration in place went."""
     apart = ", ".join(f"{host} {gap:.1%}" for host, gap in measured["apart"].items())
     ended = "agreed" if measured["agreed"] else "did not agree in time"
+    both = ", ".join(f"{host}'s is {share:.2f}" for host, share in measured["beside"].items())
     return (
         f"calibrated in place by {measured['bursts']} bursts in {measured['seconds']:.0f} s; what batches took in the "
         f"last two {ended}: apart by {apart}"
+        + (f"; cores while others work: {both} times as fast as else" if both else "")
     )
 
 

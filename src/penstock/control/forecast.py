@@ -58,6 +58,8 @@ class Seen:
         Where and when it ran (s).
     duration, expected
         Seconds that it took, or would have taken alone, and that it would have taken as measured before.
+    core
+        How fast its core did a fixed loop meanwhile, as a share of what it did while calibrated; None: not measured.
     """
 
     host: str
@@ -65,6 +67,7 @@ class Seen:
     end: float
     duration: float
     expected: float
+    core: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -137,12 +140,24 @@ def chance(missed: int, batches: int) -> float:
 
 @attrs.frozen
 class Drift:
-    """A host that is not what it was: when that was seen, since when (s), and how much longer its batches take."""
+    """A host that is not what it was.
+
+    Attributes
+    ----------
+    host, time, since
+        Which one, when that was seen, and since when it is so (s).
+    slower
+        How much longer its batches take than calibrated.
+    core
+        How fast its core is, as a share of what it was while calibrated; None: not measured. It tells a machine that
+        became slower from work that became more.
+    """
 
     host: str
     time: float
     since: float
     slower: float
+    core: float | None = None
 
     @property
     def says(self) -> str:
@@ -150,6 +165,7 @@ class Drift:
         return (
             f"drift: {self.host} missed its interval from {self.since:.0f} s on; its batches take {self.slower:.2f} "
             f"times as long as calibrated (seen at {self.time:.0f} s)"
+            + ("" if self.core is None else f", its core is {self.core:.2f} times as fast")
         )
 
 
@@ -204,7 +220,9 @@ class Watch:
         odds = [chance(sum(missed[k:]), len(window) - k) for k in since]
         if not odds or min(odds) >= UNLIKELY:
             return None
-        return Drift(name, now, window[since[odds.index(min(odds))]].end, 1.0)
+        begin = window[since[odds.index(min(odds))]].end
+        cores = [batch.core for batch in window if batch.core is not None and batch.end >= begin]
+        return Drift(name, now, begin, 1.0, float(np.median(cores)) if cores else None)
 
     def speed(self, name: str, now: float) -> Speed:
         """Return what is expected of a host from now on."""

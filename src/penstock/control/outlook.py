@@ -73,8 +73,16 @@ def seen(
             fixed = hosts.overhead[host] if batch.rows else hosts.idle.get(host, hosts.overhead[host])
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - outcome.epoch
-            found.append(Seen(host, start, start + batch.duration, own, expected))
+            core = core_of(batch, hosts.of_host(host).speed)
+            found.append(Seen(host, start, start + batch.duration, own, expected, core))
     return sorted(found, key=lambda each: each.end)
+
+
+def core_of(batch: Any, calibrated: float | None) -> float | None:
+    """Return how fast a batch's core was, as a share of what it was while calibrated; None where either is unknown."""
+    if calibrated is None or not batch.speed:
+        return None
+    return float(np.mean([steps for _, steps in batch.speed])) / calibrated
 
 
 @attrs.frozen(eq=False, kw_only=True)
