@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,9 +34,11 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=folder) from None
+    begin = time.monotonic()
     with common.progress() as tell:
         document = demo(seed, tell, common.say)
-    document = plain(document)
+    when = {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "took": time.monotonic() - begin}
+    document = plain({**document, **when})
     common.write_document(str(folder / "demo-report.json"), document)
     from penstock.pictures.demo import demo_picture
 
@@ -68,6 +71,19 @@ def _show(document: dict[str, Any]) -> None:
             for name, row in document["calibration"]["hosts"].items()
         ],
     )
+    show_plans(document)
+    show(document)
+    bar = document["error_bar"]
+    common.say(
+        f"an error of 1 % in the costs of {bar['host']} (load {bar['load']:.2f}, known to ±{bar['cost_error']:.1%}) is "
+        f"{bar['latency_error'] / bar['cost_error']:.3g} % of the worst latency"
+        if bar["cost_error"]
+        else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
+    )
+
+
+def show_plans(document: dict[str, Any]) -> None:
+    """Print what was planned, and measured of the plans that were run."""
     common.table(
         "plans",
         [
@@ -91,14 +107,16 @@ def _show(document: dict[str, Any]) -> None:
             for name, plan in document["plans"].items()
         ],
     )
-    show(document)
-    bar = document["error_bar"]
-    common.say(
-        f"an error of 1 % in the costs of {bar['host']} (load {bar['load']:.2f}, known to ±{bar['cost_error']:.1%}) is "
-        f"{bar['latency_error'] / bar['cost_error']:.3g} % of the worst latency"
-        if bar["cost_error"]
-        else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
-    )
+
+
+def show_result(document: dict[str, Any]) -> None:
+    """Print what came out in short: plans, latency over all sinks, and one sentence."""
+    from penstock.cli.run import show_latency
+    from penstock.control.demo import outcome_of
+
+    show_plans(document)
+    show_latency(document, {})
+    common.say(outcome_of(document["plans"]))
 
 
 def _largest(value: float | list[float] | None) -> float:
