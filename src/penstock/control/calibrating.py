@@ -20,6 +20,7 @@ from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
 from penstock.load.fitting import Agreement, HostBatches, agreement, pooled, told
+from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
 
@@ -131,6 +132,25 @@ class Bursts:
         """Whether each host's batches tell overhead from cost."""
         return all(self.used(host).telling for host in self.batches[-1])
 
+    def told(self) -> dict[str, HostStatistics]:
+        """Return what the batches tell of each host.
+
+        Raises
+        ------
+        EngineError
+            If a host has too few of them, or all of one size.
+        """
+        from penstock.spark.calibrate import too_few
+
+        found = {}
+        for host in self.batches[-1]:
+            batches = self.used(host)
+            known = told(batches)
+            if known is None:
+                raise too_few(host, len(batches))
+            found[host] = known
+        return found
+
     def measured(self) -> dict[str, Any]:
         """Return how it went, for the statistics."""
         return {"bursts": len(self.batches), "agreed": self.agreement.done, "apart": dict(self.agreement.apart)}
@@ -168,7 +188,7 @@ def calibrate_in_place(
     EngineError
         If a host has too few batches, or all of one size.
     """
-    from penstock.spark.calibrate import host_batches, measured_selectivities, too_few
+    from penstock.spark.calibrate import host_batches, measured_selectivities
 
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
@@ -189,13 +209,6 @@ def calibrate_in_place(
         late = clock() - begin + longest > budget
         if bursts.telling and (bursts.agreement.done or late):
             break
-    hosts = {}
-    for host in bursts.batches[-1]:
-        batches = bursts.used(host)
-        known = told(batches)
-        if known is None:
-            raise too_few(host, len(batches))
-        hosts[host] = known
     measured = {
         **alone.measured,
         "pass": "alone, then in place",
@@ -203,7 +216,7 @@ def calibrate_in_place(
         "beside": together(priced, job.placement, outcomes),
         "seconds": clock() - begin,
     }
-    return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=hosts, measured=measured)
+    return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
 
 
 def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Any]) -> dict[str, float]:

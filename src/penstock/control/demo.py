@@ -14,7 +14,7 @@ from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
 from penstock.control.workplace import workplace
-from penstock.load import load_model
+from penstock.load import Statistics, load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
 from penstock.workload import Rates
@@ -81,7 +81,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         The report: what ``penstock run`` reports, ``calibration`` and ``plans``. Plans that were run have ``measured``
         beside ``predicted``, and ``series.latency`` has ``in_turn``.
     """
-    from penstock.spark import calibrate, hosts, run
+    from penstock.spark import hosts, run
 
     graph, rates = network(), bursts()
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
@@ -89,12 +89,8 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         tell("starting two Spark hosts", 0.0)
         with hosts.start_hosts(cluster) as running:
             engine = run.Engine(cluster, running)
-            first = next(iter(running))
             tell("calibrating", 0.05)
-            samples = calibrate.read_samples(engine.sessions[first], graph, None, events=6_000)
-            alone = calibrate.calibrate_alone(
-                engine, first, graph, samples, budget=1.0, report=lambda what, share: tell(what, 0.05 + 0.13 * share)
-            )
+            alone = calibrated_alone(engine, graph, lambda what, share: tell(what, 0.05 + 0.13 * share))
             known = alone.complete(graph, override=True)
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
             plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
@@ -127,6 +123,15 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
         document["balanced"] = document["balanced"] and other["balanced"]
         return {**document, "calibration": statistics.document(), "plans": comparison}
+
+
+def calibrated_alone(engine: Any, network: Network, tell: Callable[[str, float], None]) -> Statistics:
+    """Measure each operator alone, on the first of an engine's hosts."""
+    from penstock.spark import calibrate
+
+    host = next(iter(engine.hosts))
+    samples = calibrate.read_samples(engine.sessions[host], network, None, events=6_000)
+    return calibrate.calibrate_alone(engine, host, network, samples, budget=1.0, report=tell)
 
 
 def foretold(prediction: chain.Prediction) -> str:

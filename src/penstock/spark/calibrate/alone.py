@@ -54,43 +54,17 @@ def calibrate_alone(
         long enough to tell.
     """
     tell, first = report or (lambda _what, _share: None), alike(network)
-    frames, counts = _cached({name: frame for name, frame in samples.items() if first[name] == name})
-    span = {name: _span(frame) for name, frame in frames.items()}
+    bench = _Bench.of({name: frame for name, frame in samples.items() if first[name] == name}, error, budget)
     speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
-    base: dict[str, Slope] = {}
     for number, (name, operator) in enumerate(network.operators.items()):
         if first[name] != name:
             found[name] = found[first[name]]
             continue
         tell(f"calibrating {name}", number / len(network.operators))
         with blame(f"operators.{name}"):
-            given_by = [first[given] for given in operator.inputs]
-            inputs = [frames[given] for given in given_by]
-            sizes = [counts[given] for given in given_by]
-            free = attrs.evolve(operator, cost=(0.0,) * len(operator.inputs)) if operator.kind == "delay" else operator
-            frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
-            counts[name] = frames[name].count()
-            span[name] = max(span[given] for given in given_by)
-            selectivity = _selectivity(operator, sizes, counts[name], span[name])
-            taken = sum(sizes)
-            if taken == 0:
-                found[name] = OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
-                continue
-            for given, frame, size in zip(given_by, inputs, sizes, strict=True):
-                if given not in base and size:
-                    base[given] = _slope([frame], [size], lambda rows: rows[0], error, min(budget, 1.5))
-            slope = _slope(inputs, sizes, _applied(operator, speed), error, budget)
-            read = [(base[g], n / taken) for g, n in zip(given_by, sizes, strict=True) if g in base]
-            cost, relative, resolution = told_apart(slope, Slope.mixed(read))
-            found[name] = OperatorStatistics(
-                cost=(cost,) * len(operator.inputs),
-                selectivity=selectivity,
-                error=relative,
-                tuples=slope.tuples,
-                resolution=resolution,
-            )
-    for frame in frames.values():
+            found[name] = bench.measured(operator, [first[given] for given in operator.inputs], speed)
+    for frame in bench.frames.values():
         frame.unpersist()
     need = length_needed(network)
     if need:
@@ -123,17 +97,58 @@ def alike(network: Network) -> dict[str, str]:
     return found
 
 
-def _cached(samples: Mapping[str, DataFrame]) -> tuple[dict[str, DataFrame], dict[str, int]]:
-    """Return the samples in memory, and how many rows each has."""
-    frames: dict[str, DataFrame] = {}
-    counts: dict[str, int] = {}
-    for name, frame in samples.items():
-        frames[name] = frame.coalesce(1).cache()
-        with blame(f"--sample of {name}"):
-            counts[name] = frames[name].count()
-        if counts[name] == 0:
-            raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
-    return frames, counts
+@attrs.frozen
+class _Bench:
+    """Rows to measure with: by source and operator its output in memory, how many rows, over which time (s).
+
+    ``base`` holds what reading it costs; ``error`` and ``budget`` are those of `calibrate_alone`.
+    """
+
+    frames: dict[str, DataFrame]
+    counts: dict[str, int]
+    span: dict[str, float]
+    error: float
+    budget: float
+    base: dict[str, Slope] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, samples: Mapping[str, DataFrame], error: float, budget: float) -> _Bench:
+        """Return a bench with the samples."""
+        frames: dict[str, DataFrame] = {}
+        counts: dict[str, int] = {}
+        for name, frame in samples.items():
+            frames[name] = frame.coalesce(1).cache()
+            with blame(f"--sample of {name}"):
+                counts[name] = frames[name].count()
+            if counts[name] == 0:
+                raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
+        return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, error, budget)
+
+    def measured(self, operator: Operator, given: Sequence[str], speed: float) -> OperatorStatistics:
+        """Measure an operator, whose inputs are known under these names, on a host of some speed; keep its output."""
+        name, frames = operator.name, self.frames
+        inputs, sizes = [frames[each] for each in given], [self.counts[each] for each in given]
+        free = attrs.evolve(operator, cost=(0.0,) * len(given)) if operator.kind == "delay" else operator
+        frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
+        self.counts[name] = frames[name].count()
+        self.span[name] = max(self.span[each] for each in given)
+        selectivity = _selectivity(operator, sizes, self.counts[name], self.span[name])
+        taken = sum(sizes)
+        if taken == 0:
+            return OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
+        for each, frame, size in zip(given, inputs, sizes, strict=True):
+            if each not in self.base and size:
+                self.base[each] = _slope([frame], [size], lambda rows: rows[0], self.error, min(self.budget, 1.5))
+        slope = _slope(inputs, sizes, _applied(operator, speed), self.error, self.budget)
+        read = [(self.base[each], n / taken) for each, n in zip(given, sizes, strict=True) if each in self.base]
+        cost, relative, resolution = told_apart(slope, Slope.mixed(read))
+        return OperatorStatistics(
+            cost=(cost,) * len(given),
+            selectivity=selectivity,
+            error=relative,
+            tuples=slope.tuples,
+            resolution=resolution,
+        )
 
 
 def _applied(operator: Operator, speed: float) -> Callable[[list[DataFrame]], DataFrame]:
