@@ -33,8 +33,14 @@ MOST = 4
 EACH = 2
 """Bursts in one run: hosts need not start queries and stop them in between."""
 
-LEAD, LENGTH, TRIGGERS = 3.0, 9.0, 6
-"""Seconds before the first burst of a run, of one burst with the quiet around it, and batches that it has, at least."""
+LEAD = 3
+"""Seconds before the first burst of a run."""
+
+SHAPE, LARGEST = (0.0, 0.4, 1.0, 1.0, 0.0, None, 0.0, 0.0, 0.0, 0.6, 0.0), 3.0
+"""One burst, second by second, as a share of the highest rate, and how many seconds of it come at once, at most (None).
+
+A host that is overloaded has batches much larger than an interval of the trigger brings, and these decide the worst
+latency: without such a heap their cost would be extrapolated from small ones."""
 
 SHORTEST = 1.0
 """Interval of the micro-batches (s) down to which they follow each other faster than in the run to come."""
@@ -45,37 +51,34 @@ def faster(trigger: float) -> float:
     return min(trigger, SHORTEST)
 
 
-def burst_rates(rates: Rates, trigger: float) -> tuple[Rates, tuple[float, ...]]:
+def burst_rates(rates: Rates) -> tuple[Rates, tuple[float, ...]]:
     """Return bursts to calibrate with: they make batches of many sizes, as large as those of the run to come.
 
     Parameters
     ----------
     rates
         Of the run to come.
-    trigger
-        Interval of the micro-batches (s).
 
     Returns
     -------
     Rates
-        Periods of 1 s: `EACH` times the median rate of each source, a step, the highest that comes, and a step.
-        Where sources have their highest rates at different times, each has its share in this.
+        Periods of 1 s: `EACH` times the `SHAPE`, above the median rate of each source. Where sources have their highest
+        rates at different times, each has its share in what comes at once.
     tuple
         When each burst begins (s).
     """
-    count, lead = round(max(LENGTH, TRIGGERS * trigger)), round(max(LEAD, 2 * trigger))
-    shape = np.zeros(count)
-    long = max(2, count // 3)
-    for begin, length, level in ((1, 1, 0.4), (count // 4, long, 1.0), (count - 2, 1, 0.6)):
-        shape[begin : begin + length] = level
+    total = rates.values.sum(axis=0)
+    middle = (float(np.median(total)) + float(total.max())) / 2
+    heap = float(np.clip((total > middle).sum() * rates.period, 1.0, LARGEST))
+    shape = np.array([heap if level is None else level for level in SHAPE])
     most = rates.values.max(axis=1)
-    share = float(rates.values.sum(axis=0).max()) / max(float(most.sum()), 1e-12)
+    share = float(total.max()) / max(float(most.sum()), 1e-12)
     values = {}
     for name, row, high in zip(rates.sources, rates.values, most, strict=True):
         low = float(np.median(row))
         once = low + max(share * float(high) - low, low) * shape
-        values[name] = np.concatenate([np.full(lead, low), *[once] * EACH])
-    return Rates.of(1.0, values), tuple(float(lead + number * count) for number in range(EACH))
+        values[name] = np.concatenate([np.full(LEAD, low), *[once] * EACH])
+    return Rates.of(1.0, values), tuple(float(LEAD + number * len(SHAPE)) for number in range(EACH))
 
 
 def parts(batches: Mapping[str, HostBatches], begins: Sequence[float], at: float) -> list[dict[str, HostBatches]]:
@@ -193,7 +196,7 @@ def calibrate_in_place(
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
     pace = faster(job.cluster.spark.trigger)
-    trace, begins = burst_rates(job.rates, pace)
+    trace, begins = burst_rates(job.rates)
     bursts, begin, longest, outcomes = Bursts(), clock(), 0.0, []
     for number in range(MOST):
         started = clock()

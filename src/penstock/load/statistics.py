@@ -176,7 +176,10 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0.0
     jitter: Annotated[Positive, msgspec.Meta(description="and that whatever their size, in seconds")] = 0.0
     unrest: Annotated[
-        Positive, msgspec.Meta(description="how the host's speed changed while it was calibrated, likewise")
+        Positive,
+        msgspec.Meta(
+            description="how the host's speed changed while it was calibrated: standard deviation, as a share"
+        ),
     ] = 0.0
     speed: Annotated[float, msgspec.Meta(gt=0, description="loop steps a second while it was calibrated")] | None = None
 
