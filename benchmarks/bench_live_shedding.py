@@ -23,12 +23,11 @@ import numpy as np
 from bench_prediction import CHECKING
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control import demo
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job
 from penstock.files import plain
 from penstock.load import Statistics, load_model
-from penstock.network import Network
+from penstock.network import Network, read_network
 from penstock.shedding import Exact, LookUp, Question, build_program, build_table
 from penstock.shedding.live import Shed, Shedder
 from penstock.spark import calibrate, hosts, run
@@ -36,6 +35,7 @@ from penstock.workload import Rates
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+AUCTION = ROOT / "examples" / "auction" / "network.toml"
 TRIGGER = 2.0
 WEIGHTS = {"q1": 1.0, "q2": 100.0, "q5": 4000.0, "q8": 1.0}
 BEGIN, END = 4.0, 64.0
@@ -48,10 +48,17 @@ MARGIN = 0.7
 
 
 def weighted() -> Network:
-    """Return the demo's network, its sinks weighted so that no query is worth nothing."""
-    network = demo.network()
+    """Return the auction network, its sinks weighted so that no query is worth nothing."""
+    network = read_network(AUCTION)
     sinks = [attrs.evolve(sink, weight=WEIGHTS[name]) for name, sink in network.sinks.items()]
     return Network.of(network.name, network.sources.values(), network.operators.values(), sinks)
+
+
+def burst() -> Rates:
+    """Return the rates to calibrate with: a burst of 7 s between quiet stretches."""
+    rate = np.full(40, 700.0)
+    rate[20:27] = 4_000.0
+    return Rates.of(1.0, {"events": rate})
 
 
 def trace(base: float, peak: float) -> Rates:
@@ -70,7 +77,7 @@ def measure(folder: Path) -> dict[str, Any]:
         alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
         placed = {name: "h1" if name in CHECKING else "h2" for name in network.operators}
         priced = alone.complete(network, override=True)
-        job = Job(network, cluster, placed, folder / "calibration", rates=demo.burst())
+        job = Job(network, cluster, placed, folder / "calibration", rates=burst())
         statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
         known = statistics.complete(network, override=True)
         quotas = {name: MARGIN * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}

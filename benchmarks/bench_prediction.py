@@ -25,18 +25,19 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control import chain, demo
+from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job
 from penstock.files import plain
 from penstock.load import Statistics
-from penstock.network import Network
+from penstock.network import Network, read_network
 from penstock.network.file import parse_network
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+AUCTION = ROOT / "examples" / "auction" / "network.toml"
 KEYS = ("max", "p99", "p50", "mean")
 E = 0.02
 """By how much batches are made longer and shorter, to see what hangs on it."""
@@ -63,21 +64,21 @@ CHECKING = ("bids", "checked", "watched", "people", "auctions", "newcomers")
 
 
 def auction(costly: str) -> tuple[Network, dict[str, str]]:
-    """Return the demo's network, with the costliest operator and the join on one host, the rest on the other."""
+    """Return the auction network, with the costliest operator and the join on one host, the rest on the other."""
     other = "h2" if costly == "h1" else "h1"
-    network = demo.network()
+    network = read_network(AUCTION)
     return network, {name: costly if name in CHECKING else other for name in network.operators}
 
 
 def spread(network: Network) -> tuple[Network, dict[str, str]]:
-    """Return the demo's network on three hosts: checks and join, conversion, windows."""
+    """Return the auction network on three hosts: checks and join, conversion, windows."""
     where = dict.fromkeys(CHECKING, "h1") | {"euros": "h2", "appraised": "h2", "activity": "h3", "hottest": "h3"}
     return network, where
 
 
 def waiting() -> Network:
-    """Return the demo's network with a check that asks a remote service: it waits for 1 ms per bid."""
-    network = demo.network()
+    """Return the auction network with a check that asks a remote service: it waits for 1 ms per bid."""
+    network = read_network(AUCTION)
     checked = attrs.evolve(network.operators["checked"], kind="python", function="lookup:look_up", cost=None)
     return attrs.evolve(network, operators={**network.operators, "checked": checked})
 
@@ -119,8 +120,8 @@ CASES = {
     "auction, h1 saturated": Case(auction("h1"), trace(400, 4000, 7), 2.0),
     "auction, h2 saturated": Case(auction("h2"), trace(400, 4000, 7), 2.0),
     "auction, none": Case(auction("h1"), trace(300, 600, 7), 2.0),
-    "auction on 3 hosts, h1 saturated": Case(spread(demo.network()), trace(400, 4000, 7), 2.0),
-    "auction on 3 hosts, h1 saturated, longer trigger": Case(spread(demo.network()), trace(400, 4000, 7), 4.0),
+    "auction on 3 hosts, h1 saturated": Case(spread(read_network(AUCTION)), trace(400, 4000, 7), 2.0),
+    "auction on 3 hosts, h1 saturated, longer trigger": Case(spread(read_network(AUCTION)), trace(400, 4000, 7), 4.0),
     "waiting on 3 hosts, h1 saturated": Case(spread(waiting()), trace(300, 1600, 8), 2.0, own="h2"),
     "waiting on 3 hosts, h1 saturated, longer trigger": Case(spread(waiting()), trace(300, 1600, 8), 4.0, own="h2"),
     "waiting on 3 hosts, h3 saturated": Case(last_waits(), trace(200, 1400, 8), 2.0),

@@ -2,6 +2,7 @@
 
     uv run python scripts/docs.py            write what has changed
     uv run python scripts/docs.py --check    only say what is stale
+    uv run python scripts/docs.py --demo DIR show in the README what `penstock demo --out DIR` has left
 
 * ``docs/reference/*.schema.json`` come from the readers of the files.
 * Between ``<!-- options NAME -->`` or ``<!-- keys SCHEMA DEFINITION -->`` and ``<!-- end -->`` stand tables of a
@@ -17,7 +18,10 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -39,6 +43,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
 NEEDS_SPARK = ("run", "demo", "calibrate", "dashboard")
 BLOCK = re.compile(r"(<!-- (options|keys) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+DEMO = re.compile(r"(<!-- demo -->\n).*?(<!-- end -->)", re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # what differs from run to run: seconds of work
 WALL = re.compile(r'("(?:seconds|lookup)": )[-+.e\d]+|((?:; | in | took | look-up ))[-+.e\d]+ (?:s|ms|µs)\b')
@@ -192,8 +197,32 @@ def run(words: list[str]) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n")) + "\n"
 
 
+def show_demo(folder: Path) -> None:
+    """Show in the README what a demo has left in a folder: tables, pictures, when that was and of which revision."""
+    from penstock.cli.demo import show_result
+
+    report = json.loads((folder / "demo-report.json").read_text())
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(out):
+        show_result(report)
+    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    revision = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+    day = time.strptime(report["when"], "%Y-%m-%dT%H:%M:%SZ")
+    minutes, seconds = divmod(round(report["took"]), 60)
+    about = f"{day.tm_mday} {time.strftime('%B %Y', day)}, revision {revision}, two cores; {minutes} min {seconds} s:"
+    shown = "\n".join(line.rstrip() for line in out.getvalue().strip("\n").split("\n"))
+    readme = ROOT / "README.md"
+    readme.write_text(
+        DEMO.sub(lambda found: f"{found[1]}{about}\n\n```text\n{shown}\n```\n{found[2]}", readme.read_text())
+    )
+    for name in ("demo.png", "demo-dark.png"):
+        shutil.copy(folder / name, ROOT / "docs" / name)
+
+
 def main(arguments: list[str]) -> int:
     """Write or check; return the exit code."""
+    if "--demo" in arguments:
+        show_demo(Path(arguments[arguments.index("--demo") + 1]))
     stale = [(path, text) for path, text in current() if not path.exists() or path.read_text() != text]
     for path, text in stale:
         if "--check" not in arguments:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT
 
-from penstock.control.calibrating import Bursts, burst_rates, calibrate_in_place
+from penstock.control.calibrating import EACH, Bursts, burst_rates, calibrate_in_place, faster, parts
 from penstock.control.job import Job
 from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
@@ -32,10 +32,10 @@ RATES = Rates.of(1.0, {"s1": [60.0] * 30 + [260.0] * 6 + [60.0] * 30})
 
 
 class Hosts:
-    """An engine whose hosts are slower in their first bursts, and from burst to burst by chance."""
+    """An engine whose hosts are slower in their first bursts, of which each run has two."""
 
-    def __init__(self, young: list[float], noise: float = 0.02, spread: float = 0.0) -> None:
-        self.young, self.noise, self.spread = young, noise, spread
+    def __init__(self, young: list[float], noise: float = 0.02) -> None:
+        self.young, self.noise = young, noise
         self.rng, self.now, self.folders = np.random.default_rng(2), 0.0, []
 
     def prepare(self, network: Any, placement: Any, folder: str, *, rates: Rates, **_: Any) -> Any:
@@ -43,8 +43,9 @@ class Hosts:
         return SimpleNamespace(network=network, placement=placement, rates=rates, place=Path(folder))
 
     def run(self, deployment: Any, **_: Any) -> Outcome:
-        number = len(self.folders) - 1
-        slow = self.young[min(number, len(self.young) - 1)] * np.exp(self.rng.normal(0, self.spread))
+        first = EACH * (len(self.folders) - 1)
+        levels = [self.young[min(first + number, len(self.young) - 1)] for number in range(EACH)]
+        slow = np.where(np.arange(400) < burst_rates(RATES)[1][1], *levels)
         hosts = BatchHosts.of(Statistics(hosts={"h1": TRUE, "h2": TRUE}), CLUSTER)
         placed = hosts.placed(load_model(deployment.network, deployment.rates), PLACEMENT)
         noise = slow * np.exp(self.rng.normal(0, self.noise, (2, 400)))
@@ -68,29 +69,31 @@ def test_warm_hosts_need_two_bursts() -> None:
     """Where two bursts agree at once no third is run, and overhead and factor are those of the hosts."""
     hosts = Hosts([1.0])
     found = calibrated(hosts)
-    assert found.measured["bursts"] == len(hosts.folders) == len(set(hosts.folders)) == 2
+    assert (found.measured["bursts"], len(hosts.folders)) == (2, 1)
     assert found.measured["agreed"]
     assert all(gap <= 0.05 for gap in found.measured["apart"].values())
     for host in ("h1", "h2"):
         assert found.hosts[host].overhead == pytest.approx(0.2, abs=0.03)
         assert found.hosts[host].factor == pytest.approx(1.2, rel=0.05)
-        assert found.hosts[host].residual == pytest.approx(0.02, rel=0.8)
+        assert found.hosts[host].residual <= 0.04
+        assert found.hosts[host].jitter <= 0.03
 
 
 def test_young_hosts_are_run_until_they_are_warm() -> None:
     """Bursts of code that is still young disagree, and do not count."""
     hosts = Hosts([2.0, 1.5, 1.25, 1.0])
     found = calibrated(hosts, budget=300.0)
-    assert found.measured["bursts"] == 5
+    assert (found.measured["bursts"], len(set(hosts.folders))) == (6, 3)
     assert found.measured["agreed"]
     assert found.hosts["h1"].factor == pytest.approx(1.2, rel=0.06)
 
 
 def test_unsteady_hosts_run_out_of_time() -> None:
     """Hosts that change from burst to burst are given up when time is up, and it is said how far apart they were."""
-    hosts = Hosts([1.0, 1.4, 0.8, 1.2, 0.9, 1.3], spread=0.02)
-    found = calibrated(hosts, budget=100.0)
-    assert hosts.now <= 100.0
+    hosts = Hosts([1.0, 1.4, 0.8, 1.2, 0.9, 1.3])
+    found = calibrated(hosts, budget=70.0)
+    assert hosts.now <= 70.0
+    assert found.measured["bursts"] == 4
     assert not found.measured["agreed"]
     assert found.measured["apart"]["h1"] > 0.05
     assert found.hosts["h1"].unrest >= 0.05
@@ -104,13 +107,32 @@ def test_batches_that_tell_nothing_are_an_error() -> None:
         calibrate_in_place(hosts, job, NETWORK, ALONE, lambda _what, _share: None, clock=lambda: hosts.now)
 
 
-def test_a_burst_is_as_high_and_as_long_as_the_real_one() -> None:
-    """The burst has the largest rate for as long as it lasts, and quiet before and after it."""
-    found = burst_rates(RATES, 1.0).of_source("s1")
-    assert found.size == 20
-    assert (found == 260).sum() == 6
+def test_a_burst_is_as_high_as_the_real_one() -> None:
+    """Each burst has the largest rate, three seconds of it at once, and quiet before and after it."""
+    rates, begins = burst_rates(RATES)
+    found = rates.of_source("s1")
+    assert (found.size, begins) == (25, (3.0, 14.0))
+    assert (found == 260).sum() == 2 * 2
+    assert (found == 60 + 3 * 200).sum() == 2
     assert found[0] == found[-1] == 60
-    assert burst_rates(RATES, 4.0).duration == 48
+    assert (faster(2.0), faster(0.5)) == (1.0, 0.5)
+
+
+def test_sources_that_burst_at_different_times_share_the_burst() -> None:
+    """Together the sources bring as much as at any time of the run to come, and each its part of it."""
+    low, high = [100.0] * 40, [1000.0] * 10
+    apart = Rates.of(1.0, {"a": high + low, "b": [*low[:20], *high, *low[:20]]})
+    found = burst_rates(apart)[0].values
+    assert np.isclose(found.sum(axis=0), 1100.0).sum() == 2 * 2
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_batches_belong_to_the_burst_in_which_they_start() -> None:
+    """Batches before the first burst count as its own, and each run has its own time."""
+    at = np.array([0.0, 4.0, 11.9, 12.0, 20.0])
+    row = HostBatches(at=at, load=at, took=at, empty=np.array([0.1]))
+    first, second = parts({"h1": row}, (3.0, 12.0), 100.0)
+    assert (first["h1"].at.tolist(), second["h1"].at.tolist()) == ([100.0, 104.0, 111.9], [112.0, 120.0])
 
 
 def test_batches_up_to_the_first_with_input_are_left_out() -> None:

@@ -54,6 +54,17 @@ def watched(batches: list[Seen]) -> Watch:
     return watch
 
 
+def test_drift_tells_a_slow_core_from_more_work() -> None:
+    """Where batches did the fixed loop, a drift says how fast the core is; where they did not, nothing."""
+    _, batches, _ = world(np.random.default_rng(1), 80, (40.0, 1.6))
+    slow = [attrs.evolve(batch, core=1.0 if batch.end < 40 else 0.62) for batch in batches]
+    (drift,), (other,) = watched(slow).drifts, watched(batches).drifts
+    assert drift.core == pytest.approx(0.62)
+    assert "its core is 0.62 times as fast" in drift.says
+    assert other.core is None
+    assert "core" not in other.says
+
+
 def test_steady_hosts_do_not_drift() -> None:
     """Hosts that keep their speed are called drifting in one run of five minutes out of twenty, at most."""
     found = [watched(world(np.random.default_rng(seed), 300)[1]).drifts for seed in range(20)]

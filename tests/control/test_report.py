@@ -57,6 +57,24 @@ def test_report_says_what_was_expected_and_what_came(slow: float) -> None:
     assert finish(job, outcome_of(result)).report["forecast"] == found["forecast"]
 
 
+def test_report_says_how_fast_cores_were() -> None:
+    """Each host's core is compared with what it was while calibrated, and has a series, where batches looked at it."""
+    course, _, result = world(np.random.default_rng(4), 30)
+    calibrated = {name: attrs.evolve(row, speed=3e7) for name, row in STATISTICS.hosts.items()}
+    job = Job(
+        NETWORK, CLUSTER, PLACEMENT, "none", statistics=attrs.evolve(STATISTICS, hosts=calibrated), rates=course.rates
+    )
+    outcome = outcome_of(result)
+    looked = [attrs.evolve(b, speed=[(b.start, 2.4e7), (b.start + b.duration, 2.4e7)]) for b in outcome.batches]
+    found = finish(job, attrs.evolve(outcome, batches=looked)).report
+    for name, row in found["hosts"].items():
+        assert (row["speed"], row["core"]) == (2.4e7, pytest.approx(0.8))
+        series = found["series"]["hosts"][name]["speed"]
+        assert len(series) == len(found["series"]["time"])
+        assert {speed for speed in series if speed is not None} == {2.4e7}
+    assert all("core" not in row for row in finish(job, outcome).report["hosts"].values())
+
+
 def test_long_periods_are_divided() -> None:
     """Rates that are given by the minute are forecast by the second: what entered before is no part of a forecast."""
     course, _, result = world(np.random.default_rng(4), 120)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from math import ceil, floor, inf
+from math import ceil, floor, inf, sqrt
 from typing import Any
 
 import attrs
@@ -439,9 +439,19 @@ def listed(shape: Shape, pace: Pace) -> tuple[Any, Any]:
     lists = {name: row.tolist() for name, row in shape._asdict().items() if isinstance(row, np.ndarray)}
     first = lists["inlet_work"]
     work = [pace.work[a:b].tolist() for a, b in pairwise(first)]
-    noise = [np.asarray(row).tolist() for row in pace.noise]
+    noise, chance = ([np.asarray(row).tolist() for row in rows] for rows in (pace.noise, pace.chance))
+    spread = {"jitter": np.asarray(pace.jitter).tolist(), "residual": np.asarray(pace.residual).tolist()}
     given = {"overhead": np.asarray(pace.overhead).tolist(), "idle": np.asarray(pace.idle).tolist()}
-    return shape._replace(**lists), pace._replace(work=work, noise=noise, **given)
+    return shape._replace(**lists), pace._replace(work=work, noise=noise, chance=chance, **spread, **given)
+
+
+def longer_by(pace: Any, host: int, turn: int, alone: float) -> float:
+    """Return by what a batch takes longer: by the noise of its interval, and by its chance."""
+    noise, chance = (rows[host][turn % len(rows[host])] for rows in (pace.noise, pace.chance))
+    if chance == 0 or alone <= 0:
+        return noise
+    spread = sqrt(pace.jitter[host] * pace.jitter[host] + pace.residual[host] * pace.residual[host] * alone)
+    return noise * max(1 + chance * spread / alone, 0.5)
 
 
 def follow(shape: Shape, pace: Pace) -> Batches:
@@ -471,15 +481,15 @@ def follow(shape: Shape, pace: Pace) -> Batches:
         was = side.position[low:high]
         fed = take(shape, side, batches, query, start + pace.reading)
         work, host = work_of(shape, pace, side, was, query), shape.host[query]
-        noise = pace.noise[host][floor((start - pace.phase) / pace.trigger + 1e-9) % len(pace.noise[host])]
         batches.of[query].append(len(batches.query))
         batches.query.append(query)
         batches.start.append(start)
         batches.work.append(work)
         batches.upto.append(side.position[low:high])
         batches.said.append(announce(shape, side, query))
-        fixed = noise * (pace.overhead[host] if fed else pace.idle[host])
-        cores.begin(batches, query, fixed, noise * work if fed else 0.0, pace.commit)
+        fixed, tasks = (pace.overhead[host], work) if fed else (pace.idle[host], 0.0)
+        longer = longer_by(pace, host, floor((start - pace.phase) / pace.trigger + 1e-9), fixed + tasks)
+        cores.begin(batches, query, longer * fixed, longer * tasks, pace.commit)
         for q in others[query]:
             starts[q] = next_start(shape, pace, side, batches, q)
     return batches

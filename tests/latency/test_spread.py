@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from latency_cases import random_case
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.demo import burst
-from penstock.control.demo import network as auction
+from penstock.control.demo import bursts
+from penstock.control.demo import network as two_sites
 from penstock.latency.batches import BatchHosts, microbatch_estimate
 from penstock.latency.draws import draw
 from penstock.latency.mace import mace
@@ -104,7 +104,7 @@ def test_truth_drawn_as_the_errors_say_is_covered() -> None:
 def test_forecast_of_the_demo_takes_less_than_a_second() -> None:
     """200 draws for the demo's network and burst take at most 1 s of processor time."""
     share = {"filter": 0.5, "map": 1.0, "python": 1.0, "delay": 1.0, "aggregate": 0.3, "join": 0.001}
-    network = auction()
+    network = two_sites()
     known = {
         name: OperatorStatistics(
             cost=((operator.cost or (2e-5,))[0],) * len(operator.inputs),
@@ -115,8 +115,8 @@ def test_forecast_of_the_demo_takes_less_than_a_second() -> None:
     }
     host = HostStatistics(overhead=0.4, factor=1.1, error=0.02, overhead_error=0.03, residual=0.05, unrest=0.04)
     statistics = Statistics(operators=known, hosts={"h1": host, "h2": host})
-    model = load_model(statistics.complete(network), burst())
-    placement = {name: "h1" if name in ("checked", "watched") else "h2" for name in network.operators}
+    model = load_model(statistics.complete(network), bursts())
+    placement = {name: "h1" if name.startswith("checked") else "h2" for name in network.operators}
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
     placed = BatchHosts.of(statistics, cluster).placed(model, placement)
     began = time.process_time()

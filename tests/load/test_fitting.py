@@ -14,7 +14,18 @@ from penstock.cluster import Cluster, SparkSettings
 from penstock.latency.batches import BatchHosts
 from penstock.latency.estimate import Spread
 from penstock.load import Statistics, load_model, read_statistics
-from penstock.load.fitting import LEAST, HostBatches, Slope, agreement, fit, told, told_apart, unrest, warm_from
+from penstock.load.fitting import (
+    LEAST,
+    USUAL,
+    HostBatches,
+    Slope,
+    agreement,
+    fit,
+    told,
+    told_apart,
+    unrest,
+    warm_from,
+)
 from penstock.load.statistics import HostStatistics
 from penstock.network.shapes import chain
 from penstock.workload import Rates
@@ -76,7 +87,8 @@ def test_errors_of_a_fit_cover_what_it_predicts() -> None:
             overhead=float(draw.uniform(0.1, 0.3)), factor=float(draw.uniform(0.8, 1.2)), residual=0.05
         )
         load = draw.uniform(0.05, 2.0, 40)
-        took = (true.overhead + true.factor * load) * np.exp(draw.normal(0, true.residual, 40))
+        usual = true.overhead + true.factor * load
+        took = usual + draw.normal(0, true.residual, 40) * np.sqrt(usual)
         guess, then = latency(fit(load, took), 80), latency(true, 1)
         covered.append([low <= then.total[key][0] <= high for key, (low, high) in guess.total.items()])
     share = np.mean(covered, axis=0)
@@ -121,21 +133,51 @@ def test_unrest_is_what_chance_does_not_explain() -> None:
     assert unrest(at, level + draw.normal(0, 0.03, 400)) == pytest.approx(level.std(), rel=0.3)
     calm = [unrest(at, draw.normal(0, 0.05, 400)) for _ in range(20)]
     assert np.mean(calm) <= 0.01
-    assert unrest(np.zeros(0), np.zeros(0)) == unrest(np.zeros(3), np.zeros(3)) == 0.0
+
+
+def test_unrest_of_few_stretches_is_near_what_machines_usually_have() -> None:
+    """Where nothing tells of unrest it is what machines usually have, and two stretches alike change it little."""
+    assert unrest(np.zeros(0), np.zeros(0)) == unrest(np.zeros(3), np.zeros(3)) == USUAL
+    two = unrest(np.arange(20.0), np.zeros(20))
+    assert 0.5 * USUAL < two < USUAL
+
+
+def test_long_batches_tell_more_of_a_stretch() -> None:
+    """How a host changes its speed is seen by its long batches, also where short ones hide it."""
+    draw = np.random.default_rng(6)
+    at, size = np.arange(200.0), np.where(np.arange(200) % 5 == 0, 5.0, 0.3)
+    level = np.repeat(draw.normal(0, 0.08, 20), 10)
+    assert unrest(at, level + draw.normal(0, 0.1, 200) / size, size) == pytest.approx(level.std(), rel=0.25)
+
+
+@given(jitter=st.floats(0.01, 0.1), residual=st.floats(0.0, 0.1), seed=seeds)
+def test_chance_is_told_apart_by_size(jitter: float, residual: float, seed: int) -> None:
+    """Hiccups of all batches and those that grow with them are both found, so that batches of any size are known."""
+    draw = np.random.default_rng(seed)
+    load = np.concatenate([draw.uniform(0.01, 0.3, 300), draw.uniform(2.0, 8.0, 300)])
+    usual = 0.3 + 1.1 * load
+    found = fit(load, usual + draw.normal(0, 1, 600) * np.sqrt(jitter**2 + residual**2 * usual))
+    for seconds in (0.4, 5.0):
+        told = np.sqrt(found.jitter**2 + found.residual**2 * seconds)
+        assert told == pytest.approx(np.sqrt(jitter**2 + residual**2 * seconds), rel=0.25)
 
 
 def test_two_bursts_agree_or_not() -> None:
-    """Bursts agree where their largest batches do on every host; what tells nothing agrees with nothing."""
-    one, near, far = (HostStatistics(overhead=0.5, factor=factor) for factor in (1.0, 1.02, 1.3))
-    work = {"h1": 2.0, "h2": 2.0}
-    assert not agreement([{"h1": one, "h2": one}], work).done
-    close = agreement([{"h1": far, "h2": far}, {"h1": one, "h2": one}, {"h1": near, "h2": one}], work)
+    """Bursts agree where their batches take as long on every host; what tells nothing agrees with nothing."""
+
+    def burst(factor: float, count: int = 9) -> HostBatches:
+        load = np.linspace(0.2, 2.0, count)
+        return HostBatches(np.arange(count) * 1.0, load, (0.5 + load) * factor, np.zeros(0))
+
+    one, near, far = burst(1.0), burst(1.02), burst(1.3)
+    assert not agreement([{"h1": one, "h2": one}]).done
+    close = agreement([{"h1": far, "h2": far}, {"h1": one, "h2": one}, {"h1": near, "h2": one}])
     assert close.done
-    assert close.apart == {"h1": pytest.approx(0.04 / 2.52), "h2": 0.0}
-    assert not agreement([{"h1": one, "h2": one}, {"h1": one, "h2": far}], work).done
-    missing = agreement([{"h1": one, "h2": None}, {"h1": one, "h2": one}], work)
+    assert close.apart == {"h1": pytest.approx(0.02, rel=0.05), "h2": pytest.approx(0.0, abs=1e-6)}
+    assert not agreement([{"h1": one, "h2": one}, {"h1": one, "h2": far}]).done
+    missing = agreement([{"h1": one, "h2": burst(1.0, 2)}, {"h1": one, "h2": burst(1.0, 2)}])
     assert not missing.done
-    assert missing.apart == {"h1": 0.0}
+    assert list(missing.apart) == ["h1"]
 
 
 def test_a_cost_below_the_resolution_is_told_as_such() -> None:

@@ -54,6 +54,16 @@ def test_the_same_report_gives_the_same_bytes(tmp_path: Path, ending: str) -> No
     assert len(first.read_bytes()) > 10_000
 
 
+def test_a_second_run_is_drawn_beside_the_first(tmp_path: Path) -> None:
+    """What was measured with the queries dealt out in turn stands in the picture, however high."""
+    both = report()
+    both["series"]["latency"]["in_turn"] = [5.0] * 19 + [None]
+    demo_picture(report(), tmp_path / "one.svg")
+    demo_picture(both, tmp_path / "both.svg")
+    words = [(tmp_path / f"{name}.svg").read_bytes() for name in ("one", "both")]
+    assert words[0] != words[1]
+
+
 def test_a_report_without_measurements_is_drawn(tmp_path: Path) -> None:
     """What is missing is left out: no hosts, no measurements, no burst, no periods."""
     empty = report()

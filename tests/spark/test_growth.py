@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.network.file import parse_network
+from penstock.spark.calibrate.alone import alike
 from penstock.spark.calibrate.growth import length_needed, measured_growth
 from penstock.spark.run import Engine
 
@@ -53,3 +54,33 @@ def test_short_samples_tell_nothing(engine: Engine) -> None:
     network = parse_network({"name": "n", "sources": {"a": {}, "b": {}}, "operators": TABLES, "sinks": {}})
     short = sample(engine, 0).where("n < 600")
     assert measured_growth(network, {"a": short, "b": short}) == {}
+
+
+def test_what_is_alike_is_measured_once() -> None:
+    """Operators that do the same with the events of sources of one kind and rate are alike; others are not."""
+
+    def source(rate: int) -> dict[str, Any]:
+        return {"format": "nexmark", "options": {"rate": rate}}
+
+    def step(given: str, where: str) -> dict[str, Any]:
+        return {"kind": "filter", "input": given, "where": where}
+
+    network = parse_network(
+        {
+            "name": "n",
+            "sources": {"a": source(10), "b": source(10), "c": source(20), "files": {"format": "json"}},
+            "operators": {
+                "a1": step("a", "x > 1"),
+                "b1": step("b", "x > 1"),
+                "b2": step("b", "x > 2"),
+                "c1": step("c", "x > 1"),
+                "f1": step("files", "x > 1"),
+                "a11": step("a1", "x > 3"),
+                "b11": step("b1", "x > 3"),
+            },
+            "sinks": {},
+        }
+    )
+    found = alike(network)
+    assert {name: like for name, like in found.items() if name != like} == {"b": "a", "b1": "a1", "b11": "a11"}
+    assert set(found) == {*network.sources, *network.operators}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -22,11 +23,11 @@ def command(
     seed: options.SeedOption = 0,
     json: options.JsonOption = False,
 ) -> None:
-    """Calibrate, place, predict, run and compare four auction queries on two embedded Spark hosts (3 to 5 minutes).
+    """Calibrate, place, predict, run and compare six auction queries on two embedded Spark hosts (4 to 5 minutes).
 
     Example: penstock demo --out /tmp/demo
     """
-    from penstock.control.demo import demo
+    from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
     folder = Path(out)
@@ -34,9 +35,11 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", file=folder) from None
+    begin = time.monotonic()
     with common.progress() as tell:
         document = demo(seed, tell, common.say)
-    document = plain(document)
+    when = {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "took": time.monotonic() - begin}
+    document = plain({**document, **when})
     common.write_document(str(folder / "demo-report.json"), document)
     from penstock.pictures.demo import demo_picture
 
@@ -47,6 +50,7 @@ def command(
         return
     _show(document)
     common.say(f"wrote {folder / 'demo-report.json'}, {', '.join(PICTURES)}")
+    common.say(outcome_of(document["plans"]))
 
 
 def _show(document: Document) -> None:
@@ -68,20 +72,7 @@ def _show(document: Document) -> None:
             for name, row in document["calibration"]["hosts"].items()
         ],
     )
-    common.table(
-        "plans",
-        ["algorithm", *(f"{host} load" for host in document["hosts"]), "largest std", "predicted worst (s)", "p99 (s)"],
-        [
-            [
-                name,
-                *(plan["load"][host]["mean"] for host in document["hosts"]),
-                max(row["std"] for row in plan["load"].values()),
-                plan["predicted"]["max"],
-                plan["predicted"]["p99"],
-            ]
-            for name, plan in document["plans"].items()
-        ],
-    )
+    show_plans(document)
     show(document)
     bar = document["error_bar"]
     common.say(
@@ -90,6 +81,43 @@ def _show(document: Document) -> None:
         if bar["cost_error"]
         else f"{bar['host']} decides the worst latency, at load {bar['load']:.2f}"
     )
+
+
+def show_plans(document: dict[str, Any]) -> None:
+    """Print what was planned, and measured of the plans that were run."""
+    common.table(
+        "plans",
+        [
+            "placement",
+            *(f"{host} load" for host in document["hosts"]),
+            "largest std",
+            "predicted worst (s)",
+            "p99 (s)",
+            "measured worst (s)",
+            "p99 (s)",
+        ],
+        [
+            [
+                name,
+                *(plan["load"][host]["mean"] for host in document["hosts"]),
+                max(row["std"] for row in plan["load"].values()),
+                plan["predicted"]["max"],
+                plan["predicted"]["p99"],
+                *(plan["measured"][key] if "measured" in plan else "" for key in ("max", "p99")),
+            ]
+            for name, plan in document["plans"].items()
+        ],
+    )
+
+
+def show_result(document: dict[str, Any]) -> None:
+    """Print what came out in short: plans, latency over all sinks, and one sentence."""
+    from penstock.cli.run import show_latency
+    from penstock.control.demo import outcome_of
+
+    show_plans(document)
+    show_latency(document, {})
+    common.say(outcome_of(document["plans"]))
 
 
 def _largest(value: float | list[float] | None) -> float:

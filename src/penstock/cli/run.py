@@ -172,19 +172,7 @@ def show(document: Document) -> None:
     """Print a run's report for people: predicted beside measured, counts per stream."""
     from penstock.control.forecast import Drift
 
-    rows, spread = [], bool(document.get("draws"))
-    for name, row in [("all sinks", document), *document["sinks"].items()]:
-        measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
-        for key in ("max", "p99", "p50", "mean"):
-            guess = predicted[key] if predicted else None
-            gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
-            beside = [virtual[key]] if virtual else []
-            shown, word = name if key == "max" else "", {"max": "worst"}.get(key, key)
-            between = [common.between(row["interval"][word])] if "interval" in row else [""]
-            rows.append([shown, word, *beside, guess, *(between if spread else []), measured[key], gap])
-    beside = ["simulated"] if "simulated" in document else []
-    columns = ["sink", "", *beside, "predicted", *(["p05 to p95"] if spread else []), "measured", "difference"]
-    common.table("latency in seconds", columns, rows)
+    show_latency(document, document["sinks"])
     counted = ["arrived", "delivered", "dropped"]
     counted += ["late"] if any(row["late"] for row in document["streams"].values()) else []
     common.table(
@@ -196,5 +184,26 @@ def show(document: Document) -> None:
         common.show_plan(document["plan"])
     for drift in document.get("drifts", ()):
         common.say(Drift(**drift).says)
-    hosts = ", ".join(f"{name} busy {row['busy']:.0%}" for name, row in document["hosts"].items())
+    hosts = ", ".join(
+        f"{name} busy {row['busy']:.0%}"
+        + (f", its core {row['core']:.2f} times as fast as calibrated" if "core" in row else "")
+        for name, row in document["hosts"].items()
+    )
     common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")
+
+
+def show_latency(document: dict[str, Any], sinks: dict[str, Any]) -> None:
+    """Print latencies of a run's report, of all sinks and of some: predicted beside measured."""
+    rows, spread = [], bool(document.get("draws"))
+    for name, row in [("all sinks", document), *sinks.items()]:
+        measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
+        for key in ("max", "p99", "p50", "mean"):
+            guess = predicted[key] if predicted else None
+            gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
+            beside = [virtual[key]] if virtual else []
+            shown, word = name if key == "max" else "", {"max": "worst"}.get(key, key)
+            between = [common.between(row["interval"][word])] if "interval" in row else [""]
+            rows.append([shown, word, *beside, guess, *(between if spread else []), measured[key], gap])
+    beside = ["simulated"] if "simulated" in document else []
+    columns = ["sink", "", *beside, "predicted", *(["p05 to p95"] if spread else []), "measured", "difference"]
+    common.table("latency in seconds", columns, rows)

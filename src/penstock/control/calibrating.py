@@ -1,4 +1,4 @@
-"""Calibration in place: a short burst again and again, until two of them agree or time is up.
+"""Calibration in place: short bursts on all hosts at once, again until two of them agree or time is up.
 
 Nothing here imports pyspark: the engine is handed in.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -15,50 +16,88 @@ import numpy as np
 
 from penstock.control.chain import Report
 from penstock.control.job import Job, execute
+from penstock.latency.cores import beside
+from penstock.latency.fragments import fragments
 from penstock.load import Statistics
 from penstock.load.fitting import Agreement, HostBatches, agreement, pooled, told
+from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
 
-BUDGET = 120.0
-"""Seconds after which no further burst begins."""
+BUDGET = 45.0
+"""Seconds after which no further run begins."""
 
-MOST = 6
-"""Bursts after which no further one begins, even if a host has had too few batches."""
+MOST = 4
+"""Runs after which no further one begins, even if a host has had too few batches."""
 
-LENGTH, TRIGGERS = 20.0, 12
-"""Seconds, and intervals of the trigger, that one burst with the quiet around it takes at least."""
+EACH = 2
+"""Bursts in one run: hosts need not start queries and stop them in between."""
+
+LEAD = 3
+"""Seconds before the first burst of a run."""
+
+SHAPE, LARGEST = (0.0, 0.4, 1.0, 1.0, 0.0, None, 0.0, 0.0, 0.0, 0.6, 0.0), 3.0
+"""One burst, second by second, as a share of the highest rate, and how many seconds of it come at once, at most (None).
+
+A host that is overloaded has batches much larger than an interval of the trigger brings, and these decide the worst
+latency: without such a heap their cost would be extrapolated from small ones."""
+
+SHORTEST = 1.0
+"""Interval of the micro-batches (s) down to which they follow each other faster than in the run to come."""
 
 
-def burst_rates(rates: Rates, trigger: float) -> Rates:
-    """Return one burst to calibrate with: it makes batches of many sizes, as large as those of the run to come.
+def faster(trigger: float) -> float:
+    """Return the interval of the micro-batches (s) to calibrate with: more of them in less time tell as much each."""
+    return min(trigger, SHORTEST)
+
+
+def burst_rates(rates: Rates) -> tuple[Rates, tuple[float, ...]]:
+    """Return bursts to calibrate with: they make batches of many sizes, as large as those of the run to come.
 
     Parameters
     ----------
     rates
         Of the run to come.
-    trigger
-        Interval of the micro-batches (s).
 
     Returns
     -------
     Rates
-        Periods of 1 s: the median rate of each source, a step, a burst as high and long as the highest, and a step.
+        Periods of 1 s: `EACH` times the `SHAPE`, above the median rate of each source. Where sources have their highest
+        rates at different times, each has its share in what comes at once.
+    tuple
+        When each burst begins (s).
     """
-    count = round(max(LENGTH, TRIGGERS * trigger))
     total = rates.values.sum(axis=0)
     middle = (float(np.median(total)) + float(total.max())) / 2
-    above = float((total > middle).sum() * rates.period)
-    long = round(float(np.clip(above, 2.0, count / 3)))
-    shape = np.zeros(count)
-    for begin, length, level in ((0.15, 1, 0.5), (0.3, long, 1.0), (0.85, 1, 0.7)):
-        start = int(begin * count)
-        shape[start : start + length] = level
+    heap = float(np.clip((total > middle).sum() * rates.period, 1.0, LARGEST))
+    shape = np.array([heap if level is None else level for level in SHAPE])
+    most = rates.values.max(axis=1)
+    share = float(total.max()) / max(float(most.sum()), 1e-12)
     values = {}
-    for name, row in zip(rates.sources, rates.values, strict=True):
-        low, high = float(np.median(row)), float(row.max())
-        values[name] = low + (max(high, 2 * low) - low) * shape
-    return Rates.of(1.0, values)
+    for name, row, high in zip(rates.sources, rates.values, most, strict=True):
+        low = float(np.median(row))
+        once = low + max(share * float(high) - low, low) * shape
+        values[name] = np.concatenate([np.full(LEAD, low), *[once] * EACH])
+    return Rates.of(1.0, values), tuple(float(LEAD + number * len(SHAPE)) for number in range(EACH))
+
+
+def parts(batches: Mapping[str, HostBatches], begins: Sequence[float], at: float) -> list[dict[str, HostBatches]]:
+    """Return the batches of a run's hosts burst by burst; those before the first belong to it.
+
+    Parameters
+    ----------
+    begins
+        When each burst begins (s).
+    at
+        When the run began (s), on the clock of all runs.
+    """
+
+    def within(row: HostBatches, low: float, high: float) -> HostBatches:
+        chosen = row.where((low <= row.at) & (row.at < high))
+        return attrs.evolve(chosen, at=chosen.at + at)
+
+    edges = [-np.inf, *begins[1:], np.inf]
+    return [{host: within(row, low, high) for host, row in batches.items()} for low, high in pairwise(edges)]
 
 
 @attrs.frozen(eq=False)
@@ -79,9 +118,7 @@ class Bursts:
     def after(self, batches: Mapping[str, HostBatches]) -> Bursts:
         """Return the bursts with one more."""
         every = (*self.batches, batches)
-        work = {host: max(float(burst[host].load.max(initial=0.0)) for burst in every) for host in sorted(batches)}
-        answers = [{host: told(row) for host, row in burst.items()} for burst in every[-2:]]
-        return Bursts(every, agreement(answers, work))
+        return Bursts(every, agreement(every))
 
     def used(self, host: str) -> HostBatches:
         """Return the batches of a host that count: those of the last two bursts where these agree.
@@ -97,6 +134,25 @@ class Bursts:
     def telling(self) -> bool:
         """Whether each host's batches tell overhead from cost."""
         return all(self.used(host).telling for host in self.batches[-1])
+
+    def told(self) -> dict[str, HostStatistics]:
+        """Return what the batches tell of each host.
+
+        Raises
+        ------
+        EngineError
+            If a host has too few of them, or all of one size.
+        """
+        from penstock.spark.calibrate import too_few
+
+        found = {}
+        for host in self.batches[-1]:
+            batches = self.used(host)
+            known = told(batches)
+            if known is None:
+                raise too_few(host, len(batches))
+            found[host] = known
+        return found
 
     def measured(self) -> dict[str, Any]:
         """Return how it went, for the statistics."""
@@ -126,8 +182,7 @@ def calibrate_in_place(
     tell
         Told what is being done, and how much of it is done.
     budget
-        Seconds after which no further burst begins; two are run in any case, and more while a host has had too few
-        batches.
+        Seconds after which no further run begins, unless a host has had too few batches.
     clock
         Tells the time (s).
 
@@ -136,30 +191,43 @@ def calibrate_in_place(
     EngineError
         If a host has too few batches, or all of one size.
     """
-    from penstock.spark.calibrate import host_batches, measured_selectivities, too_few
+    from penstock.spark.calibrate import host_batches, measured_selectivities
 
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
-    trace, bursts, begin, longest = burst_rates(job.rates, job.cluster.spark.trigger), Bursts(), clock(), 0.0
-    while True:
-        number, started = len(bursts.batches), clock()
-        folder = os.path.join(os.fspath(job.folder), f"burst{number}")
-        part = min(0.9, (started - begin) / budget)
-        tell("calibrating in place", part)
-        outcome = execute(engine, attrs.evolve(job, folder=folder, rates=trace), lambda _what, _share: None)
-        bursts = bursts.after(host_batches(priced, job.cluster, job.placement, outcome))
+    pace = faster(job.cluster.spark.trigger)
+    trace, begins = burst_rates(job.rates)
+    bursts, begin, longest, outcomes = Bursts(), clock(), 0.0, []
+    for number in range(MOST):
+        started = clock()
+        folder = os.path.join(os.fspath(job.folder), f"bursts{number}")
+        tell("calibrating in place", min(0.9, (started - begin) / budget))
+        outcome = execute(
+            engine, attrs.evolve(job, folder=folder, rates=trace, trigger=pace), lambda _what, _share: None
+        )
+        outcomes.append(outcome)
+        for burst in parts(host_batches(priced, job.cluster, job.placement, outcome), begins, started - begin):
+            bursts = bursts.after(burst)
         longest = max(longest, clock() - started)
         late = clock() - begin + longest > budget
-        if (bursts.agreement.done or (late and number >= 1)) and (bursts.telling or number + 1 >= MOST):
+        if bursts.telling and (bursts.agreement.done or late):
             break
-    hosts = {}
-    for host in bursts.batches[-1]:
-        batches = bursts.used(host)
-        known = told(batches)
-        if known is None:
-            raise too_few(host, len(batches))
-        # Between two bursts a host's speed changes as between two stretches of one.
-        apart = bursts.agreement.apart.get(host, 0.0) / 2**0.5
-        hosts[host] = attrs.evolve(known, unrest=max(known.unrest, apart))
-    measured = {**alone.measured, "pass": "alone, then in place", **bursts.measured()}
-    return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=hosts, measured=measured)
+    measured = {
+        **alone.measured,
+        "pass": "alone, then in place",
+        **bursts.measured(),
+        "beside": together(priced, job.placement, outcomes),
+        "seconds": clock() - begin,
+    }
+    return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
+
+
+def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Any]) -> dict[str, float]:
+    """Return how fast the core of each host is while others work, as a share of what it is while none does."""
+    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    moments: dict[str, list[tuple[float, float]]] = {host: [] for host in host_of.values()}
+    spans: dict[str, list[tuple[float, float]]] = {host: [] for host in host_of.values()}
+    for batch in (batch for outcome in outcomes for batch in outcome.batches):
+        moments[host_of[batch.query]] += batch.speed
+        spans[host_of[batch.query]].append((batch.start, batch.start + batch.duration))
+    return beside(moments, spans)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -14,35 +14,62 @@ from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
 from penstock.control.workplace import workplace
-from penstock.load import load_model
+from penstock.load import Statistics, load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
 from penstock.workload import Rates
 
 ALGORITHMS = ("correlation", "largest-first", "random")
 
+OURS, IN_TURN = "correlation", "in turn"
+"""The plans that are run: penstock's, and queries dealt out in turn."""
+
+QUIET, PEAK, LONG = 250.0, 1_800.0, 15
+"""Events a second of a site, in its burst, and how long that lasts (s)."""
+
 
 def network() -> Network:
-    """Return the auction network, which is shipped with the package."""
-    with resources.as_file(resources.files("penstock") / "control" / "auction.toml") as path:
+    """Return the network of two auction sites, which is shipped with the package."""
+    with resources.as_file(resources.files("penstock") / "control" / "two-sites.toml") as path:
         return read_network(path)
 
 
-def burst() -> Rates:
-    """Return 70 s of events: a quiet stretch, a burst of 7 s that overloads one host, a quiet stretch, a small wave."""
-    rate = np.full(70, 700.0)
-    rate[20:27] = 4_000.0
-    rate[46:58] = 700.0 + 500.0 * np.sin(np.linspace(0, np.pi, 12))
-    return Rates.of(1.0, {"events": rate})
+def bursts() -> Rates:
+    """Return 52 s of events at two sites: each has a burst of 15 s, first the west, then the east."""
+    west, east = np.full(52, QUIET), np.full(52, QUIET)
+    west[6 : 6 + LONG] = PEAK
+    east[26 : 26 + LONG] = PEAK
+    return Rates.of(1.0, {"west": west, "east": east})
+
+
+def in_turn(network: Network, hosts: Sequence[str]) -> Placement:
+    """Deal queries out to hosts, as one does who knows nothing of their costs.
+
+    The first query goes to the first host, the next to the next, and begins again with the first behind the last.
+
+    Parameters
+    ----------
+    network
+        Each sink is a query, in their order; what several queries need goes with the first of them.
+    """
+    placed: dict[str, str] = {}
+    for number, sink in enumerate(network.sinks.values()):
+        needed = [sink.input]
+        while needed:
+            name = needed.pop()
+            if name in network.operators and name not in placed:
+                placed[name] = hosts[number % len(hosts)]
+                needed += network.operators[name].inputs
+    return Placement(placed)
 
 
 def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], None]) -> dict[str, Any]:
-    """Calibrate, place, predict, run and compare.
+    """Calibrate, place, predict, run and compare; then run the same events with the queries dealt out in turn.
 
     Parameters
     ----------
     seed
-        Of the random placement.
+        Of the random placement, and of intervals.
     tell
         Told what is being done, and how much of it is done.
     say
@@ -51,55 +78,89 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
     Returns
     -------
     dict
-        The report: what ``penstock run`` reports, and ``calibration`` and ``plans``.
+        The report: what ``penstock run`` reports, ``calibration`` and ``plans``. Plans that were run have ``measured``
+        beside ``predicted``, and ``series.latency`` has ``in_turn``.
     """
-    from penstock.spark import calibrate, hosts, run
+    from penstock.spark import hosts, run
 
-    graph, rates = network(), burst()
+    graph, rates = network(), bursts()
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
     with workplace() as scratch:
         tell("starting two Spark hosts", 0.0)
         with hosts.start_hosts(cluster) as running:
             engine = run.Engine(cluster, running)
-            first = next(iter(running))
             tell("calibrating", 0.05)
-            samples = calibrate.read_samples(engine.sessions[first], graph, None, events=6_000)
-            alone = calibrate.calibrate_alone(
-                engine, first, graph, samples, budget=1.5, report=lambda what, share: tell(what, 0.05 + 0.2 * share)
-            )
+            alone = calibrated_alone(engine, graph, lambda what, share: tell(what, 0.05 + 0.13 * share))
             known = alone.complete(graph, override=True)
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
-            placed = plans["correlation"]
-            warming = Job(graph, cluster, placed, scratch / "calibration", rates=rates)
+            plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
+            warming = Job(graph, cluster, plans[OURS], scratch / "calibration", rates=rates)
             statistics = calibrate_in_place(
-                engine, warming, known, alone, lambda what, share: tell(what, 0.25 + 0.3 * share)
+                engine, warming, known, alone, lambda what, share: tell(what, 0.18 + 0.17 * share)
             )
             say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
-            prediction = chain.predict(measured, cluster, placed, rates, statistics, rng=np.random.default_rng(seed))
-            comparison = compare_plans(measured, cluster, plans, rates, statistics)
-            _, latency, weight = prediction.result.whole()
-            guess = chain.summary(latency, weight)
-            figures = ", ".join(
-                f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2)
+            prediction = chain.predict(
+                measured, cluster, plans[OURS], rates, statistics, rng=np.random.default_rng(seed)
             )
-            say(f"predicted before the run: {figures}")
-            job = Job(graph, cluster, placed, scratch / "run", statistics=statistics, rates=rates)
-            outcome = execute(engine, job, lambda _what, share: tell("running", 0.58 + 0.4 * share))
+            comparison = compare_plans(measured, cluster, plans, rates, statistics)
+            say(foretold(prediction))
+            job = Job(graph, cluster, plans[OURS], scratch / "run", statistics=statistics, rates=rates)
+            outcome = execute(engine, job, lambda _what, share: tell("running", 0.37 + 0.28 * share))
+            dealt = attrs.evolve(job, placement=plans[IN_TURN], folder=scratch / "in-turn")
+            beside = execute(
+                engine, dealt, lambda _what, share: tell("running with queries dealt out in turn", 0.65 + 0.32 * share)
+            )
         document = finish(job, outcome, prediction).report
+        other = finish(dealt, beside).report
         tell("simulating", 0.98)
-        virtual = chain.simulated(measured, cluster, placed, rates, statistics)
+        virtual = chain.simulated(measured, cluster, plans[OURS], rates, statistics)
         document["simulated"] = dict(virtual.latency)
         for name, row in virtual.sinks.items():
             document["sinks"][name]["simulated"] = dict(row)
+        comparison[OURS]["measured"] = document["latency"]
+        comparison[IN_TURN]["measured"] = other["latency"]
+        document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
+        document["balanced"] = document["balanced"] and other["balanced"]
         return {**document, "calibration": statistics.document(), "plans": comparison}
+
+
+def calibrated_alone(engine: Any, network: Network, tell: Callable[[str, float], None]) -> Statistics:
+    """Measure each operator alone, on the first of an engine's hosts."""
+    from penstock.spark import calibrate
+
+    host = next(iter(engine.hosts))
+    samples = calibrate.read_samples(engine.sessions[host], network, None, events=6_000)
+    return calibrate.calibrate_alone(engine, host, network, samples, budget=1.0, report=tell)
+
+
+def foretold(prediction: chain.Prediction) -> str:
+    """Say what was predicted before the run."""
+    _, latency, weight = prediction.result.whole()
+    guess = chain.summary(latency, weight)
+    figures = ", ".join(f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2))
+    return f"predicted before the run: {figures}"
+
+
+def outcome_of(plans: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say in one sentence what the two runs had to do with each other."""
+    ours, theirs = (plans[name]["measured"]["max"] for name in (OURS, IN_TURN))
+    return (
+        f"Placed by penstock, the slowest row took {ours:.1f} s; with the queries dealt out in turn, on the same two "
+        f"hosts and the same events, {theirs:.1f} s: {theirs / ours:.1f} times as long."
+    )
 
 
 def calibrated(measured: Mapping[str, Any]) -> str:
     """Say how the calibration in place went."""
     apart = ", ".join(f"{host} {gap:.1%}" for host, gap in measured["apart"].items())
     ended = "agreed" if measured["agreed"] else "did not agree in time"
-    return f"calibrated in place by {measured['bursts']} bursts; the last two {ended}: largest batches apart by {apart}"
+    both = ", ".join(f"{host}'s is {share:.2f}" for host, share in measured["beside"].items())
+    return (
+        f"calibrated in place by {measured['bursts']} bursts in {measured['seconds']:.0f} s; what batches took in the "
+        f"last two {ended}: apart by {apart}"
+        + (f"; cores while others work: {both} times as fast as else" if both else "")
+    )
 
 
 def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: int) -> Placement:

@@ -35,6 +35,9 @@ USUAL = 10.0
 SETTLED = 30.0
 """Seconds after a drift in which what a host has become is still being learned."""
 
+LEAST = 0.02
+"""Batches of one second differ by so much at least (s), whatever a calibration says."""
+
 EDGE = 1.645
 """Standard deviations from the middle of an interval to p05 and p95."""
 
@@ -55,6 +58,8 @@ class Seen:
         Where and when it ran (s).
     duration, expected
         Seconds that it took, or would have taken alone, and that it would have taken as measured before.
+    core
+        How fast its core did a fixed loop meanwhile, as a share of what it did while calibrated; None: not measured.
     """
 
     host: str
@@ -62,6 +67,7 @@ class Seen:
     end: float
     duration: float
     expected: float
+    core: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -71,49 +77,59 @@ class Seen:
 
 @attrs.frozen
 class Speed:
-    """How much longer a host's batches take than measured before: logarithm, its standard error, spread of batches."""
+    """How much longer a host's batches take than measured before: logarithm, its standard error, spread of batches.
+
+    Attributes
+    ----------
+    level, doubt
+        Logarithm, and its standard error.
+    residual, jitter
+        How batches differ by chance, as of `penstock.load.statistics.HostStatistics`.
+    """
 
     level: float = 0.0
     doubt: float = 0.0
-    residual: float = 0.02
+    residual: float = LEAST
+    jitter: float = 0.0
 
-    @property
-    def half(self) -> float:
-        """Half the width of the interval in which nine of ten batches lie (logarithm)."""
-        return EDGE * math.hypot(self.doubt, self.residual)
+    def spread(self, seconds: float) -> float:
+        """Return the standard deviation of batches that should take so long, as a share of it."""
+        return math.sqrt(self.jitter**2 + self.residual**2 * seconds) / max(seconds, 1e-6)
 
     def misses(self, batch: Seen) -> bool:
-        """Whether a batch lies outside the interval."""
-        return abs(batch.ratio - self.level) > self.half
+        """Whether a batch lies outside the interval in which nine of ten do."""
+        return abs(batch.ratio - self.level) > EDGE * math.hypot(self.doubt, self.spread(batch.expected))
 
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
         """Return what calibration knows."""
-        return cls(0.0, math.hypot(known.error, known.unrest), max(known.residual, 0.02))
+        return cls(0.0, math.hypot(known.error, known.unrest), max(known.residual, LEAST), known.jitter)
 
 
 def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
     """Return a host's speed from its batches, the latest most, beside what was known before.
 
-    Long batches tell more: each counts by its expected duration. What was known before counts by its doubt.
+    Each counts by the inverse of its variance: long batches tell more. What was known before counts by its doubt.
     """
     recent = [batch for batch in batches if batch.end > now - KEPT]
     if not recent:
         return before
-    weight = np.array([math.exp((batch.end - now) / MEMORY) * batch.expected for batch in recent])
+    age = np.array([math.exp((batch.end - now) / MEMORY) for batch in recent])
+    sure = np.array([1 / before.spread(batch.expected) ** 2 for batch in recent])
     ratio = np.array([batch.ratio for batch in recent])
-    if not weight.sum() > 0:
-        return before
+    weight = age * sure
     mean = float(weight @ ratio / weight.sum())
-    number = float(weight.sum() ** 2 / (weight**2).sum())
-    spread = float(weight @ (ratio - mean) ** 2 / weight.sum())
-    residual = math.sqrt((number * spread + USUAL * before.residual**2) / (max(number - 1, 0) + USUAL))
-    error = residual / math.sqrt(number)
+    number = float(age.sum() ** 2 / (age**2).sum())
+    # By what batches differ more than they did.
+    more = float(weight @ (ratio - mean) ** 2 / age.sum())
+    scale = math.sqrt((number * more + USUAL) / (max(number - 1, 0) + USUAL))
+    error = scale * math.sqrt(float((age**2 * sure).sum())) / float(weight.sum())
     # Two measurements of one speed: each counts by the inverse of its variance.
     mine, theirs = 1 / max(error, 1e-6) ** 2, 1 / max(before.doubt, 1e-6) ** 2
     if before.doubt <= 0:
         theirs = 0.0
-    return Speed((mine * mean + theirs * before.level) / (mine + theirs), 1 / math.sqrt(mine + theirs), residual)
+    level = (mine * mean + theirs * before.level) / (mine + theirs)
+    return Speed(level, 1 / math.sqrt(mine + theirs), scale * before.residual, scale * before.jitter)
 
 
 def chance(missed: int, batches: int) -> float:
@@ -124,12 +140,24 @@ def chance(missed: int, batches: int) -> float:
 
 @attrs.frozen
 class Drift:
-    """A host that is not what it was: when that was seen, since when (s), and how much longer its batches take."""
+    """A host that is not what it was.
+
+    Attributes
+    ----------
+    host, time, since
+        Which one, when that was seen, and since when it is so (s).
+    slower
+        How much longer its batches take than calibrated.
+    core
+        How fast its core is, as a share of what it was while calibrated; None: not measured. It tells a machine that
+        became slower from work that became more.
+    """
 
     host: str
     time: float
     since: float
     slower: float
+    core: float | None = None
 
     @property
     def says(self) -> str:
@@ -137,6 +165,7 @@ class Drift:
         return (
             f"drift: {self.host} missed its interval from {self.since:.0f} s on; its batches take {self.slower:.2f} "
             f"times as long as calibrated (seen at {self.time:.0f} s)"
+            + ("" if self.core is None else f", its core is {self.core:.2f} times as fast")
         )
 
 
@@ -191,19 +220,18 @@ class Watch:
         odds = [chance(sum(missed[k:]), len(window) - k) for k in since]
         if not odds or min(odds) >= UNLIKELY:
             return None
-        return Drift(name, now, window[since[odds.index(min(odds))]].end, 1.0)
+        begin = window[since[odds.index(min(odds))]].end
+        cores = [batch.core for batch in window if batch.core is not None and batch.end >= begin]
+        return Drift(name, now, begin, 1.0, float(np.median(cores)) if cores else None)
 
     def speed(self, name: str, now: float) -> Speed:
         """Return what is expected of a host from now on."""
         return learned(self.recent.get(name, ()), now, self.known[name])
 
-    def ahead(self, name: str, now: float, length: int, rng: np.random.Generator) -> Array:
-        """Draw by what a host's batches will take longer, array (draws + 1, length); the first row is expected."""
+    def ahead(self, name: str, now: float, rng: np.random.Generator) -> Array:
+        """Draw by what a host's batches will take longer, array (draws + 1,); the first is what is expected."""
         speed = self.speed(name, now)
-        level = np.concatenate([[0.0], rng.standard_normal(DRAWS)]) * speed.doubt
-        noise = rng.standard_normal((DRAWS + 1, length)) * speed.residual
-        noise[0] = 0.0
-        drawn: Array = np.exp(speed.level + level[:, None] + noise)
+        drawn: Array = np.exp(speed.level + np.concatenate([[0.0], rng.standard_normal(DRAWS)]) * speed.doubt)
         return drawn
 
 

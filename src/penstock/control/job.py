@@ -50,6 +50,8 @@ class Job:
         A plan table to follow.
     seconds, once
         Stop after this time (s), or when all that is there now is delivered.
+    trigger
+        Interval of the micro-batches (s), if not the cluster's.
     seed
         Of the prediction's interval.
     """
@@ -65,6 +67,7 @@ class Job:
     shedder: Shedder | None = None
     seconds: float | None = None
     once: bool = False
+    trigger: float | None = None
     seed: int = 0
 
     @property
@@ -125,7 +128,15 @@ def execute(engine: Any, job: Job, tell: Report, say: Callable[[str], None] = la
     heard = None
     if not job.once and chain.priced(job.network, job.statistics):
         heard = watching(job, deployment.place / "forecasts.json", say).hear
-    return engine.run(deployment, seconds=job.seconds, once=job.once, shedder=job.shedder, report=tell, heard=heard)
+    return engine.run(
+        deployment,
+        seconds=job.seconds,
+        once=job.once,
+        trigger=job.trigger,
+        shedder=job.shedder,
+        report=tell,
+        heard=heard,
+    )
 
 
 def watching(job: Job, file: Any, say: Callable[[str], None]) -> Lookout:

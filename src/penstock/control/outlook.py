@@ -73,8 +73,16 @@ def seen(
             fixed = hosts.overhead[host] if batch.rows else hosts.idle.get(host, hosts.overhead[host])
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - outcome.epoch
-            found.append(Seen(host, start, start + batch.duration, own, expected))
+            core = core_of(batch, hosts.of_host(host).speed)
+            found.append(Seen(host, start, start + batch.duration, own, expected, core))
     return sorted(found, key=lambda each: each.end)
+
+
+def core_of(batch: Any, calibrated: float | None) -> float | None:
+    """Return how fast a batch's core was, as a share of what it was while calibrated; None where either is unknown."""
+    if calibrated is None or not batch.speed:
+        return None
+    return float(np.mean([steps for _, steps in batch.speed])) / calibrated
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -135,15 +143,16 @@ class Course:
         if rates.periods * period <= now - begin:
             return []
         placed = hosts.placed(load_model(self.network, rates), self.placement, keep)
-        length = 8 + 4 * math.ceil(rates.periods * period / trigger)
         shifted = [
             attrs.evolve(batch, start=batch.start - begin, end=batch.end - begin)
             for batch in batches
             if batch.start >= begin
         ]
         past = history(shifted, trigger)
-        ahead = {name: watch.ahead(name, now, length, rng) for name in placed.made.hosts}
-        told = placed.outlook(now - begin, HORIZONS, past, ahead)
+        ahead = {name: watch.ahead(name, now, rng) for name in placed.made.hosts}
+        speeds = {name: watch.speed(name, now) for name in placed.made.hosts}
+        chance = {name: (speed.jitter, speed.residual) for name, speed in speeds.items()}
+        told = placed.outlook(now - begin, HORIZONS, past, ahead, chance, rng)
         return [Forecast(now, horizon, *row) for horizon, row in zip(HORIZONS, told, strict=True)]
 
     def _rates(self, begin: float, now: float, ahead: float) -> tuple[Rates, dict[str, float | Array]]:

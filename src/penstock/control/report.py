@@ -77,7 +77,10 @@ def compare(
         "predicted": None,
         "model": None,
         "streams": outcome.streams(network),
-        "hosts": {name: {"busy": busy[name] / (stop - outcome.epoch)} for name in used},
+        "hosts": {
+            name: {"busy": busy[name] / (stop - outcome.epoch), **speed_of(outcome, name, host_of, prediction)}
+            for name in used
+        },
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
     }
@@ -100,6 +103,18 @@ def compare(
     return document
 
 
+def speed_of(outcome: Any, host: str, host_of: Mapping[str, str], prediction: Prediction | None) -> dict[str, float]:
+    """Return how fast a host's core was in a run: ``speed`` (steps of a fixed loop a second), and what that is of
+    what it was while calibrated (``core``), as far as these are known.
+    """
+    steps = [each for b in outcome.batches if b.rows and host_of.get(b.query) == host for _, each in b.speed]
+    known = None if prediction is None else prediction.statistics.hosts.get(host, HostStatistics()).speed
+    if not steps:
+        return {}
+    speed = float(np.median(steps))
+    return {"speed": speed} if known is None else {"speed": speed, "core": speed / known}
+
+
 def series(
     cluster: Cluster, placement: Mapping[str, str], outcome: Any, prediction: Prediction, host_of: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -120,6 +135,7 @@ def series(
                 if host_of[b.query] == name
             ]
             hosts[name] = {
+                "speed": _speeds(outcome, name, host_of, edges),
                 "predicted": np.where(active, load[periods] * known.factor / host.capacity, 0.0),
                 "busy": _busy(rows, edges),
                 "measured": _busy(real, edges),
@@ -151,6 +167,18 @@ def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:
     for start, end in covered(spans, edges[0], edges[-1]):
         total += np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0.0, None)
     return total
+
+
+def _speeds(outcome: Any, host: str, host_of: Mapping[str, str], edges: Array) -> list[float | None]:
+    """Return how fast a host's core was in each period (steps/s); None where no batch began or ended in it."""
+    total, count = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
+    for batch in outcome.batches:
+        for at, steps in batch.speed if host_of.get(batch.query) == host else ():
+            place = int(np.floor(at - outcome.epoch))
+            if 0 <= place < total.size:
+                total[place] += steps
+                count[place] += 1
+    return [float(a / b) if b else None for a, b in zip(total, count, strict=True)]
 
 
 def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:

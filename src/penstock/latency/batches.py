@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -92,6 +93,10 @@ class BatchHosts:
             statistics=statistics,
         )
 
+    def of_host(self, name: str) -> HostStatistics:
+        """Return what was measured of a host."""
+        return HostStatistics() if self.statistics is None else self.statistics.hosts.get(name, HostStatistics())
+
     def paced(self, cluster: Cluster) -> Cluster:
         """Return the cluster with capacities such that load over capacity is the time that it takes."""
         hosts = {name: attrs.evolve(host, capacity=1 / self.factor[name]) for name, host in cluster.hosts.items()}
@@ -161,7 +166,13 @@ class PlacedBatches:
         return spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
 
     def outlook(
-        self, now: float, horizons: Sequence[float], past: Mapping[str, Array], ahead: Mapping[str, Array]
+        self,
+        now: float,
+        horizons: Sequence[float],
+        past: Mapping[str, Array],
+        ahead: Mapping[str, Array],
+        chance: Mapping[str, tuple[float, float]],
+        rng: np.random.Generator,
     ) -> list[tuple[float, float, float]]:
         """Forecast the worst latency (s) of what enters in the next seconds: what is expected, p05 and p95.
 
@@ -174,14 +185,24 @@ class PlacedBatches:
         past
             By host, by what its batches took longer than measured before, in the known intervals of the trigger.
         ahead
-            By host, array (draws, intervals): the same from there on, as it may be; the first draw is what is expected.
+            By host, array (draws,): the same from there on, as it may be; the first draw is what is expected.
+        chance
+            By host, how its batches differ by chance: jitter and residual.
+        rng
+            Where that chance comes from.
         """
         factors, hosts = [self.hosts.factor[name] for name in self.made.hosts], self.made.hosts
-        base = self._pace(factors)
+        spread = np.array([chance[name] for name in hosts]).reshape(-1, 2)
+        base = self._pace(factors)._replace(jitter=spread[:, 0], residual=spread[:, 1])
+        known = [past.get(name, np.zeros(0)) for name in hosts]
+        length = 8 + 4 * math.ceil(self.model.rates.duration / self.hosts.trigger)
 
         def pace(k: int) -> Pace:
-            noise = [np.concatenate([past.get(name, np.zeros(0)), ahead[name][k]]) for name in hosts]
-            return base._replace(noise=noise)
+            noise = [
+                np.concatenate([row, np.full(length, ahead[name][k])]) for name, row in zip(hosts, known, strict=True)
+            ]
+            drawn = [np.concatenate([np.zeros(row.size), (k > 0) * rng.standard_normal(length)]) for row in known]
+            return base._replace(noise=noise, chance=drawn)
 
         count = len(next(iter(ahead.values())))
         series = worst_draws(self.made, pace, count, self.model.rates.periods)
@@ -206,10 +227,13 @@ class PlacedBatches:
             overhead=overhead,
             idle=idle,
             work=self.made.seconds(factors, None if drawn is None else drawn.cost[k]),
-            noise=[np.ones(1) for _ in names] if drawn is None else list(drawn.noise[k]),
+            noise=[np.ones(1)] * len(names),
             reading=READING,
             commit=COMMIT,
             limit=self.model.rates.duration + DRAIN,
+            jitter=np.array([hosts.of_host(name).jitter for name in names]),
+            residual=np.array([hosts.of_host(name).residual for name in names]),
+            chance=[np.zeros(1)] * len(names) if drawn is None else list(drawn.chance[k]),
         )
 
 

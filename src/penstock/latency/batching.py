@@ -56,9 +56,14 @@ class Recursion:
         g["trigger"], g["phase"], g["limit"] = pace.trigger, pace.phase, pace.limit
         g["reading"], g["commit"], g["count"] = pace.reading, pace.commit, 0
         hosts["overhead"], hosts["idle"] = pace.overhead, pace.idle
-        sizes = [len(row) for row in pace.noise]
-        hosts["noises"], hosts["noise"] = sizes, np.cumsum([0, *sizes])[:-1]
-        for name, row in (("noise", np.concatenate([np.zeros(0), *pace.noise])), ("work", pace.work)):
+        hosts["jitter"], hosts["residual"] = pace.jitter, pace.residual
+        chance = [np.zeros(1)] * len(pace.noise) if pace.chance is None else pace.chance
+        figures = {"work": pace.work}
+        for name, rows in (("noise", pace.noise), ("chance", chance)):
+            sizes = [len(row) for row in rows]
+            hosts[f"{name}s"], hosts[name] = sizes, np.cumsum([0, *sizes])[:-1]
+            figures[name] = np.concatenate([np.zeros(0), *rows])
+        for name, row in figures.items():
             self.tables[name] = np.ascontiguousarray(row).view(TABLES[name])
             self._address(name)
 

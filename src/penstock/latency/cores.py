@@ -1,9 +1,14 @@
-"""What shares of cores have cost batches: the time that each would have taken alone, and when any worked."""
+"""What sharing cores costs batches: the time each would have taken alone, when any worked, how fast cores were."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
+
+FEWEST = 3
+"""Moments that tell how fast a core is, at least."""
 
 
 def alone(spans: Sequence[tuple[float, float]], cores: float = 1.0) -> list[float]:
@@ -44,3 +49,41 @@ def covered(spans: Iterable[tuple[float, float]], begin: float, end: float) -> l
         if stop > start:
             parts.append((start, stop))
     return parts
+
+
+def beside(
+    moments: Mapping[str, Sequence[tuple[float, float]]], spans: Mapping[str, Sequence[tuple[float, float]]]
+) -> dict[str, float]:
+    """Return how fast the core of each host is while others work, as a share of what it is while none does.
+
+    Cores that share caches, power or units slow each other down, and CPU time does not tell it.
+
+    Parameters
+    ----------
+    moments
+        By host, when its core was looked at (s), and how fast it was then (steps/s).
+    spans
+        By host, from when to when each of its batches ran (s).
+
+    Returns
+    -------
+    dict
+        Without hosts that were looked at fewer than `FEWEST` times in either case.
+
+    Examples
+    --------
+    >>> beside({"h1": [(k, 50.0 if k < 4 else 100.0) for k in range(8)]}, {"h1": [], "h2": [(0, 3.5)]})
+    {'h1': 0.5}
+    """
+    found = {}
+    for host, seen in moments.items():
+        others = [span for name, row in spans.items() if name != host for span in row]
+        parts = covered(others, float("-inf"), float("inf"))
+        begins = [begin for begin, _ in parts]
+        both: tuple[list[float], list[float]] = [], []
+        for at, speed in seen:
+            place = bisect_right(begins, at) - 1
+            both[place >= 0 and at < parts[place][1]].append(speed)
+        if min(map(len, both)) >= FEWEST:
+            found[host] = median(both[True]) / median(both[False])
+    return found

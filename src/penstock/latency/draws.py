@@ -39,8 +39,9 @@ class Draws:
         Array (draws, hosts): seconds that a host's batches take more than their measured overhead.
     speed
         Array (draws, hosts): by what everything on a host takes longer.
-    noise
-        Array (draws, hosts, intervals of the trigger): by what the batches that start in them take longer.
+    chance
+        Array (draws, hosts, intervals of the trigger): how batches that start in them differ by chance, in standard
+        deviations.
     phase
         Array (draws,): where in the trigger's interval the rates begin, as a share of it.
     """
@@ -49,7 +50,7 @@ class Draws:
     factor: Array
     overhead: Array
     speed: Array
-    noise: Array
+    chance: Array
     phase: Array
 
     def __len__(self) -> int:
@@ -61,7 +62,9 @@ def certain(statistics: Statistics | None) -> bool:
     known = statistics or Statistics()
     errors = [row.error for row in known.operators.values()]
     errors += [
-        error for row in known.hosts.values() for error in (row.error, row.overhead_error, row.residual, row.unrest)
+        error
+        for row in known.hosts.values()
+        for error in (row.error, row.overhead_error, row.residual, row.jitter, row.unrest)
     ]
     return not any(errors)
 
@@ -104,7 +107,7 @@ def draw(
     factor = 1 + both[:, 0] * [row.error for row in rows]
     other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
     speed = np.exp(rng.standard_normal((count, len(rows))) * [row.unrest for row in rows])
-    noise = np.exp(rng.standard_normal((count, len(rows), BATCHES)) * np.array([[row.residual] for row in rows]))
+    chance = rng.standard_normal((count, len(rows), BATCHES))
     phase = rng.random(count)
     cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, [row.error > 0 for row in rows])
     return Draws(
@@ -112,7 +115,7 @@ def draw(
         factor=np.maximum(factor, LEAST),
         overhead=other * [row.overhead_error for row in rows],
         speed=speed,
-        noise=noise,
+        chance=chance,
         phase=np.zeros(count) if scheduled else phase,
     )
 

@@ -465,6 +465,18 @@ def _begin(g: Scalars, n: int, fixed: float, tasks: float) -> None:
 
 
 @_inner
+def _longer(g: Scalars, number: int, turn: int, alone: float) -> float:
+    """Return by what a batch of a host takes longer, that starts in an interval of the trigger, than usual (s)."""
+    host = hosts_at(g.hosts, number)
+    noise = figures_at(g.noise, host.noise + turn % host.noises).value
+    chance = figures_at(g.chance, host.chance + turn % host.chances).value
+    if chance != 0.0 and alone > 0.0:
+        spread = math.sqrt(host.jitter * host.jitter + host.residual * host.residual * alone)
+        noise *= max(1.0 + chance * spread / alone, 0.5)
+    return noise
+
+
+@_inner
 def _batch(g: Scalars, number: int, start: float) -> None:
     """Let a query's next batch begin."""
     query = queries_at(g.queries, number)
@@ -482,8 +494,9 @@ def _batch(g: Scalars, number: int, start: float) -> None:
             )
         numbers_at(g.upto, n * g.wide + i - query.inlet).value = inlet.position
     host = hosts_at(g.hosts, query.host)
-    turn = math.floor((start - g.phase) / g.trigger + 1e-9) % host.noises
-    noise = figures_at(g.noise, host.noise + turn).value
+    fixed, tasks = (host.overhead, work) if fed else (host.idle, 0.0)
+    turn = math.floor((start - g.phase) / g.trigger + 1e-9)
+    longer = _longer(g, query.host, turn, fixed + tasks)
     batch = batches_at(g.batches, n)
     batch.query, batch.next, batch.start, batch.work = number, -1, start, work
     if query.last < 0:
@@ -492,7 +505,7 @@ def _batch(g: Scalars, number: int, start: float) -> None:
         batches_at(g.batches, query.last).next = n
     query.last = n
     _announce(g, number, n)
-    _begin(g, n, noise * (host.overhead if fed else host.idle), noise * work if fed else 0.0)
+    _begin(g, n, longer * fixed, longer * tasks)
 
 
 @_entry

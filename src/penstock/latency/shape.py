@@ -98,6 +98,11 @@ class Pace(NamedTuple):
     noise
         By host: by what its batches take longer, for those that start in one interval of the trigger after another; at
         the end it begins again.
+    jitter, residual
+        By host: how its batches differ by chance, standard deviations in s: of every batch, and of a second's work,
+        which averages out as batches grow longer.
+    chance
+        By host: by how many of these standard deviations they do, likewise.
     reading, commit
         Seconds from a batch's start until it sees its input, and from its output's being visible to its end.
     limit
@@ -113,6 +118,9 @@ class Pace(NamedTuple):
     reading: float
     commit: float
     limit: float
+    jitter: ArrayLike = 0.0
+    residual: ArrayLike = 0.0
+    chance: Sequence[Array] | None = None
 
 
 @attrs.frozen(eq=False)

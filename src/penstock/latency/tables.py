@@ -38,8 +38,9 @@ TABLES = {
     "announcers": _row("behind heard heards", "late told"),
     "heard": NUMBER,
     "affected": NUMBER,
-    "hosts": _row("noise noises working taken", "overhead idle"),
+    "hosts": _row("noise noises chance chances working taken", "overhead idle jitter residual"),
     "noise": FIGURE,
+    "chance": FIGURE,
     # Batches under way are a list from ``first`` over ``beside``, in the order of their starts.
     "groups": _row("members first", "cores now"),
     "batches": _row(

@@ -30,7 +30,10 @@ STRETCH = 10.0
 """Seconds of batches that are one look at a host's speed."""
 
 AGREE = 0.05
-"""Relative difference of two bursts' largest batches up to which they agree."""
+"""Relative difference of what the batches of two bursts took up to which they agree."""
+
+USUAL, TRUSTED = 0.02, 2.0
+"""How machines change their speed while nobody else uses them, and stretches of a calibration that this is worth."""
 
 
 @attrs.frozen
@@ -74,12 +77,15 @@ class HostBatches:
         that it took, or would have taken alone.
     empty
         Array: seconds of batches without input.
+    speed
+        Array: steps of a fixed loop that the core did a second, at some moments of these batches.
     """
 
     at: Array
     load: Array
     took: Array
     empty: Array
+    speed: Array = attrs.field(factory=lambda: np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.at)
@@ -89,24 +95,32 @@ class HostBatches:
         """Whether there are enough of them, and of different sizes, to tell overhead from cost."""
         return len(self) >= FEWEST and float(self.load.max()) >= 2 * max(float(self.load.min()), 1e-12)
 
+    def where(self, chosen: NDArray[np.bool_]) -> HostBatches:
+        """Return those with input that are chosen, array (batches,)."""
+        return attrs.evolve(self, at=self.at[chosen], load=self.load[chosen], took=self.took[chosen])
+
     def since(self, first: int) -> HostBatches:
         """Return the batches without the first ones."""
-        return attrs.evolve(self, at=self.at[first:], load=self.load[first:], took=self.took[first:])
+        return self.where(np.arange(len(self)) >= first)
+
+    def expected(self, known: HostStatistics) -> Array:
+        """Return what the batches should have taken as a host's statistics say (s), array (batches,)."""
+        return np.maximum(known.overhead + known.factor * self.load, 1e-6)
 
     def ratios(self, known: HostStatistics) -> Array:
         """Return the logarithms of how much longer batches took than a host's statistics say, at most `FAR` off."""
-        ratio = np.log(np.maximum(self.took, 1e-6) / np.maximum(known.overhead + known.factor * self.load, 1e-6))
+        ratio = np.log(np.maximum(self.took, 1e-6) / self.expected(known))
         return np.clip(ratio, -FAR, FAR)
 
 
-def pooled(bursts: Sequence[HostBatches], apart: float = 1000.0) -> HostBatches:
-    """Return the batches of several bursts as those of one run, the bursts so many seconds apart."""
-    return HostBatches(
-        at=np.concatenate([burst.at + number * apart for number, burst in enumerate(bursts)]),
-        load=np.concatenate([burst.load for burst in bursts]),
-        took=np.concatenate([burst.took for burst in bursts]),
-        empty=np.concatenate([burst.empty for burst in bursts]),
-    )
+def pooled(bursts: Sequence[HostBatches]) -> HostBatches:
+    """Return the batches of several bursts as those of one run."""
+    columns = (np.concatenate(column) for column in zip(*map(_columns, bursts), strict=True))
+    return HostBatches(*columns)
+
+
+def _columns(batches: HostBatches) -> tuple[Array, ...]:
+    return batches.at, batches.load, batches.took, batches.empty, batches.speed
 
 
 def told(batches: HostBatches) -> HostStatistics | None:
@@ -118,8 +132,12 @@ def told(batches: HostBatches) -> HostStatistics | None:
         return None
     warm = batches.since(warm_from(batches))
     found = fit(warm.load, warm.took)
-    idle = float(np.median(batches.empty)) if batches.empty.size else None
-    return attrs.evolve(found, idle=idle, unrest=unrest(warm.at, warm.ratios(found)))
+    return attrs.evolve(
+        found,
+        idle=float(np.median(batches.empty)) if batches.empty.size else None,
+        unrest=unrest(warm.at, warm.ratios(found), warm.expected(found)),
+        speed=float(np.median(batches.speed)) if batches.speed.size else None,
+    )
 
 
 def warm_from(batches: HostBatches) -> int:
@@ -141,8 +159,10 @@ def warm_from(batches: HostBatches) -> int:
     return best
 
 
-def unrest(at: Array, ratio: Array, stretch: float = STRETCH) -> float:
+def unrest(at: Array, ratio: Array, size: Array | None = None, stretch: float = STRETCH) -> float:
     """Return the standard deviation of a host's speed between stretches of time, less what chance alone makes of it.
+
+    A few stretches tell it badly: what machines usually have (`USUAL`) counts as much as `TRUSTED` stretches.
 
     Parameters
     ----------
@@ -150,52 +170,59 @@ def unrest(at: Array, ratio: Array, stretch: float = STRETCH) -> float:
         Array (batches,): when each began (s).
     ratio
         Array (batches,): logarithms of how much longer each took than it should.
+    size
+        Array (batches,): how much each counts; long batches tell more.
     stretch
         Length of a stretch (s).
     """
+    size = np.ones(len(at)) if size is None else size
     place = ((at - at.min()) / stretch).astype(np.int64) if at.size else np.zeros(0, np.int64)
-    rows = [ratio[place == k] for k in np.unique(place)]
-    rows = [row for row in rows if len(row) >= 2]
-    if len(rows) < 2:
-        return 0.0
-    inside = sum(float(((row - row.mean()) ** 2).sum()) for row in rows) / max(sum(len(row) - 1 for row in rows), 1)
-    chance = inside * float(np.mean([1 / len(row) for row in rows]))
-    between = float(np.var([row.mean() for row in rows], ddof=1))
-    return math.sqrt(max(between - chance, 0.0))
+    means, chances = [], []
+    for k in np.unique(place):
+        row, weight = ratio[place == k], size[place == k] / size[place == k].sum()
+        if len(row) >= 2:
+            means.append(float(weight @ row))
+            # The variance of a weighted mean, from how its parts differ.
+            chances.append(float(weight**2 @ (row - means[-1]) ** 2) / max(1 - float(weight @ weight), 1e-9))
+    extra = max(float(((np.array(means) - np.mean(means)) ** 2).sum()) - _beyond(chances), 0.0) if means else 0.0
+    return math.sqrt((extra + TRUSTED * USUAL**2) / (max(len(means) - 1, 0) + TRUSTED))
+
+
+def _beyond(chances: Sequence[float]) -> float:
+    """Return the sum of squares about their mean that chance alone gives to means with these variances."""
+    return float(np.sum(chances)) * (len(chances) - 1) / len(chances)
 
 
 @attrs.frozen
 class Agreement:
-    """Whether the last two bursts agree, and how far apart they are, by host, as a share of the largest batch."""
+    """Whether the last two bursts agree, and how far apart they are, by host, as a share of what batches take."""
 
     done: bool
     apart: Mapping[str, float]
 
 
-def agreement(
-    bursts: Sequence[Mapping[str, HostStatistics | None]], work: Mapping[str, float], tolerance: float = AGREE
-) -> Agreement:
-    """Compare what the last two bursts tell of each host's largest batch.
+def agreement(bursts: Sequence[Mapping[str, HostBatches]], tolerance: float = AGREE) -> Agreement:
+    """Compare what the batches of the last two bursts took, each as a share of what a fit on both says.
 
     Parameters
     ----------
     bursts
-        By burst and host what was told; None where it told nothing.
-    work
-        By host: work of its largest batch (s over the capacity).
+        By burst and host its batches.
     tolerance
         Relative difference up to which they agree.
     """
     if len(bursts) < 2:
         return Agreement(False, {})
     apart, missing = {}, False
-    for host, load in work.items():
-        first, second = (burst.get(host) for burst in bursts[-2:])
-        if first is None or second is None:
+    for host in bursts[-1]:
+        both = [burst[host] for burst in bursts[-2:]]
+        every = pooled(both)
+        if not every.telling or not all(map(len, both)):
             missing = True
             continue
-        one, two = (row.overhead + row.factor * load for row in (first, second))
-        apart[host] = 2 * abs(one - two) / max(one + two, 1e-12)
+        known = fit(every.load, every.took)
+        one, two = (float(each.took.sum() / each.expected(known).sum()) for each in both)
+        apart[host] = 2 * abs(one - two) / (one + two)
     return Agreement(not missing and all(gap <= tolerance for gap in apart.values()), apart)
 
 
@@ -231,8 +258,7 @@ def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistic
     sigma = float(np.sqrt((weight * rest**2).sum() / max(weight.sum() - 2, 1.0)))
     centre = float((weight * load).sum() / weight.sum())
     spread = float(np.sqrt((weight * (load - centre) ** 2).sum()))
-    # A few disturbed batches count among the others: the run to come will have such, too.
-    share = np.clip(rest / np.maximum(overhead + factor * load, 1e-9), -FAR, FAR)
+    residual, jitter = _chance(np.maximum(overhead + factor * load, 1e-9), rest)
     across = math.sqrt(1 / weight.sum() + (centre / spread) ** 2) if spread > 0 else 0.0
     return HostStatistics(
         overhead=overhead,
@@ -240,5 +266,29 @@ def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistic
         error=sigma / spread / factor if spread > 0 else 1.0,
         overhead_error=sigma * across,
         correlation=-centre / spread / across if spread > 0 and across > 0 else 0.0,
-        residual=float(np.sqrt((share**2).sum() / max(len(share) - 2, 1))),
+        residual=residual,
+        jitter=jitter,
     )
+
+
+def _chance(expected: Array, rest: Array) -> tuple[float, float]:
+    """Return how batches differ by chance: standard deviations (s) of one that takes a second, and of any.
+
+    The hiccups of small batches, which are mostly their fixed part, must not be taken for a share of large ones: what
+    disturbs work now and then averages out, so that variance grows with duration, and not its square. A few disturbed
+    batches count among the others: the run to come will have such, too.
+
+    Parameters
+    ----------
+    expected, rest
+        Arrays (batches,): what each should have taken, and what it took more (s).
+    """
+    square = np.clip(rest, -FAR * expected, FAR * expected) ** 2 * len(rest) / max(len(rest) - 2, 1)
+    large = expected >= np.median(expected)
+    whole = float(square.sum() / expected.sum())
+    if large.all():
+        return math.sqrt(whole), 0.0
+    few, many = (float(expected[part].mean()) for part in (~large, large))
+    below, above = (float(square[part].mean()) for part in (~large, large))
+    rate = min(max(above - below, 0.0) / max(many - few, 1e-12), whole)
+    return math.sqrt(rate), math.sqrt(max(below - rate * few, 0.0))

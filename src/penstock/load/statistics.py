@@ -58,10 +58,13 @@ class HostStatistics:
     overhead_error, correlation
         Standard error of the overhead (s), and how that of the factor goes with it (-1 to 1), as one regression gave
         both.
-    residual
-        Standard deviation of a batch's duration about what overhead and factor say, as a share of it.
+    residual, jitter
+        How batches differ by chance from what overhead and factor say, standard deviations in s: of a batch of one
+        second, with the square root of its duration for others, since chance averages out; and of a batch of any size.
     unrest
         Standard deviation of the host's speed from one stretch of the calibration to another, as a share of it.
+    speed
+        Steps of a fixed loop that its core did a second while it was calibrated; None: not measured.
     """
 
     overhead: float = 0.0
@@ -71,7 +74,9 @@ class HostStatistics:
     overhead_error: float = 0.0
     correlation: float = 0.0
     residual: float = 0.0
+    jitter: float = 0.0
     unrest: float = 0.0
+    speed: float | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -167,11 +172,16 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0.0
     residual: Annotated[
         Positive,
-        msgspec.Meta(description="how batches differ by chance: standard deviation, as a share of them"),
+        msgspec.Meta(description="how batches of one second differ by chance: standard deviation, in seconds"),
     ] = 0.0
+    jitter: Annotated[Positive, msgspec.Meta(description="and that whatever their size, in seconds")] = 0.0
     unrest: Annotated[
-        Positive, msgspec.Meta(description="how the host's speed changed while it was calibrated, likewise")
+        Positive,
+        msgspec.Meta(
+            description="how the host's speed changed while it was calibrated: standard deviation, as a share"
+        ),
     ] = 0.0
+    speed: Annotated[float, msgspec.Meta(gt=0, description="loop steps a second while it was calibrated")] | None = None
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,11 +31,12 @@ def demo_picture(report: Mapping[str, Any], path: str | os.PathLike[str], theme:
     Parameters
     ----------
     report
-        Keys ``network`` (``sources``, ``operators`` with kind, inputs, cost, selectivity; ``sinks`` with input),
-        ``placement``, ``series`` (``time`` in s, ``rate`` by source, ``hosts`` with the share of its time that a host
-        is busy, predicted (``busy``) and measured, ``latency`` predicted, low, high and measured, worst of each period
-        in s), ``latency`` and ``predicted`` (mean, p50, p99, max in s), ``interval`` (p05 and p95 of worst, p99, p50,
-        mean). What is null or missing is left out.
+        Keys ``network`` (``sources``, ``operators`` with kind, inputs, cost, selectivity; ``sinks`` with
+        input), ``placement``, ``series`` (``time`` in s, ``rate`` by source, ``hosts`` with the share of its
+        time that a host is busy, predicted (``busy``) and measured, ``latency`` predicted, low, high and
+        measured, and that of another run, ``in_turn``: worst of each period in s), ``latency`` and
+        ``predicted`` (mean, p50, p99, max in s), ``interval`` (p05 and p95 of worst, p99, p50, mean). What is
+        null or missing is left out.
     path
         The file to write; its ending gives the format (png, svg, pdf).
     theme
@@ -133,27 +134,31 @@ def _latency(axes: Axes, report: Mapping[str, Any], theme: Theme) -> None:
     series = report["series"]
     time, rows = _numbers(series["time"]), series.get("latency", {})
     predicted, measured, low, high = (_numbers(rows.get(key)) for key in ("predicted", "measured", "low", "high"))
+    dealt = _numbers(rows.get("in_turn"))[: time.size]
     size = min(low.size, high.size)
     if size:
         axes.fill_between(time[:size], low[:size], high[:size], color=theme.ink, alpha=0.18, linewidth=0,
                           label="p05 to p95")  # fmt: skip
+    if dealt.size:
+        axes.plot(time[: dealt.size], dealt, color=theme.faint, linestyle="", marker="x", markersize=4,
+                  label="measured, queries dealt out in turn")  # fmt: skip
     axes.plot(time[: predicted.size], predicted, color=theme.ink, linewidth=1.8, label="predicted")
     axes.plot(time[: measured.size], measured, color=theme.measured, linestyle="", marker="o", markersize=3.6,
               markeredgewidth=0, label="measured")  # fmt: skip
     axes.set_ylabel("seconds")
     axes.set_xlabel("time (s)", color=theme.ink)
     _panel(axes, series, "Latency, worst of each second", theme)
-    top = np.nanmax(np.concatenate([predicted, measured, high, [0.0]]))
+    top = np.nanmax(np.concatenate([predicted, measured, high, dealt, [0.0]]))
     axes.set_ylim(0, top * 1.12 if top > 0 else 1.0)
     for begin, end in drains(series):
         axes.axvspan(begin, end, color=theme.drain, zorder=0, linewidth=0)
         _name(axes, (begin + end) / 2, "drain", theme)
     handles, labels = axes.get_legend_handles_labels()
-    axes.legend(handles, labels, frameon=False, fontsize=9, ncols=3, loc="lower right", bbox_to_anchor=(1, 0.99),
+    axes.legend(handles, labels, frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 0.99),
                 borderaxespad=0.0)  # fmt: skip
     # The figures stand on the side where the curve is lower.
     half = time.size // 2
-    both = [values[: time.size] for values in (predicted, measured, high) if values.size]
+    both = [values[: time.size] for values in (predicted, measured, high, dealt) if values.size]
     late = [float(np.nanmax(part, initial=0.0)) for part in _halves(both, half)]
     right = late[1] <= late[0]
     axes.text(0.985 if right else 0.015, 0.93, _figures(report), transform=axes.transAxes, family="DejaVu Sans Mono",

@@ -49,44 +49,22 @@ def calibrate_alone(
     Returns
     -------
     Statistics
-        Cost, selectivity, error and tuples of every operator; a delay's cost is set, so that only its selectivity is
-        measured. Of windows, joins and python steps also how their output grows with the rate, where the sample is
+        Cost, selectivity, error and tuples of every operator; those that do the same with the same are measured once.
+        Of windows, joins and python steps also how their output grows with the rate, where the sample is
         long enough to tell.
     """
-    tell = report or (lambda _what, _share: None)
-    frames, counts = _cached(samples)
-    span = {name: _span(frames[name]) for name in samples}
+    tell, first = report or (lambda _what, _share: None), alike(network)
+    bench = _Bench.of({name: frame for name, frame in samples.items() if first[name] == name}, error, budget)
     speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
-    base: dict[str, Slope] = {}
     for number, (name, operator) in enumerate(network.operators.items()):
+        if first[name] != name:
+            found[name] = found[first[name]]
+            continue
         tell(f"calibrating {name}", number / len(network.operators))
         with blame(f"operators.{name}"):
-            inputs = [frames[given] for given in operator.inputs]
-            sizes = [counts[given] for given in operator.inputs]
-            free = attrs.evolve(operator, cost=(0.0,) * len(operator.inputs)) if operator.kind == "delay" else operator
-            frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
-            counts[name] = frames[name].count()
-            span[name] = max(span[given] for given in operator.inputs)
-            selectivity = _selectivity(operator, sizes, counts[name], span[name])
-            taken = sum(sizes)
-            if taken == 0:
-                found[name] = OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
-                continue
-            for given, frame, size in zip(operator.inputs, inputs, sizes, strict=True):
-                if given not in base and size:
-                    base[given] = _slope([frame], [size], lambda rows: rows[0], error, min(budget, 1.5))
-            slope = _slope(inputs, sizes, _applied(operator, speed), error, budget)
-            read = [(base[g], n / taken) for g, n in zip(operator.inputs, sizes, strict=True) if g in base]
-            cost, relative, resolution = told_apart(slope, Slope.mixed(read))
-            found[name] = OperatorStatistics(
-                cost=(cost,) * len(operator.inputs),
-                selectivity=selectivity,
-                error=relative,
-                tuples=slope.tuples,
-                resolution=resolution,
-            )
-    for frame in frames.values():
+            found[name] = bench.measured(operator, [first[given] for given in operator.inputs], speed)
+    for frame in bench.frames.values():
         frame.unpersist()
     need = length_needed(network)
     if need:
@@ -99,17 +77,78 @@ def calibrate_alone(
     return Statistics(operators=found, measured=measured)
 
 
-def _cached(samples: Mapping[str, DataFrame]) -> tuple[dict[str, DataFrame], dict[str, int]]:
-    """Return the samples in memory, and how many rows each has."""
-    frames: dict[str, DataFrame] = {}
-    counts: dict[str, int] = {}
-    for name, frame in samples.items():
-        frames[name] = frame.coalesce(1).cache()
-        with blame(f"--sample of {name}"):
-            counts[name] = frames[name].count()
-        if counts[name] == 0:
-            raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
-    return frames, counts
+def alike(network: Network) -> dict[str, str]:
+    """Return for each source and operator the first one that does the same with the same.
+
+    Sources are alike where they make events of their own of one kind, as many of them. A join names its inputs, so that
+    it is like no other.
+    """
+    first: dict[object, str] = {}
+    found: dict[str, str] = {}
+    for name, source in network.sources.items():
+        plain = attrs.evolve(source, name="" if source.scheduled else name, options={}, host=None)
+        found[name] = first.setdefault((plain, tuple(sorted(source.options.items()))), name)
+    for name, operator in network.operators.items():
+        inputs = tuple(found[given] for given in operator.inputs)
+        plain_step = attrs.evolve(
+            operator, name=name if operator.kind == "join" else "", inputs=inputs, pin=None, route=None
+        )
+        found[name] = first.setdefault(plain_step, name)
+    return found
+
+
+@attrs.frozen
+class _Bench:
+    """Rows to measure with: by source and operator its output in memory, how many rows, over which time (s).
+
+    ``base`` holds what reading it costs; ``error`` and ``budget`` are those of `calibrate_alone`.
+    """
+
+    frames: dict[str, DataFrame]
+    counts: dict[str, int]
+    span: dict[str, float]
+    error: float
+    budget: float
+    base: dict[str, Slope] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, samples: Mapping[str, DataFrame], error: float, budget: float) -> _Bench:
+        """Return a bench with the samples."""
+        frames: dict[str, DataFrame] = {}
+        counts: dict[str, int] = {}
+        for name, frame in samples.items():
+            frames[name] = frame.coalesce(1).cache()
+            with blame(f"--sample of {name}"):
+                counts[name] = frames[name].count()
+            if counts[name] == 0:
+                raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
+        return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, error, budget)
+
+    def measured(self, operator: Operator, given: Sequence[str], speed: float) -> OperatorStatistics:
+        """Measure an operator, whose inputs are known under these names, on a host of some speed; keep its output."""
+        name, frames = operator.name, self.frames
+        inputs, sizes = [frames[each] for each in given], [self.counts[each] for each in given]
+        free = attrs.evolve(operator, cost=(0.0,) * len(given)) if operator.kind == "delay" else operator
+        frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
+        self.counts[name] = frames[name].count()
+        self.span[name] = max(self.span[each] for each in given)
+        selectivity = _selectivity(operator, sizes, self.counts[name], self.span[name])
+        taken = sum(sizes)
+        if taken == 0:
+            return OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
+        for each, frame, size in zip(given, inputs, sizes, strict=True):
+            if each not in self.base and size:
+                self.base[each] = _slope([frame], [size], lambda rows: rows[0], self.error, min(self.budget, 1.5))
+        slope = _slope(inputs, sizes, _applied(operator, speed), self.error, self.budget)
+        read = [(self.base[each], n / taken) for each, n in zip(given, sizes, strict=True) if each in self.base]
+        cost, relative, resolution = told_apart(slope, Slope.mixed(read))
+        return OperatorStatistics(
+            cost=(cost,) * len(given),
+            selectivity=selectivity,
+            error=relative,
+            tuples=slope.tuples,
+            resolution=resolution,
+        )
 
 
 def _applied(operator: Operator, speed: float) -> Callable[[list[DataFrame]], DataFrame]:

@@ -93,6 +93,7 @@ def host_batches(
             load=np.array([work_of(network, b.counts) for b in full]) / cluster.hosts[host].capacity,
             took=np.array([took[b.query, b.number] for b in full]),
             empty=np.array([took[b.query, b.number] for b in known if not b.rows and b.start > first[b.query]]),
+            speed=np.array([steps for b in full for _, steps in b.speed]),
         )
     return found
 

@@ -136,11 +136,11 @@ class Engine:
                 return time.perf_counter() - begin
 
             for _ in range(3):
-                spend(500, 20_000)
+                spend(300, 20_000)
             slopes = []
             for _ in range(5):
-                small, large = spend(200, 20_000), spend(2_200, 20_000)
-                slopes.append((large - small) / (2_000 * 20_000))
+                small, large = spend(100, 20_000), spend(1_000, 20_000)
+                slopes.append((large - small) / (900 * 20_000))
             self._speeds[name] = 1 / float(np.median(slopes))
         return self._speeds[name]
 

@@ -30,7 +30,8 @@ class Batch:
     ``start`` in s since 1970, ``duration`` in s, ``counts`` by stream: arrived and dropped, ``late`` by stream;
     ``known`` is False where Spark's report of it was lost, so that its duration and rows are not known; ``logged``
     holds its number in a log and the rows that left to it, by operator; ``host`` is where it was done; ``visible`` is
-    when its rows could be read (s since 1970).
+    when its rows could be read (s since 1970); ``speed`` holds moments of it (s since 1970) and how fast its core then
+    was, in steps of a fixed loop a second.
     """
 
     query: str
@@ -44,6 +45,7 @@ class Batch:
     logged: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
     host: str = ""
     visible: float = 0.0
+    speed: Sequence[tuple[float, float]] = ()
 
 
 @attrs.frozen(eq=False)
@@ -157,7 +159,8 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     counts = {name: (int(a), int(d)) for name, (a, d) in {**report["counts"], **manifest["counts"]}.items()}
     figures = (report["start"], report["duration"], report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
-    about = (manifest.get("host", ""), float(manifest["visible"]))
+    speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
+    about = (manifest.get("host", ""), float(manifest["visible"]), speed)
     return Batch(query, number, *figures, counts, report["late"], known, logged, *about)
 
 

@@ -18,6 +18,7 @@ from penstock.spark.shipped.deliver import Aside, Here, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.probe import probe
 from penstock.spark.shipped.progress import save_from_within
 from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
@@ -52,6 +53,8 @@ class Batch:
         Rows of each sink; None where there are none.
     begun
         When it was begun (ms since 1970), if it may have been cut off since.
+    speed
+        How fast the core was while it was computed: times (s since 1970), and steps of a fixed loop a second.
     """
 
     number: int
@@ -60,6 +63,7 @@ class Batch:
     appends: Sequence[tuple[Callable[[int, Any], bool], int]]
     sinks: Sequence[Rows | None]
     begun: int | None = None
+    speed: Sequence[tuple[float, float]] = ()
 
 
 def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], None]:
@@ -106,17 +110,19 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
             # An earlier run may have been cut off in the middle of this batch.
             begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
             state["reached"] = Reached(*known(spec, batch - 1))
+        before = probe()
         if turn is not None:
             turn(frame, batch, state["reached"].frontiers, state["reached"].latest)
         if spec.spread:
             computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
         else:
             computed = _here(spec, logs, frame.toArrow(), batch)
-        computed = dataclasses.replace(computed, reached=state["reached"].further(computed.reached), begun=begun)
+        reached = state["reached"].further(computed.reached)
+        computed = dataclasses.replace(computed, reached=reached, begun=begun, speed=(before, probe()))
         if not done:
             _commit(spec, computed, frame.sparkSession)
-        look_ahead(spec, local, batch + 1, computed.reached.frontiers, computed.reached.latest)
-        state.update(next=batch + 1, reached=computed.reached)
+        look_ahead(spec, local, batch + 1, reached.frontiers, reached.latest)
+        state.update(next=batch + 1, reached=reached)
 
     return write
 
@@ -182,6 +188,7 @@ def _commit(spec: WriterSpec, batch: Batch, session: Any) -> None:
                 for way, (_, rows) in zip(spec.logs, batch.appends, strict=True)
             },
             "counts": batch.counts,
+            "speed": batch.speed,
         }
         # Where there may be several files, none may be shown unless all will be, also after a kill.
         with intend(spec, batch.number, delivered, content) if spec.spread else contextlib.nullcontext():

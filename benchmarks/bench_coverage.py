@@ -1,0 +1,264 @@
+"""Whether predictions hold what they promise, over runs that differ in network, saturated host, trigger and burst.
+
+Each run is drawn from its number, starts its own hosts, calibrates, predicts, and runs; it appends one line to
+benchmarks/results/coverage.jsonl, so that runs can be made in pieces and at different times, and all are shown:
+
+    python benchmarks/bench_coverage.py --runs 1-20     # about 2.5 minutes each; those that are there are left out
+    python benchmarks/bench_coverage.py --page          # only writes benchmarks/results/coverage.md anew
+
+Needs a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from bench_prediction import RESULTS, ROOT, auction, gaps, quantiles, two_steps
+
+from penstock.cluster import Cluster, Placement, SparkSettings
+from penstock.control import chain, demo
+from penstock.control.calibrating import calibrate_in_place
+from penstock.control.job import Job, execute, finish
+from penstock.files import plain
+from penstock.load import Statistics, load_model
+from penstock.network import Network
+from penstock.spark import calibrate, hosts, run
+from penstock.workload import Rates
+
+LINES = RESULTS / "coverage.jsonl"
+LENGTH = 44
+"""Seconds of a trace."""
+
+USUAL = 1.15
+"""What costs become in place, about: the burst is as high as it takes to reach a load."""
+
+
+def sites(costly: str) -> tuple[Network, dict[str, str]]:
+    """Return the demo's network, both steps of one site and its windows on one host."""
+    network = demo.network()
+    other = "h2" if costly == "h1" else "h1"
+    return network, {name: costly if name.endswith("_west") else other for name in network.operators}
+
+
+def steps(costly: str) -> tuple[Network, dict[str, str]]:
+    """Return a chain of two costly operators, the costlier one on either host."""
+    return two_steps(*((0.0004, 0.0002) if costly == "h1" else (0.0002, 0.0004)))
+
+
+NETWORKS: Mapping[str, Callable[[str], tuple[Network, dict[str, str]]]] = {
+    "auction": auction, "two sites": sites, "chain": steps,
+}  # fmt: skip
+
+
+@attrs.frozen
+class Case:
+    """What a number draws: host to be saturated, trigger (s), load of the burst, its length (s), and the base rate as a
+    share of it; networks take turns.
+    """
+
+    network: str
+    host: str
+    trigger: float
+    load: float
+    burst: int
+    quiet: float
+
+    @classmethod
+    def of(cls, number: int) -> Case:
+        """Draw a case."""
+        rng = np.random.default_rng(number)
+        return cls(
+            network=list(NETWORKS)[number % len(NETWORKS)],
+            host=str(rng.choice(["h1", "h2"])),
+            trigger=float(rng.choice([1.0, 2.0, 3.0])),
+            load=round(float(rng.uniform(1.15, 1.6)), 2),
+            burst=int(rng.integers(6, 11)),
+            quiet=round(float(rng.uniform(0.1, 0.3)), 2),
+        )
+
+    def rates(self, network: Network, placed: Mapping[str, str]) -> Rates:
+        """Return rates whose burst gives the host its load, by costs measured alone."""
+        bursting = [name for name in network.sources if name != "east"]
+        model = load_model(network, Rates.of(1.0, {name: [float(name in bursting)] for name in network.sources}))
+        cluster = Cluster.uniform(2)
+        work = model.host_load(Placement(dict(placed)), cluster)[list(cluster.hosts).index(self.host), 0]
+        peak = min(self.load / (USUAL * float(work)), 6_000.0)
+        found = {name: np.full(LENGTH, self.quiet * peak) for name in network.sources}
+        for name in bursting:
+            found[name][8 : 8 + self.burst] = peak
+        return Rates.of(1.0, found)
+
+
+def measure(number: int) -> dict[str, Any]:
+    """Make one run: calibrate, predict, run, compare."""
+    case, begin = Case.of(number), time.monotonic()
+    network, placed = NETWORKS[case.network](case.host)
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=case.trigger))
+    took: dict[str, float] = {}
+
+    def done(what: str) -> None:
+        took[what] = time.monotonic() - begin - sum(took.values())
+
+    with tempfile.TemporaryDirectory(prefix="penstock-") as folder, hosts.start_hosts(cluster) as running:
+        engine = run.Engine(cluster, running)
+        done("start")
+        samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.0)
+        priced = alone.complete(network, override=True)
+        done("alone")
+        rates = case.rates(priced, placed)
+        job = Job(network, cluster, Placement(placed), Path(folder) / "calibration", rates=rates, seed=number)
+        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
+        done("in place")
+        known = statistics.complete(network, override=True)
+        prediction = chain.predict(known, cluster, placed, rates, statistics, rng=np.random.default_rng(number))
+        job = attrs.evolve(job, folder=Path(folder) / "run", statistics=statistics)
+        outcome = execute(engine, job, lambda _what, _share: None)
+        done("run")
+    report = finish(job, outcome, prediction).report
+    after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates)
+    hindsight = quantiles(chain.predict(after.complete(network, override=True), cluster, placed, rates, after))
+    return {
+        "run": number, "case": attrs.asdict(case), "peak": float(rates.values.max()), "seconds": took,
+        "predicted": quantiles(prediction), "interval": report["interval"], "measured": report["latency"],
+        "hindsight": gaps(hindsight, report["latency"]),
+        "sinks": {n: {"predicted": row["predicted"]["p50"], "measured": row["latency"]["p50"]}
+                  for n, row in report["sinks"].items() if row["latency"]["count"]},
+        "forecast": [row for row in report["forecast"] if row["horizon"] == 10.0],
+        "drifts": report["drifts"], "balanced": report["balanced"],
+        "calibrated": hosts_of(statistics), "in_run": hosts_of(after), "measured_by": dict(statistics.measured),
+    }  # fmt: skip
+
+
+def hosts_of(statistics: Statistics) -> dict[str, Any]:
+    return {name: attrs.asdict(row) for name, row in statistics.hosts.items()}
+
+
+def inside(row: Mapping[str, Any], word: str, key: str) -> bool:
+    low, high = row["interval"][word]
+    return bool(low <= row["measured"][key] <= high)
+
+
+def half(row: Mapping[str, Any], word: str, key: str) -> float:
+    """Return half the width of an interval, as a share of the prediction."""
+    low, high = row["interval"][word]
+    return float((high - low) / 2 / row["predicted"][key])
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what the runs have in common, a line each."""
+    lines = []
+    for word, key in (("worst", "max"), ("p99", "p99"), ("p50", "p50"), ("mean", "mean")):
+        covered = sum(inside(row, word, key) for row in rows)
+        halves = np.array([half(row, word, key) for row in rows])
+        errors = np.abs([row["predicted"][key] / row["measured"][key] - 1 for row in rows])
+        model = np.abs([row["hindsight"][key] for row in rows])
+        lines.append(f"| {word} | {covered} of {len(rows)} | {shown(halves)} | {shown(errors)} | {shown(model)} |")
+    return lines
+
+
+def shown(values: Any) -> str:
+    """Return median and 90th percentile in percent."""
+    values = np.asarray(values, float)
+    return f"{100 * np.median(values):.1f} / {100 * np.quantile(values, 0.9):.1f} %" if values.size else ""
+
+
+def page(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the results as a page for people."""
+    ahead = [row for each in rows for row in each["forecast"] if row["measured"]]
+    held = sum(row["low"] <= row["measured"] <= row["high"] for row in ahead)
+    sinks = [(each["case"]["network"], name, row) for each in rows for name, row in each["sinks"].items()]
+    windows = [row for network, name, row in sinks if network == "auction" and name in ("q5", "q8")]
+    lines = [
+        "# Whether predictions hold",
+        "",
+        f"{rows[0]['machine']}; two embedded hosts with a core each, directory hop. Each run is drawn from its number:",
+        "host that the burst saturates, trigger, load of the burst (by costs measured alone) and its length.",
+        "All runs are shown. “In hindsight”: the model with the costs of the run itself.",
+        "",
+        "| | inside p05 to p95 | half-width, median / p90 | error of the prediction | in hindsight |",
+        "|---|---|---|---|---|",
+        *summary(rows),
+        "",
+        f"Forecasts 10 s ahead, through the bursts: error {shown(gap(ahead))}, {held} of {len(ahead)} inside their",
+        "interval (errors: median / p90). Median latency of the auction's windows and join, q5 and q8: error",
+        f"{shown(gap(windows))}.",
+        "",
+        "| run | revision | when | network | saturated | trigger | burst | worst (s) | predicted | p05 to p95 "
+        "| p99 (s) | predicted | p05 to p95 | in hindsight | calibrated, seconds | speed, run to calibration |",
+        "|" + "---|" * 16,
+    ]
+    for row in rows:
+        case, cells = row["case"], []
+        for word, key in (("worst", "max"), ("p99", "p99")):
+            low, high = row["interval"][word]
+            mark = "" if inside(row, word, key) else " (outside)"
+            cells += [f"{row['measured'][key]:.2f}", f"{row['predicted'][key]:.2f}", f"{low:.2f} to {high:.2f}{mark}"]
+        model = " / ".join(f"{100 * row['hindsight'][key]:+.1f} %" for key in ("max", "p99"))
+        seconds = row["seconds"]["alone"] + row["seconds"]["in place"]
+        what = [row["run"], row["revision"], row["when"], case["network"], case["host"], f"{case['trigger']:g} s"]
+        what += [f"{case['burst']} s at load {case['load']}", *cells, model, f"{seconds:.0f}", paces(row)]
+        lines.append(f"| {' | '.join(map(str, what))} |")
+    return "\n".join(lines) + "\n"
+
+
+def gap(rows: Sequence[Mapping[str, Any]]) -> Any:
+    return [abs(row["predicted"] / row["measured"] - 1) for row in rows]
+
+
+def paces(row: Mapping[str, Any]) -> str:
+    """Return by host how fast the core was in the run, as a share of what it was while calibrated."""
+    both = {host: (row["in_run"][host]["speed"], known["speed"]) for host, known in row["calibrated"].items()}
+    return ", ".join(f"{host} {now / then:.2f}" for host, (now, then) in both.items() if now and then)
+
+
+def known(path: Path) -> list[dict[str, Any]]:
+    """Return the runs that are there."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--runs", default="1-20", help="numbers of the first and the last run")
+    options.add_argument("--out", default=str(LINES), help="file of lines; the page is written beside it")
+    options.add_argument("--page", action="store_true", help="only write the page")
+    given = options.parse_args()
+    first, _, last = given.runs.partition("-")
+    head = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    revision = subprocess.run(head, capture_output=True, text=True).stdout.strip()
+    out = Path(given.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(int(first), int(last or first) + 1) if not given.page else ():
+        if any(row["run"] == number for row in known(out)):
+            continue
+        found = measure(number)
+        about = {
+            "revision": revision,
+            "when": time.strftime("%Y-%m-%d %H:%M"),
+            "machine": f"{platform.machine()}, 2 cores",
+        }
+        with out.open("a") as file:
+            file.write(json.dumps(plain({**found, **about})) + "\n")
+        low, high = found["interval"]["worst"]
+        print(
+            f"run {number} {found['case']}: worst {found['measured']['max']:.2f} s, predicted "
+            f"{found['predicted']['max']:.2f} [{low:.2f}, {high:.2f}], seconds {found['seconds']}", flush=True,
+        )  # fmt: skip
+    rows = sorted(known(out), key=lambda row: row["run"])
+    if rows:
+        out.with_suffix(".md").write_text(page(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

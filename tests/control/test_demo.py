@@ -1,0 +1,61 @@
+"""The demo: how queries are dealt out in turn, and that its events show what placing is worth, by the model."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from penstock.cluster import Cluster, SparkSettings
+from penstock.control import chain
+from penstock.control.demo import IN_TURN, OURS, bursts, decide, in_turn, network, outcome_of
+from penstock.load import OperatorStatistics, Statistics
+from penstock.load.statistics import HostStatistics
+from penstock.network.file import parse_network
+
+SHARE = {"python": 1.0, "delay": 1.0, "aggregate": 0.3}
+
+
+def test_queries_are_dealt_out_in_turn() -> None:
+    """Each sink's operators go to the next host, and what several need goes with the first of them."""
+
+    def step(given: str) -> dict[str, str]:
+        return {"kind": "map", "input": given}
+
+    graph = parse_network(
+        {
+            "name": "n",
+            "sources": {"s": {}},
+            "operators": {"a": step("s"), "b": step("a"), "c": step("a"), "d": step("s")},
+            "sinks": {"t1": {"input": "b"}, "t2": {"input": "c"}, "t3": {"input": "d"}},
+        }
+    )
+    assert dict(in_turn(graph, ["h1", "h2"])) == {"a": "h1", "b": "h1", "c": "h2", "d": "h1"}
+
+
+@pytest.mark.parametrize(("overhead", "factor"), [(0.3, 1.0), (0.45, 1.15), (0.7, 1.3)])
+def test_placing_is_worth_twice_by_the_model(overhead: float, factor: float) -> None:
+    """On fast hosts and on slow ones the worst latency is at least twice as long with the queries dealt out in turn."""
+    cluster, graph, rates = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0)), network(), bursts()
+    costs = {"python": 0.0003, "delay": 0.0003, "aggregate": 0.00001}
+    operators = {
+        name: OperatorStatistics(cost=(costs[operator.kind],), selectivity=(SHARE[operator.kind],))
+        for name, operator in graph.operators.items()
+    }
+    host = HostStatistics(overhead=overhead, factor=factor)
+    statistics = Statistics(operators=operators, hosts=dict.fromkeys(cluster.hosts, host))
+    known = statistics.complete(graph, override=True)
+    plans = {OURS: decide(OURS, known, cluster, rates, 0), IN_TURN: in_turn(graph, list(cluster.hosts))}
+    worst = {
+        name: chain.predict(known, cluster, placed, rates, statistics).result.whole()[1].max()
+        for name, placed in plans.items()
+    }
+    assert worst[IN_TURN] >= 2 * worst[OURS]
+
+
+def test_the_demo_ends_with_one_sentence() -> None:
+    """It says for both placements how long the slowest row took, and how many times as long that is."""
+    told = outcome_of({OURS: {"measured": {"max": 5.0}}, IN_TURN: {"measured": {"max": 12.5}}})
+    assert "5.0 s" in told
+    assert "12.5 s" in told
+    assert "2.5 times" in told
+    assert told.count(". ") == 0
