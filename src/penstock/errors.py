@@ -4,7 +4,8 @@
     ├── InputError                a file, argument or value is wrong                       exit code 2
     ├── Infeasible                the question was understood and the answer is no         exit code 1
     ├── HostError                 a Spark host cannot be started, reached or trusted       exit code 2
-    └── EngineError               a running deployment failed                              exit code 2
+    ├── EngineError               a running deployment failed                              exit code 2
+    └── NotReady                  not enough observations yet: ask again later             never leaves the loop
 
 A message says what was expected, what came, and what to do.
 """
@@ -90,3 +91,7 @@ class HostError(PenstockError):
 
 class EngineError(PenstockError):
     """A running deployment failed."""
+
+
+class NotReady(PenstockError):
+    """Not enough observations yet; a normal answer inside the control loop."""

@@ -11,7 +11,7 @@ def appraise(batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
     for batch in batches:
-        prices = []
+        prices: list[float | None] = []
         for price in batch.column("price").to_pylist():
             if price is None:
                 prices.append(None)
