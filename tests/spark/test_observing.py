@@ -43,9 +43,9 @@ class Runner:
         self.unit, self.query, self.marks = unit, query, (0, 0)
 
 
-def system(folder: Path) -> Any:
-    """Return two units on two hosts, of which the second reads the first one's log."""
-    deployment = Deployment(NETWORK, {"first": "h1", "second": "h2"}, str(folder))
+def system(folder: Path, second: str = "h2") -> Any:
+    """Return two units on two hosts, of which the second reads the first one's log, or one unit on one host."""
+    deployment = Deployment(NETWORK, {"first": "h1", "second": second}, str(folder))
     units, compiled = {}, {}
     frame: Any = None
     for part in deployment.fragments:
@@ -116,7 +116,10 @@ def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
     for number in range(3):
         batch(made, "first", number, now - 10 + number, 0.5)
         report(made, "first", number, now - 10 + number, 0.5)
-    first, second = watch.look([], ["h2"]).units
+    seen = watch.look([], ["h2"])
+    first, second = seen.units
+    assert seen.queues["first"] is None
+    assert seen.queues["second"] == (3 * EACH, pytest.approx(now - 9.5, abs=1.0))
     assert (first.waiting, first.behind) == (None, None)
     assert second.waiting == 3 * EACH
     assert second.behind == pytest.approx(9.5, abs=1.0)
@@ -171,3 +174,16 @@ def test_a_scheduled_source_enters_by_the_clock(tmp_path: Path, monkeypatch: pyt
     seen = operators_seen(NETWORK, {"events->first": (7, 0)}, found[0])
     assert seen["entered"].tolist() == [100]
     assert operators_seen(NETWORK, {"events->first": (7, 0)}, {})["entered"].tolist() == [7]
+
+
+def test_rows_wait_for_those_that_read_them(tmp_path: Path) -> None:
+    """What waits for a query waits for the operators that read it; those behind them in the query have no queue."""
+    made = system(tmp_path, "h1")
+    made.deployment = attrs.evolve(
+        made.deployment, schedules={"events": {"rates": json.dumps({"values": [100.0], "period": 10.0})}}
+    )
+    (tmp_path / "epoch").write_text(str(round((time.time() - 60) * 1e6)))
+    seen = Observer(made).look([], [])
+    assert [unit.waiting for unit in seen.units] == [1_000]
+    assert seen.queues["first"] == (1_000, pytest.approx(time.time() - 60, abs=1.0))
+    assert seen.queues["second"] == (0, None)

@@ -24,7 +24,7 @@ from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import CHECK, Engine
 from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
 from penstock.spark.run.follow import Answers, Follower
-from penstock.spark.run.observing import Observer, operators_seen
+from penstock.spark.run.observing import Observer, age, operators_seen
 from penstock.spark.run.outcome import collect
 from penstock.spark.run.reports import short
 from penstock.spark.run.summary import summary
@@ -128,8 +128,7 @@ class SparkEngine:
             known: dict[str, Any] = {**operators_seen(network, seen.counts, seen.entered)}
             units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)
-        waiting = [units[name].waiting for name in network.operators]
-        behind = [units[name].behind for name in network.operators]
+        queues = [seen.queues.get(name) for name in network.operators]
         counts = [seen.counts.get(stream.name, (0, 0)) for stream in network.streams]
         observation = Observation(
             at=at,
@@ -140,8 +139,8 @@ class SparkEngine:
             operators=tuple(network.operators),
             work=_work(network, units),
             placement=placement,
-            waiting=_floats(waiting),
-            behind=_floats(behind),
+            waiting=_floats(None if queue is None else queue[0] for queue in queues),
+            behind=_floats(age(queue, time.time()) for queue in queues),
             streams=tuple(stream.name for stream in network.streams),
             arrived=_ints(arrived for arrived, _ in counts),
             dropped=_ints(dropped for _, dropped in counts),

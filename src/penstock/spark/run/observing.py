@@ -27,6 +27,9 @@ from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
 from penstock.workload.nexmark import Schedule
 
+Queue = tuple[float, float | None]
+"""Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
+
 REMEMBERED = 20
 """Batches without rows whose durations tell the overhead."""
 
@@ -58,12 +61,15 @@ class Seen:
         By stream: arrived and dropped.
     entered
         By scheduled source the tuples that were due; of other sources it is known only once they are read.
+    queues
+        By operator what waits for it; None: not known. Inside a query nothing waits.
     hosts, units, latency
         As an `penstock.steering.Observation` has them.
     """
 
     counts: Mapping[str, tuple[int, int]]
     entered: Mapping[str, int]
+    queues: Mapping[str, Queue | None]
     hosts: Mapping[str, HostSeen]
     units: tuple[UnitSeen, ...]
     latency: Mapping[str, LatencySeen]
@@ -99,11 +105,13 @@ class Observer:
             for stream, (arrived, dropped) in batch.counts.items():
                 before = counts.get(stream, (0, 0))
                 counts[stream] = (before[0] + arrived, before[1] + dropped)
+        queues = {name: self._queues(query) for name, query in system.compiled.items()}
         seen = Seen(
             counts,
             self._entered(now),
+            self._waiting(queues),
             self._hosts(batches, now),
-            self._units(batches, moving, down, now),
+            self._units(batches, queues, moving, down, now),
             self._latency(batches),
         )
         self._at = now
@@ -171,13 +179,18 @@ class Observer:
         }
 
     def _units(
-        self, batches: Mapping[str, Sequence[Batch]], moving: Sequence[str], down: Sequence[str], now: float
+        self,
+        batches: Mapping[str, Sequence[Batch]],
+        queues: Mapping[str, Mapping[str, Queue | None]],
+        moving: Sequence[str],
+        down: Sequence[str],
+        now: float,
     ) -> tuple[UnitSeen, ...]:
         found = []
         for name, unit in sorted(self.system.units.items()):
             query = self.system.compiled.get(name)
             mine = batches.get(name, ())
-            waiting, since = (None, None) if query is None else self._waiting(query)
+            queue = _together([*queues[name].values()]) if name in queues else None
             # Batches of a host share its cores: their durations add up to more than was worked.
             worked = sum(max(0.0, b.duration - self._overhead(b.host)) for b in mine if b.known and b.rows)
             found.append(
@@ -187,8 +200,8 @@ class Observer:
                     host=unit.host,
                     generation=0 if query is None else query.spec.generation,
                     running=name in self.system.runners and name not in moving and unit.host not in down,
-                    waiting=waiting,
-                    behind=None if waiting is None else 0.0 if since is None else max(0.0, now - since),
+                    waiting=None if queue is None else round(queue[0]),
+                    behind=age(queue, now),
                     batches=len(mine),
                     work=worked,
                 )
@@ -198,22 +211,31 @@ class Observer:
     def _overhead(self, host: str) -> float:
         return float(np.median(self._empty[host])) if self._empty.get(host) else 0.0
 
-    def _waiting(self, query: Any) -> tuple[int | None, float | None]:
-        """Return the rows that wait for a query, and when the oldest came; None of what cannot be counted."""
-        rows, times = 0, []
+    def _queues(self, query: Any) -> dict[str, Queue | None]:
+        """Return what waits for a query, by source or log that it reads; None of what cannot be counted."""
+        found: dict[str, Queue | None] = {}
         known = {o.get("log", o.get("source")): o for o in _ended(query)}
+        begins = self.system.deployment.begins.get(query.name, {})
         for origin in query.spec.origins:
-            if origin.name in query.reads:
-                at = known.get(origin.name, START)
-                count, since = self._logs.setdefault(origin.name, _Log()).waiting(at)
-            elif origin.name in self.system.deployment.schedules:
-                event = known.get(origin.name, {"event": 0})["event"]
-                count, since = self._due(origin.name, event)
+            name, first = origin.name, begins.get(origin.name, 0)
+            if name in query.reads:
+                at = known.get(name, {**START, "batch": first})
+                found[name] = self._logs.setdefault(name, _Log()).waiting(at)
+            elif name in self.system.deployment.schedules:
+                found[name] = self._due(name, known.get(name, {"event": first})["event"])
             else:
-                return None, None
-            rows += count
-            times += [since] if since is not None else []
-        return rows, min(times, default=None)
+                found[name] = None
+        return found
+
+    def _waiting(self, queues: Mapping[str, Mapping[str, Queue | None]]) -> dict[str, Queue | None]:
+        """Return what waits for each operator: rows of a source or log wait for those that read it, and no others."""
+        network, found = self.system.deployment.network, {}
+        for unit, queue in queues.items():
+            part = self.system.units[unit].fragment
+            for name in part.operators:
+                outside = [s for s in network.inputs(name) if s.writer not in part.operators or s.name in part.cuts]
+                found[name] = _together([_part(queue.get(s.writer), s.share) for s in outside])
+        return found
 
     def _due(self, source: str, event: int) -> tuple[int, float | None]:
         """Return the events of a scheduled source that are due behind one, and when the first of them was."""
@@ -253,6 +275,26 @@ class Observer:
                 worst=float(values.max()),
             )  # fmt: skip
         return found
+
+
+def age(queue: Queue | None, now: float) -> float | None:
+    """Return the age of the oldest row that waits (s)."""
+    if queue is None:
+        return None
+    return 0.0 if queue[1] is None else max(0.0, now - queue[1])
+
+
+def _together(queues: Sequence[Queue | None]) -> Queue | None:
+    """Return several queues as one."""
+    known = [queue for queue in queues if queue is not None]
+    if len(known) < len(queues):
+        return None
+    return sum(rows for rows, _ in known), min((since for _, since in known if since is not None), default=None)
+
+
+def _part(queue: Queue | None, share: float) -> Queue | None:
+    """Return what of a queue is for a reader that gets a share of it."""
+    return None if queue is None else (queue[0] * share, queue[1])
 
 
 def operators_seen(
