@@ -58,7 +58,7 @@ class EmbeddedHost:
     port
         A fixed port instead of a free one.
     timeout
-        Seconds until a server that is not ready counts as failed (default: 60, with packages 300).
+        Seconds until a server that is not ready counts as failed (default: 180, with packages 300).
     outlive
         Whether it goes on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
 
@@ -91,7 +91,7 @@ class EmbeddedHost:
         self.cpus = sorted(set(cpus)) if cpus is not None else None
         self.conf = settings.with_lists(settings.checked(conf or {}), jars, packages)
         self.java = Path(java) if java is not None else None
-        self.timeout = timeout if timeout is not None else (300.0 if packages else 60.0)
+        self.timeout = timeout if timeout is not None else (300.0 if packages else 180.0)
         self._secrets = frozenset(secrets)
         self._base = Path(folder if folder is not None else tempfile.gettempdir()).absolute()
         self._wanted_port = port
