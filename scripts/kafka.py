@@ -11,15 +11,12 @@ import argparse
 import base64
 import os
 import secrets
-import shutil
 import signal
 import subprocess
-import sys
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
+import maven
 from processes import Server, exported, free_ports, private
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,39 +72,8 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 
 def fetch(home: Path = HOME) -> None:
     """Fetch the jars of broker and connector, unless they are there."""
-    for name, wanted, deep in (("broker", BROKER, True), ("connector", CONNECTOR, False)):
-        folder, note = home / name, home / name / "versions"
-        if note.exists() and note.read_text().split() == list(wanted):
-            continue
-        maven = shutil.which("mvn")
-        if maven is None:
-            raise SystemExit("no mvn found: install Maven (apt-get install maven, brew install maven)")
-        print(f"fetching the Kafka {name} through Maven", file=sys.stderr)  # noqa: T201
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        pom = folder / "pom.xml"
-        pom.write_bytes(_pom(wanted, deep=deep))
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-        subprocess.run([maven, "-q", "-B", "-f", pom, *goal], check=True)
-        note.write_text("\n".join(wanted))
-
-
-def _pom(wanted: Sequence[str], *, deep: bool) -> bytes:
-    """Return a Maven project that depends on some jars, and (``deep``) on what they depend on."""
-    project = ElementTree.Element("project", xmlns="http://maven.apache.org/POM/4.0.0")
-    for tag, text in (("modelVersion", "4.0.0"), ("groupId", "penstock"), ("artifactId", "jars"), ("version", "1")):
-        ElementTree.SubElement(project, tag).text = text
-    ElementTree.SubElement(project, "packaging").text = "pom"
-    dependencies = ElementTree.SubElement(project, "dependencies")
-    for coordinate in wanted:
-        dependency = ElementTree.SubElement(dependencies, "dependency")
-        for tag, text in zip(("groupId", "artifactId", "version"), coordinate.split(":"), strict=True):
-            ElementTree.SubElement(dependency, tag).text = text
-        if not deep:
-            exclusion = ElementTree.SubElement(ElementTree.SubElement(dependency, "exclusions"), "exclusion")
-            for tag in ("groupId", "artifactId"):
-                ElementTree.SubElement(exclusion, tag).text = "*"
-    return ElementTree.tostring(project, encoding="utf-8", xml_declaration=True)
+    maven.fetch(home / "broker", BROKER, "the Kafka broker")
+    maven.fetch(home / "connector", CONNECTOR, "the Kafka connector", [maven.ALL])
 
 
 class Broker:
