@@ -26,11 +26,11 @@ import numpy as np
 
 from penstock.errors import Infeasible
 from penstock.experiments.mace import bursts as figure_12
+from penstock.pictures.save import save
 from penstock.placement import algorithm, objective
 from penstock.placement.base import Arrays, Ints
 from penstock.placement.correlation import average_correlation
 from penstock.placement.domains import Domains
-from penstock.pictures.save import save
 from penstock.placement.jit import compiling, kernel
 from penstock.workload.shapes import fluctuating
 

@@ -83,7 +83,7 @@ def _show(document: Document) -> None:
     )
 
 
-def show_plans(document: dict[str, Any]) -> None:
+def show_plans(document: Document) -> None:
     """Print what was planned, and measured of the plans that were run."""
     common.table(
         "plans",
@@ -110,7 +110,7 @@ def show_plans(document: dict[str, Any]) -> None:
     )
 
 
-def show_result(document: dict[str, Any]) -> None:
+def show_result(document: Document) -> None:
     """Print what came out in short: plans, latency over all sinks, and one sentence."""
     from penstock.cli.run import show_latency
     from penstock.control.demo import outcome_of

@@ -129,7 +129,7 @@ def command(
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
-            outcome = execute(Engine(cluster, running), job, tell, lambda drift: common.say(drift.says))
+            outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome)
     document: Document = {**done.report, "directory": folder}
     if end.report is not None:
@@ -192,7 +192,7 @@ def show(document: Document) -> None:
     common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")
 
 
-def show_latency(document: dict[str, Any], sinks: dict[str, Any]) -> None:
+def show_latency(document: Document, sinks: Document) -> None:
     """Print latencies of a run's report, of all sinks and of some: predicted beside measured."""
     rows, spread = [], bool(document.get("draws"))
     for name, row in [("all sinks", document), *sinks.items()]:
