@@ -17,6 +17,7 @@ from penstock.load import Statistics, load_model, read_statistics
 from penstock.load.fitting import (
     LEAST,
     USUAL,
+    Agreement,
     HostBatches,
     Slope,
     agreement,
@@ -170,14 +171,14 @@ def test_two_bursts_agree_or_not() -> None:
         return HostBatches(np.arange(count) * 1.0, load, (0.5 + load) * factor, np.zeros(0))
 
     one, near, far = burst(1.0), burst(1.02), burst(1.3)
-    assert not agreement([{"h1": one, "h2": one}]).done
+    assert agreement([{"h1": one, "h2": one}]) == Agreement(False, {})
     close = agreement([{"h1": far, "h2": far}, {"h1": one, "h2": one}, {"h1": near, "h2": one}])
     assert close.done
     assert close.apart == {"h1": pytest.approx(0.02, rel=0.05), "h2": pytest.approx(0.0, abs=1e-6)}
     assert not agreement([{"h1": one, "h2": one}, {"h1": one, "h2": far}]).done
-    missing = agreement([{"h1": one, "h2": burst(1.0, 2)}, {"h1": one, "h2": burst(1.0, 2)}])
+    missing = agreement([{"h1": burst(1.0, 2), "h2": one}, {"h1": burst(1.0, 2), "h2": one}])
     assert not missing.done
-    assert list(missing.apart) == ["h1"]
+    assert list(missing.apart) == ["h2"]
 
 
 def test_a_cost_below_the_resolution_is_told_as_such() -> None:

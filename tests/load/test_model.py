@@ -146,6 +146,36 @@ def test_host_load_and_link_traffic_by_hand() -> None:
     assert {pair: row.tolist() for pair, row in model.link_traffic(placement, cluster).items()} == {("h1", "h2"): [10]}
 
 
+def test_link_traffic_of_ends_and_routes_by_hand() -> None:
+    """Sources and sinks with a host use links, routed streams to one host add up, and so do several writers."""
+    graph = parse_network(
+        {
+            "name": "n",
+            "sources": {"s": {"host": "h1"}, "r": {}},
+            "operators": {
+                "o": {"kind": "map", "input": "s", "cost": 0.0, "route": {"a": 0.25, "b": 0.5, "c": 0.25}},
+                "a": {"kind": "map", "input": "o", "cost": 1.0},
+                "b": {"kind": "map", "input": "o", "cost": 1.0},
+                "c": {"kind": "map", "input": "o", "cost": 1.0},
+                "p": {"kind": "map", "input": "r", "cost": 1.0},
+                "q": {"kind": "map", "input": "p", "cost": 1.0},
+            },
+            "sinks": {"t": {"input": "a", "host": "h3"}, "u": {"input": "b"}},
+        }
+    )
+    model = load_model(graph, Rates.of(1.0, {"s": [8], "r": [3]}))
+    placement = Placement({"o": "h2", "a": "h1", "b": "h1", "c": "h3", "p": "h2", "q": "h1"})
+    traffic = model.link_traffic(placement, Cluster.uniform(3))
+    assert {pair: row.tolist() for pair, row in traffic.items()} == {
+        ("h1", "h2"): [8],  # s to o
+        ("h1", "h3"): [2],  # a to t
+        ("h2", "h1"): [2 + 4 + 3],  # o to a and to b, which share nothing, and p to q
+        ("h2", "h3"): [2],  # o to c
+    }
+    partly = Placement({name: host for name, host in placement.items() if name not in ("p", "q")})
+    assert model.link_traffic(partly, Cluster.uniform(3))["h2", "h1"].tolist() == [2 + 4]
+
+
 @given(seed=st.integers(0, 10**6), operators=st.integers(1, 40), factor=st.floats(0.1, 10))
 def test_linear_networks_are_linear(seed: int, operators: int, factor: float) -> None:
     """Without time-window joins load = coefficients · rates, exactly, for any rates."""
@@ -172,7 +202,7 @@ def test_correlation_by_hand() -> None:
     assert correlation([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
     assert correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
     assert correlation([1, 2, 3], [5, 5, 5]) == 0
-    assert correlation([], []) == 0
+    assert correlation([], []) == correlation([], [1, 2]) == correlation([1, 2], []) == 0
     assert correlation([0.1 + 0.2, 0.3], [1, 2]) == 0  # constant up to rounding
 
 
@@ -186,6 +216,14 @@ def test_correlation_matrix_is_numpys(seed: int, rows: int, periods: int) -> Non
     if periods > 2:
         np.testing.assert_allclose(matrix, np.corrcoef(series).reshape(rows, rows), atol=1e-9)
         assert correlation(series[0], series[-1]) == pytest.approx(matrix[0, -1], abs=1e-12)
+
+
+def test_rounding_takes_no_correlation_beyond_one() -> None:
+    """A series correlates with its multiples by at most 1 and at least -1, however the sums are rounded."""
+    for seed in range(200):
+        series = np.random.default_rng(seed).uniform(0, 1, 50)
+        assert 1 - 1e-12 <= correlation(series, 3 * series) <= 1
+        assert -1 <= correlation(series, -7 * series) <= -1 + 1e-12
 
 
 def test_replicas_are_named() -> None:
@@ -207,6 +245,7 @@ def test_numbers_beyond_all_bounds_are_refused(rate: float, cost: float, selecti
         Operator(name="o", kind="map", inputs=("s",), cost=(cost,), selectivity=(selectivity,)),
         Operator(name="p", kind="map", inputs=("o",), cost=(0.1,)),
     ]
-    network = Network.of("n", [Source(name="s")], operators, [Sink(name="t", input="p")])
-    with pytest.raises(InputError, match=f"{at}: too large"):
+    network = Network.of("n", [Source(name="s")], operators, [Sink(name="t", input="p")], "n.toml")
+    with pytest.raises(InputError, match=rf"^n\.toml: {at}: too large") as caught:
         load_model(network, Rates.constant({"s": rate}, 2.0))
+    assert caught.value.file == "n.toml"

@@ -10,6 +10,7 @@ import pytest
 from penstock.errors import InputError
 from penstock.load import OperatorStatistics, Statistics, read_statistics
 from penstock.network.file import parse_network
+from penstock.network.model import Growth
 
 NETWORK = parse_network(
     {
@@ -70,7 +71,7 @@ def test_written_statistics_read_back(tmp_path: Path) -> None:
         ({"operators": {"a": {"cost": -1}}}, ">= 0"),
         ('{"operators": {"a": {"cost": NaN}}}', "a.cost"),
         ('{"operators": {"a": {"cost": 1e999}}}', "a.cost"),
-        ({"operators": {"a": {"cost": []}}}, "a.cost"),
+        ({"operators": {"a": {"cost": []}}}, "a.cost: expected a number for each input, got none"),
         ({"operators": {"a": {"tuples": 1.5}}}, "a.tuples"),
         ({"operators": {}, "hosts": {"h1": {"overhead": -1}}}, "hosts"),
         ({"operators": {}, "hosts": {"h1": {"idle": -1}}}, "hosts"),
@@ -93,3 +94,19 @@ def test_wrong_number_of_inputs_is_refused(tmp_path: Path) -> None:
     known = read_statistics(written(tmp_path, {"operators": {"a": {"cost": [1, 2]}}}), network)
     with pytest.raises(InputError, match=r"operators\.a\.cost: expected 1 numbers"):
         known.complete(network)
+
+
+def test_growth_comes_with_its_selectivity() -> None:
+    """How an output grows is taken only together with the selectivity that it was measured with; all else stays."""
+    growth = Growth(exponent=1.5, at=10.0)
+    known = Statistics(operators={"a": OperatorStatistics(cost=(1.0,), selectivity=(0.5,), growth=growth)})
+    bare = {"name": "n", "sources": {"s": {}}, "operators": {"a": {"kind": "aggregate", "input": "s"}}}
+    open_ended = parse_network(bare, "n.toml")
+    filled = known.complete(open_ended)
+    assert filled.operators["a"].growth == growth
+    assert (filled.name, filled.file, filled.sources) == ("n", "n.toml", open_ended.sources)
+    set_before = parse_network({**bare, "operators": {"a": {"kind": "aggregate", "input": "s", "selectivity": 0.25}}})
+    assert known.complete(set_before).operators["a"].growth is None
+    assert known.complete(set_before, override=True).operators["a"].growth == growth
+    without = Statistics(operators={"a": OperatorStatistics(cost=(1.0,), selectivity=(0.5,))})
+    assert without.complete(open_ended).operators["a"].growth is None
