@@ -63,6 +63,13 @@ def test_reads_every_key(tmp_path: Path) -> None:
     assert [stream.port for stream in network.inputs("j")] == [0, 1]
 
 
+def test_a_sink_with_a_path_is_parquet() -> None:
+    """A sink that names a path and no format writes parquet there, as Spark does, and one without goes into the run."""
+    sinks = {"here": {"input": "s", "options": {"path": "out"}}, "run": {"input": "s"}}
+    network = parse_network({"name": "n", "sources": {"s": {}}, "operators": {}, "sinks": sinks})
+    assert {name: sink.format for name, sink in network.sinks.items()} == {"here": "parquet", "run": None}
+
+
 def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
     """The same tables in another order give the same operators and streams in the same order."""
     head, *tables = GOOD.split("\n[")

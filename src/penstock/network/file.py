@@ -90,7 +90,10 @@ class SinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     input: Annotated[Name, msgspec.Meta(description="name of a source or operator")]
     weight: Annotated[Positive, msgspec.Meta(description="worth of one output tuple per second")] = 1.0
     format: (
-        Annotated[str, msgspec.Meta(description="Spark writer format; default: parquet in the run's folder")] | None
+        Annotated[
+            str, msgspec.Meta(description="Spark writer format; default: parquet, without a path in the run's folder")
+        ]
+        | None
     ) = None
     options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark writer")] = {}
     host: Annotated[str, msgspec.Meta(description="where the sink is; default: the host of its writer")] | None = None
@@ -184,7 +187,7 @@ def _sink(name: str, document: Document) -> Sink:
         name=name,
         input=table.input,
         weight=table.weight,
-        format=table.format,
+        format=table.format or ("parquet" if "path" in table.options else None),
         options=_options(table.options),
         host=table.host,
     )

@@ -102,6 +102,8 @@ def _check_sink(network: Network, sink: Sink) -> None:
             at=f"{at}.input",
             hint='put a map between: kind = "map"',
         )
+    if sink.format is None and sink.options:
+        raise InputError("a sink with options needs a format", at=f"{at}.format", hint='format = "parquet"')
     if sink.format not in FILES:
         return
     if "path" not in sink.options:
