@@ -104,6 +104,7 @@ def command(
     fractions = reading.get_keep(drop.keep, graph)
     expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
+    from penstock.latency.real_time import modes
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
@@ -126,12 +127,20 @@ def command(
         scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
         seconds=end.seconds, once=end.once, seed=answer.seed,
     )  # fmt: skip
+    queries = modes(graph, placed, cluster.spark, once=end.once) if cluster.spark.mode == "real-time" else ()
+    for query in queries:
+        common.say(query.says)
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome)
     document: Document = {**done.report, "directory": folder}
+    if queries:
+        document["queries"] = {
+            query.query: {"host": query.host, "operators": list(query.operators), "mode": query.name, "why": query.why}
+            for query in queries
+        }
     if end.report is not None:
         common.write_document(end.report, document)
     if end.learn is not None:
