@@ -84,6 +84,9 @@ def compare(
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
     }
+    for name, rows in outcome.repeated.items():
+        if rows:
+            document["sinks"][name]["repeated"] = rows
     if shedder is not None:
         from penstock.shedding.live import described
 

@@ -16,6 +16,7 @@ from penstock.spark.hop import START, Position
 from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.history import History, read_history
+from penstock.spark.run.meter import repeated_of
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
@@ -77,6 +78,8 @@ class Outcome:
         Streams on which a plan wanted to drop and nothing can be dropped.
     history
         What was before those batches.
+    repeated
+        By sink, rows that came to its topic twice.
     """
 
     epoch: float
@@ -87,6 +90,7 @@ class Outcome:
     seconds: float
     refused: frozenset[str] = frozenset()
     history: History = attrs.field(factory=History)
+    repeated: Mapping[str, int] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latency of every tuple (s) at a sink, or at all; without those of the history."""
@@ -151,7 +155,8 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
         visible[sink] = np.concatenate([np.zeros(0), *(at for at, _ in parts)])
         stimulus[sink] = np.concatenate([np.zeros(0), *(rows for _, rows in parts)])
     taken = _taken(deployment, queries, batches, history)
-    return Outcome(epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history)
+    repeated = {sink: repeated_of(folder, sink) for sink in deployment.network.sinks}
+    return Outcome(epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history, repeated=repeated)
 
 
 def read_batch(folder: Place, query: str, number: int) -> Batch:
