@@ -11,9 +11,11 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    LongType,
     MapType,
     NumericType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -57,13 +59,14 @@ def read_rows(session: SparkSession, deployment: Deployment, name: str, run: str
     reader = reader.option("subscribe", deployment.row_topics(run).name(name)).option("startingOffsets", "earliest")
     if not placed:
         reader = reader.option("maxOffsetsPerTrigger", "1000000")
-    parts = StructType.fromDDL("i bigint, s bigint, t bigint, l bigint, p bigint").add("r", shape)
+    numbers = [StructField(key, LongType(), True) for key in ("i", "s", "t", "l", "p")]
+    parts = StructType([*numbers, StructField("r", shape, True)])
     # As JSON: in DDL names of nested fields may be misread.
     parsed = f"from_json(CAST(value AS STRING), {literal(parts.json())}, {_EXACT}) AS m"
     shown = [f"m.r.{quoted(field)} AS {quoted(field)}" for field in shape.fieldNames()]
     envelope = ["m.i AS _id", "m.s AS _stimulus", "timestamp_micros(m.t) AS _time"]
     place = [f"m.l AS {LANE}", f"m.p AS {POSITION}"] if placed else []
-    return cast("DataFrame", reader.load().selectExpr(parsed).selectExpr(*shown, *envelope, *place))
+    return reader.load().selectExpr(parsed).selectExpr(*shown, *envelope, *place)
 
 
 def _check_exact(writer: str, name: str, kind: Any) -> None:

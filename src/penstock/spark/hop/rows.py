@@ -160,7 +160,7 @@ class RowTopic:
         self._consumer.assign([TopicPartition(self.topic, number, here[number]) for number in sorted(waiting)])
         heard = time.monotonic()
         while waiting:
-            messages = [each for each in self._consumer.consume(AT_ONCE, 0.5) if each.error() is None]
+            messages: list[Any] = [each for each in self._consumer.consume(AT_ONCE, 0.5) if each.error() is None]
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > PATIENCE:

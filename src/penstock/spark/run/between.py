@@ -23,8 +23,11 @@ def taken_from_topics(deployment: Deployment, queries: Sequence[Query], written:
     """
     ways = [way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways if not way.sink]
     taken: dict[str, int] = {}
-    for way in ways if deployment.kafka is not None else ():
-        with RowTopic(deployment.kafka.native, way.topic, way.label) as topic:
+    kafka = deployment.kafka
+    if kafka is None:
+        return taken
+    for way in ways:
+        with RowTopic(kafka.native, way.topic, way.label) as topic:
             end = sum(topic.ends().values())
         for query in queries:
             if way.name in query.reads:

@@ -138,11 +138,18 @@ class System:
 
     def _measure(self, names: Iterable[str]) -> None:
         """Look at the topics to which queries in real-time mode bring rows, before any comes."""
-        for query in (self.compiled[name] for name in names):
-            for way in query.messages.ways if isinstance(query, PromptQuery) and self.deployment.kafka else ():
-                if way.sink and way.name not in self.meters:
-                    self.meters[way.name] = Meter(self.deployment.place, self.deployment.kafka.native, way)
-                    self.meters[way.name].start()
+        kafka = self.deployment.kafka
+        if kafka is None:
+            return
+        ways = [
+            way
+            for query in (self.compiled[name] for name in names)
+            for way in (query.messages.ways if isinstance(query, PromptQuery) else ())
+        ]
+        for way in ways:
+            if way.sink and way.name not in self.meters:
+                self.meters[way.name] = Meter(self.deployment.place, kafka.native, way)
+                self.meters[way.name].start()
 
     def begin(self, name: str, interval: float, again: int = 2) -> None:
         """Start one unit, and wait until it has ended a batch or found no data: its plans are then compiled."""
