@@ -122,6 +122,47 @@ def test_real_time_mode_without_a_broker_is_refused() -> None:
         check_network(network("clicks", "out"), SparkSettings(mode="real-time"))
 
 
+NETWORK_FILE = """
+name = "n"
+[sources.clicks]
+format = "kafka"
+schema = "n int"
+options = { subscribe = "clicks" }
+[operators.all]
+kind = "map"
+input = "clicks"
+cost = 0.001
+[sinks.out]
+input = "all"
+format = "kafka"
+options = { topic = "out" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--learn", "s.json", "--for", "5"], "--learn: learns from micro-batches only"),
+        (["--plan", "plan.json", "--for", "5"], "--plan: is followed in micro-batches only"),
+    ],
+)
+def test_what_needs_batches_is_refused_before_a_host_starts(
+    penstock: Any, tmp_path: Path, more: list[str], said: str
+) -> None:
+    """Plan tables and statistics from a run need micro-batches, and are refused by name."""
+    (tmp_path / "n.toml").write_text(NETWORK_FILE)
+    (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\nmode = "real-time"\nkafka = { bootstrap = "127.0.0.1:1" }\n')
+    given = ["run", tmp_path / "n.toml", "--cluster", tmp_path / "c.toml", "--placement", "all=h1"]
+    if more[0] == "--plan":
+        table = tmp_path / "plan.json"
+        asked = ["--hosts", "1", "--placement", "all=h1", "--planner", "exact", "--at", "clicks=10", "--save", table]
+        assert penstock("shed", tmp_path / "n.toml", *asked).code == 0
+        more = ["--plan", str(table), *more[2:]]
+    done = penstock(*given, *more, "--directory", tmp_path / "run")
+    assert done.code == 2
+    assert said in done.err
+
+
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_rows_of_a_sink_are_counted_once_and_timed_one_by_one(broker: Any, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class RowTopic:
         """
         found = _again(lambda: self._consumer.list_topics(self.topic, timeout=5.0)).topics.get(self.topic)
         if found is None or found.error is not None:
-            raise EngineError(f"there is no topic {self.topic!r}")
+            raise EngineError(f"there is no topic {self.topic!r}: make it first")
         return len(found.partitions)
 
     def ends(self) -> dict[int, int]:
