@@ -105,8 +105,7 @@ def command(
     expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
-    from penstock.spark.hosts import start_hosts
-    from penstock.spark.hosts.cores import available_cpus
+    from penstock.spark.hosts import available_cpus, start_hosts
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
     check_network(graph, cluster.spark)

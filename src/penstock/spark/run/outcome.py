@@ -173,8 +173,8 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     figures = (report["start"], report["duration"], report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
     speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
-    about = (manifest.get("host", ""), float(manifest["visible"]), speed, float(manifest.get("busy", 1.0)))
-    return Batch(query, number, *figures, counts, report["late"], known, logged, *about)
+    host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))
+    return Batch(query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy)
 
 
 def read_latency(file: Place) -> tuple[Array, Array]:
