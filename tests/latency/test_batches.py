@@ -168,6 +168,27 @@ def test_a_spark_table_decides_the_default_model(penstock, tmp_path) -> None:
         assert told["model"] == "pipelined"
 
 
+def test_a_cluster_in_real_time_mode_is_estimated_by_what_runs_in_it(penstock, tmp_path) -> None:
+    """All in micro-batches means their model, all in real-time mode Mace, and a mixture is refused by name."""
+    (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\nmode = "real-time"\n')
+    plain = '[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n'
+    window = '[operators.b]\nkind = "aggregate"\ninput = "{}"\nwindow = 1\ncost = 0.001\nselectivity = 0.1\n'
+    for operators, name in ((plain, "mace"), (window.format("s"), "microbatch"), (plain + window.format("a"), None)):
+        last = "b" if "operators.b" in operators else "a"
+        text = f'name = "n"\n[sources.s]\n{operators}[sinks.t]\ninput = "{last}"\n'
+        (tmp_path / "n.toml").write_text(text)
+        placed = ",".join(f"{each}=h1" for each in "ab" if f"operators.{each}" in operators)
+        given = ["estimate", tmp_path / "n.toml", "--rates", "s=100", "--placement", placed, "--json"]
+        done = penstock(*given, "--cluster", tmp_path / "c.toml")
+        if name is None:
+            assert done.code == 2
+            assert "'b' is a window" in done.err
+            again = penstock(*given, "--cluster", tmp_path / "c.toml", "--model", "microbatch")
+            assert again.document["model"] == "microbatch"
+        else:
+            assert done.document["model"] == name
+
+
 def test_simulate_works_at_the_pace_of_the_statistics(penstock, tmp_path) -> None:
     """In micro-batches `simulate` has the overheads and factors that estimate, run and demo have."""
     text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'

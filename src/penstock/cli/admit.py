@@ -63,7 +63,7 @@ def command(
     cluster = reading.get_cluster(network.cluster, network.hosts, whole)
     placed = reading.get_placement(query.placement, running, cluster)
     expected = reading.get_rates(whole, *rates)
-    name = model.model or default_model(cluster, placed)
+    name = model.model or default_model(cluster, whole, placed)
     found = admit(running, added, expected, placed, cluster, bound, model=name, sinks=bounds, statistics=known)
     if check:
         both = Placement({**placed, **found.placement})

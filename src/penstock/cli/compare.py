@@ -62,7 +62,7 @@ def command(
     for path in plans.variants or []:
         graphs.append((path, reading.get_network(path, network.statistics)[0]))
         expected.check(graphs[-1][1].sources)
-    name = model.model or default_model(cluster)
+    name = model.model or default_model(cluster, graph)
 
     def choose(variant: Network) -> list[tuple[str, Placement]]:
         if not plans.placements:

@@ -45,7 +45,7 @@ def command(
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
     loads = reading.get_model(graph, *rates)
-    decide = model_of(model.model or default_model(cluster, placed))
+    decide = model_of(model.model or default_model(cluster, graph, placed))
     found = decide(loads, placed, cluster, known)
     found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(answer.seed))
     document = {"network": graph.name, **found.document()}

@@ -105,8 +105,7 @@ def command(
     expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark.compile import check_network, check_placement
-    from penstock.spark.hosts import start_hosts
-    from penstock.spark.hosts.cores import available_cpus
+    from penstock.spark.hosts import available_cpus, start_hosts
     from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
 
     check_network(graph, cluster.spark)
@@ -126,12 +125,13 @@ def command(
         scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
         seconds=end.seconds, once=end.once, seed=answer.seed,
     )  # fmt: skip
+    told = _modes(graph, cluster, placed, drop, end)
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome)
-    document: Document = {**done.report, "directory": folder}
+    document: Document = {**done.report, "directory": folder, **told}
     if end.report is not None:
         common.write_document(end.report, document)
     if end.learn is not None:
@@ -166,6 +166,29 @@ def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: P
 
     period = cluster.spark.trigger if drop.control_period is None else drop.control_period
     return Shedder.of(Shed(table=read_table(drop.plan), period=period), network, cluster, placement, None)
+
+
+def _modes(graph: Network, cluster: Cluster, placed: Placement, drop: DropOptions, end: EndOptions) -> Document:
+    """Say of each query of a cluster in real-time mode how it runs; return it for the report."""
+    from penstock.latency.real_time import modes
+
+    if cluster.spark.mode != "real-time":
+        return {}
+    found = modes(graph, placed, cluster.spark, once=end.once)
+    if any(each.why is None for each in found):
+        if end.learn is not None:
+            hint = "set mode = 'micro-batch' for that run"
+            raise InputError("learns from micro-batches only", at="--learn", hint=hint)
+        if drop.plan is not None:
+            hint = "give --keep, or set mode = 'micro-batch'"
+            raise InputError("is followed in micro-batches only", at="--plan", hint=hint)
+    for each in found:
+        common.say(each.says)
+    rows = {
+        each.query: {"host": each.host, "operators": list(each.operators), "mode": each.name, "why": each.why}
+        for each in found
+    }
+    return {"queries": rows}
 
 
 def show(document: Document) -> None:

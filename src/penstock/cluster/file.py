@@ -46,7 +46,10 @@ class LinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class SparkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[spark]``: how fragments run on Spark."""
 
-    mode: Literal["micro-batch", "real-time"] = "micro-batch"
+    mode: Annotated[
+        Literal["micro-batch", "real-time"],
+        msgspec.Meta(description="real-time: where Spark takes it, each row by itself from topic to topic"),
+    ] = "micro-batch"
     trigger: Annotated[str | float, msgspec.Meta(description="interval of the micro-batches")] = "500 ms"
     hop: Annotated[
         Literal["directory", "kafka"], msgspec.Meta(description="how rows pass between queries: by files or by topics")

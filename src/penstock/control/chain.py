@@ -201,19 +201,24 @@ def learned(
     return calibrate_in_place(statistics, network, cluster, placement, outcome, rates)
 
 
-def measured_rates(network: Network, outcome: Any) -> Rates | None:
-    """Return the rates at which tuples of sources came, from the batches of a run; None if there were none."""
+def measured_rates(network: Network, outcome: Any, *, even: bool = False) -> Rates | None:
+    """Return the rates at which tuples of sources came, from the batches of a run; None if there were none.
+
+    ``even``: they came evenly while a batch lasted, as in real-time mode, and not all before it.
+    """
     batches = [b for b in outcome.batches if b.rows]
     if not batches:
         return None
     begin = min(b.start for b in batches)
-    length = int(max(b.start for b in batches) - begin) + 1
+    length = int(max(b.start + even * b.duration for b in batches) - begin) + 1
     values = {name: np.zeros(length) for name in network.sources}
     for name in network.sources:
         # Every reader of a source sees all of it: one of its streams is enough.
         stream = next((stream.name for stream in network.outputs(name)), "")
         for batch in batches:
-            values[name][min(int(batch.start - begin), length - 1)] += batch.counts.get(stream, (0, 0))[0]
+            first = min(int(batch.start - begin), length - 1)
+            last = min(int(batch.start + even * batch.duration - begin), length - 1)
+            values[name][first : last + 1] += batch.counts.get(stream, (0, 0))[0] / (last + 1 - first)
     return Rates.of(1.0, values)
 
 

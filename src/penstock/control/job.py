@@ -19,7 +19,9 @@ from penstock.control.lookout import Lookout
 from penstock.control.outlook import Course, Forecast, reported
 from penstock.control.report import compare
 from penstock.files import to_json
-from penstock.load import Statistics
+from penstock.latency.models import default_model, model_of, with_interval
+from penstock.latency.real_time import prompt_operators
+from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.workload import Rates
@@ -69,6 +71,11 @@ class Job:
     once: bool = False
     trigger: float | None = None
     seed: int = 0
+
+    @property
+    def real_time(self) -> frozenset[str]:
+        """The operators that run in real-time mode."""
+        return frozenset() if self.once else prompt_operators(self.network, self.cluster.spark)
 
     @property
     def setting(self) -> Setting:
@@ -126,7 +133,7 @@ def execute(engine: Any, job: Job, tell: Report, say: Callable[[str], None] = la
         about=job.setting.document(),
     )
     heard = None
-    if not job.once and chain.priced(job.network, job.statistics):
+    if not job.once and not job.real_time and chain.priced(job.network, job.statistics):
         heard = watching(job, deployment.place / "forecasts.json", say).hear
     return engine.run(
         deployment,
@@ -153,8 +160,8 @@ def watching(job: Job, file: Any, say: Callable[[str], None]) -> Lookout:
 
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:
-    """Return what the batch model says of a job; None where a cost or the rates are unknown."""
-    if rates is None or job.once or not chain.priced(job.network, job.statistics):
+    """Return what the batch model says of a job; None where it is not its model, or a cost or the rates are unknown."""
+    if rates is None or job.once or job.real_time or not chain.priced(job.network, job.statistics):
         return None
     return chain.predict(
         job.network,
@@ -175,10 +182,31 @@ def _kept(job: Job, rates: Rates) -> Mapping[str, Any]:
 
 def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done:
     """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
-    rates = job.rates or chain.measured_rates(job.network, outcome)
+    rates = job.rates or chain.measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
     if prediction is not None:
         course = Course.of(job, prediction.model.rates, _kept(job, prediction.model.rates))
         report |= reported(course, outcome, np.random.default_rng(job.seed))
+    elif rates is not None and job.real_time:
+        add_estimate(report, job, rates)
     return Done(outcome, rates, prediction, report)
+
+
+def add_estimate(report: dict[str, Any], job: Job, rates: Rates) -> None:
+    """Add to a report what the model of real-time mode says, where all operators run in it and nothing is dropped."""
+    whole = job.real_time == frozenset(job.network.operators)
+    if not whole or not chain.priced(job.network, job.statistics) or any(share < 1 for share in job.keep.values()):
+        return
+    loads = load_model(job.statistics.complete(job.network), rates)
+    name = default_model(job.cluster, job.network, job.placement)
+    found = model_of(name)(loads, job.placement, job.cluster, job.statistics)
+    rng = np.random.default_rng(job.seed)
+    found = with_interval(found, loads, job.placement, job.cluster, job.statistics, rng)
+    report["model"] = name
+    for row, told in [(report, found.total), *((report["sinks"][sink], told) for sink, told in found.sinks.items())]:
+        row["predicted"] = {"mean": told.mean, "p50": told.p50, "p99": told.p99, "max": told.worst}
+    if found.spread is not None:
+        report |= found.spread.document()
+        for sink, pairs in found.spread.sinks.items():
+            report["sinks"][sink]["interval"] = {key: list(pair) for key, pair in pairs.items()}

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from penstock.cluster import Cluster
 from penstock.control.chain import Prediction, error_bar, summary
 from penstock.latency.cores import covered
-from penstock.latency.fragments import fragments
 from penstock.load import Statistics
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
@@ -61,13 +60,14 @@ def compare(
         The plan table that the run followed, if it did.
     """
     used = [name for name in cluster.hosts if name in set(placement.values())]
-    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    # Queries are named by their first operators.
+    host_of = dict(placement)
     stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
     spans: dict[str, list[tuple[float, float]]] = {name: [] for name in used}
     for batch in outcome.batches:
         # A query that was attached to the run later is on no host of this placement.
         if batch.query in host_of:
-            spans[host_of[batch.query]].append((batch.start, batch.start + batch.duration))
+            spans[host_of[batch.query]].append(batch.span)
     busy = {name: sum(b - a for a, b in covered(rows, outcome.epoch, stop)) for name, rows in spans.items()}
     document: dict[str, Any] = {
         "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
@@ -84,6 +84,9 @@ def compare(
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
     }
+    for name, rows in outcome.repeated.items():
+        if rows:
+            document["sinks"][name]["repeated"] = rows
     if shedder is not None:
         from penstock.shedding.live import described
 

@@ -66,14 +66,17 @@ def depth(network: Network) -> dict[str, int]:
     return found
 
 
-def fragments(network: Network, placement: Mapping[str, str], apart: Collection[str] = ()) -> tuple[Fragment, ...]:
+def fragments(
+    network: Network, placement: Mapping[str, str], apart: Collection[str] = (), real_time: Collection[str] = ()
+) -> tuple[Fragment, ...]:
     """Divide a placed network into streaming queries, ordered by host, those with operators ``apart`` last.
 
     All operators of a host form one query, but Spark keeps one watermark for a whole query: the slowest. So stateful
     operators share a query only if they derive from the same sources, else an idle source would hold back the windows
     of another, and only at equal depth, else a window would wait for a watermark that waits for the window. What lies
     behind a stateful or Python operator and needs a plan of its own reads a log, so that nothing costly is computed
-    twice. Each of the operators ``apart`` is a query of its own, which can move alone.
+    twice. Each of the operators ``apart`` is a query of its own, which can move alone. Those in ``real_time`` mode
+    share queries among themselves only.
     """
     sources, depths = lineage(network), depth(network)
 
@@ -83,7 +86,8 @@ def fragments(network: Network, placement: Mapping[str, str], apart: Collection[
     made = []
     for host in sorted(set(placement.values())):
         here = [name for name in network.operators if placement.get(name) == host]
-        members = [name for name in here if name not in apart]
+        prompt = tuple(name for name in here if name in real_time and name not in apart)
+        members = [name for name in here if name not in apart and name not in real_time]
         domains = sorted({domain(name) for name in members if network.operators[name].stateful})
         home: dict[str, int] = {}
         for name in members:
@@ -91,7 +95,7 @@ def fragments(network: Network, placement: Mapping[str, str], apart: Collection[
             before = [home[given] for given in operator.inputs if given in home]
             home[name] = domains.index(domain(name)) if operator.stateful else max(before, default=0)
         groups = [tuple(name for name in members if home[name] == n) for n in range(max(1, len(domains)))]
-        groups += [(name,) for name in here if name in apart]
+        groups = [prompt, *groups, *((name,) for name in here if name in apart)]
         made += [fragment(network, host, inside) for inside in groups if inside]
     return tuple(made)
 

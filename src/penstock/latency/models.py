@@ -15,6 +15,7 @@ from penstock.latency.draws import DRAWS, certain, draw
 from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
+from penstock.latency.real_time import batched
 from penstock.latency.sharing import sharing
 from penstock.latency.spread import spread_of
 from penstock.load import LoadModel, Statistics, load_model
@@ -60,16 +61,33 @@ MODES: Mapping[str, str] = {"micro-batch": "microbatch", "real-time": "mace"}
 """The model of each of Spark's modes."""
 
 
-def default_model(cluster: Cluster, placement: Iterable[str] = ()) -> str:
+def default_model(cluster: Cluster, network: Network, placement: Iterable[str] = ()) -> str:
     """Return the name of the model that fits a cluster: of its mode, if it says that it is Spark, else Mace.
 
     Parameters
     ----------
+    network
+        What runs there: of a cluster in real-time mode, some operators may run in micro-batches all the same.
     placement
         Operators and replicas; Spark runs no replicas, so that with them it is Mace.
+
+    Raises
+    ------
+    InputError
+        If some run in real-time mode and some in micro-batches: no model follows both.
     """
     replicas = any("#" in name for name in placement)
-    return MODES[cluster.spark.mode] if cluster.spark.given and not replicas else "mace"
+    if not cluster.spark.given or replicas:
+        return "mace"
+    slow = batched(network, cluster.spark)
+    if not slow or len(slow) == len(network.operators):
+        return MODES["micro-batch" if slow else "real-time"]
+    name, why = next(iter(slow.items()))
+    raise InputError(
+        f"{name!r} {why}, so that it runs in micro-batches and others in real-time mode; no model follows both",
+        at="--model",
+        hint="--model microbatch takes all for micro-batches, which is slower than what runs",
+    )
 
 
 def model_of(name: str) -> Model:

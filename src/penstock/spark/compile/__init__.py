@@ -6,17 +6,22 @@ from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import sheddable
 from penstock.spark.compile.pace import Pace, refuse_limit
 from penstock.spark.compile.reading import RECALLED, SLOTS, nexmark_options, register, slots_of
+from penstock.spark.compile.real_time import LEFT, PromptQuery, Way, compile_prompt
 from penstock.spark.compile.schemas import derive_schemas
 
 __all__ = [
+    "LEFT",
     "RECALLED",
     "SLOTS",
     "Deployment",
     "Pace",
+    "PromptQuery",
     "Query",
+    "Way",
     "check_network",
     "check_placement",
     "compile_fragment",
+    "compile_prompt",
     "derive_schemas",
     "nexmark_options",
     "refuse_limit",

@@ -84,12 +84,13 @@ class _Compiler:
     ) -> None:
         self.session, self.deployment, self.run, self.generation = session, deployment, run, generation
         self.network: Network = deployment.network
-        self.knobs = knobs_of(deployment, Graph(self.network, fragment))
+        self.knobs = knobs_of(deployment, Graph(self.network, fragment, real_time=deployment.real_time))
         if self.knobs is not None and not shares_jvm(session):
             place = limits_file(deployment.place, fragment.name)
             self.knobs = dataclasses.replace(self.knobs, file=place)
             self.deployment = attrs.evolve(deployment, limits=place)
-        self.graph = Graph(self.network, fragment, frozenset(self.knobs.windows) if self.knobs else frozenset())
+        dropping = frozenset(self.knobs.windows) if self.knobs else frozenset()
+        self.graph = Graph(self.network, fragment, dropping, deployment.real_time)
         # Without any, no delay here depends on it: they sleep.
         self.speed = deployment.speeds.get(fragment.host, 1.0)
         self.slots = slots_of(session)
@@ -303,16 +304,9 @@ class _Compiler:
 
     def _observed(self, done: passes.Pass, counted: list[Stream]) -> passes.Pass:
         """Let Spark count rows of which none reaches the writer."""
-        # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
-        tests, sums = [], []
-        for number, stream in enumerate(counted):
-            there, kept = done.tests(self.deployment, stream)
-            lost = "false" if kept == "true" else f"{there} AND NOT ({kept})"
-            tests += [f"{there} AS _a{number}", f"{lost} AS _d{number}"]
-            sums += [F.expr(f"count(CASE WHEN _{k}{number} THEN 1 END) AS {k}{number}") for k in "ad"]
         name = f"pass{len(self.observations)}"
         self.observations[name] = tuple(stream.name for stream in counted)
-        return attrs.evolve(done, frame=done.frame.selectExpr("*", *tests).observe(name, *sums))
+        return passes.observed(self.deployment, done, counted, name)
 
 
 def _is_nested(kind: DataType) -> bool:

@@ -54,6 +54,8 @@ class Deployment:
         The cluster's Kafka, if it names one.
     hop
         How rows pass between queries: ``directory`` or ``kafka``.
+    real_time
+        Operators that run in real-time mode.
     limits
         Where a query reads live keep fractions; None: from its host's JVM.
     pace
@@ -76,6 +78,7 @@ class Deployment:
     about: Mapping[str, Any] | None = None
     kafka: Connection | None = None
     hop: str = "directory"
+    real_time: frozenset[str] = frozenset()
     limits: Place | None = None
     pace: Pace = attrs.field(factory=Pace)
 
@@ -98,6 +101,12 @@ class Deployment:
         """Return where the logs of a run are, if in topics."""
         if self.hop != "kafka" or self.kafka is None:
             return None
+        return self.row_topics(run)
+
+    def row_topics(self, run: str) -> Topics:
+        """Return where the rows are that operators in real-time mode pass on."""
+        if self.kafka is None:
+            raise AssertionError("no Kafka")  # check_network() refuses it
         return Topics(self.kafka.native, f"penstock-{run}", self.kafka.partitions)
 
     @property
@@ -112,4 +121,6 @@ class Deployment:
     @property
     def fragments(self) -> tuple[Fragment, ...]:
         """The streaming queries."""
-        return fragments(self.network, self.placement, self.apart) if self.units is None else self.units
+        if self.units is not None:
+            return self.units
+        return fragments(self.network, self.placement, self.apart, self.real_time)

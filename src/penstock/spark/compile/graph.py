@@ -31,11 +31,14 @@ class Graph:
         The query's operators and cuts.
     dropping
         Streams that drop whole windows while the query runs.
+    real_time
+        Operators whose rows come one by one, without marks.
     """
 
     network: Network
     fragment: Fragment
     dropping: frozenset[str] = frozenset()
+    real_time: frozenset[str] = frozenset()
 
     @cached_property
     def start(self) -> Mapping[str, str]:
@@ -71,7 +74,9 @@ class Graph:
     def marked(self, origin: str) -> bool:
         """Whether an outside origin's rows come with marks."""
         name = origin[1:]
-        return name in self.network.operators or self.network.sources[name].scheduled
+        if name in self.network.operators:
+            return name not in self.real_time
+        return self.network.sources[name].scheduled
 
     def origin(self, stream: Stream) -> str:
         """Return the origin of the rows on a stream into an operator of this query."""

@@ -17,14 +17,19 @@ from penstock.latency.fragments import own_plan
 from penstock.network import Operator
 from penstock.spark.compile.functions import keeps_rows, load_function
 from penstock.spark.compile.sql import condition, literal, quoted, split_columns, spread
-from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped import ENVELOPE, LANE, PLACE
 from penstock.spark.shipped.python_step import wrap_python
 from penstock.units import spark_interval
 
 
 def columns(frame: DataFrame) -> list[str]:
     """Return the columns that the user sees."""
-    return [name for name in frame.columns if name not in (*ENVELOPE, "_origin")]
+    return [name for name in frame.columns if name not in (*ENVELOPE, *PLACE, "_origin")]
+
+
+def envelope(frame: DataFrame) -> list[str]:
+    """Return the columns of the envelope, with those that rows have in real-time mode."""
+    return [*ENVELOPE, *(name for name in PLACE if name in frame.columns)]
 
 
 def hashed(frame: DataFrame) -> str:
@@ -69,7 +74,7 @@ def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *
 
 def _map(operator: Operator, frame: DataFrame) -> DataFrame:
     parts = split_columns(operator.select or "*")
-    result = frame.selectExpr(*(spread(parts, columns(frame)) if "*" in parts else parts), *ENVELOPE)
+    result = frame.selectExpr(*(spread(parts, columns(frame)) if "*" in parts else parts), *envelope(frame))
     if not own_plan(operator):
         return result
     # Several rows come of one: what tells them apart is what they hold.
@@ -96,9 +101,15 @@ def _union(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
                 at=f"operators.{operator.name}.inputs",
                 hint="make them equal by a map",
             )
-    # A row that comes by two ways is two rows.
+    # A row that comes by two ways is two rows, in two lanes.
     parts = [
-        frame.selectExpr(*map(quoted, wanted), f"xxhash64(_id, {literal(given)}) AS _id", *ENVELOPE[1:])
+        frame.selectExpr(
+            *map(quoted, wanted),
+            *(
+                f"xxhash64({name}, {literal(given)}) AS {name}" if name in ("_id", LANE) else name
+                for name in envelope(frame)
+            ),
+        )
         for given, frame in zip(operator.inputs, inputs, strict=True)
     ]
     whole = parts[0]

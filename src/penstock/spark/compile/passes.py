@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
 from penstock.network import Operator, Stream
 from penstock.spark.compile import streams
 from penstock.spark.compile.deployment import Deployment
-from penstock.spark.compile.kinds import columns
+from penstock.spark.compile.kinds import columns, envelope
 from penstock.spark.compile.sql import condition, quoted, split_columns, spread
-from penstock.spark.shipped import BITS, ENVELOPE
+from penstock.spark.shipped import BITS
 
 
 @attrs.frozen
@@ -71,10 +72,11 @@ def evaluate(
     first = Step("__f0", {name: f"__0_{k}" for k, name in enumerate(columns(frame))})
     place = {writer: first}
     kept_columns = [f"{quoted(name)} AS {column}" for name, column in first.columns.items()]
-    frame = frame.selectExpr(*ENVELOPE, f"_id IS NOT NULL AS {first.flag}", *kept_columns)
+    ours = envelope(frame)
+    frame = frame.selectExpr(*ours, f"_id IS NOT NULL AS {first.flag}", *kept_columns)
     asked = [*(network.inputs(step)[0] for step in steps), *asking]
     frame, knobs = streams.with_knobs(frame, asked, network, deployment.drops)
-    carried = [*ENVELOPE, first.flag, *first.columns.values(), *knobs.values()]
+    carried = [*ours, first.flag, *first.columns.values(), *knobs.values()]
     for number, name in enumerate(steps, 1):
         operator, stream = network.operators[name], network.inputs(name)[0]
         before, flag = place[stream.writer], f"__f{number}"
@@ -104,6 +106,23 @@ def _selected(frame: DataFrame, operator: Operator, carried: Sequence[str], befo
     guarded = [f"CASE WHEN {flag} THEN {column} END AS {quoted(name)}" for name, column in before.columns.items()]
     parts = spread(split_columns(operator.select or "*"), list(before.columns))
     return frame.selectExpr(*carried, *guarded).selectExpr(*carried, *parts)
+
+
+def observed(
+    deployment: Deployment, done: Pass, counted: Sequence[Stream], name: str, leaving: Sequence[str] = ()
+) -> Pass:
+    """Let Spark count what arrives on streams and what they drop, and the rows of operators that leave to logs."""
+    # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
+    tests = []
+    for stream in counted:
+        there, kept = done.tests(deployment, stream)
+        tests.append((there, "false" if kept == "true" else f"{there} AND NOT ({kept})"))
+    tests += [(done.place[writer].flag, "false") for writer in leaving]
+    shown, sums = [], []
+    for number, (there, lost) in enumerate(tests):
+        shown += [f"{there} AS __a{number}", f"{lost} AS __d{number}"]
+        sums += [F.expr(f"count(CASE WHEN __{k}{number} THEN 1 END) AS {k}{number}") for k in "ad"]
+    return attrs.evolve(done, frame=done.frame.selectExpr("*", *shown).observe(name, *sums))
 
 
 def seen(deployment: Deployment, done: Pass, counted: Sequence[Stream], number: int) -> list[str]:

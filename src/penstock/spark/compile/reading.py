@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from penstock.latency.fragments import Fragment
 from penstock.network import Source
 from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.rows import read_rows
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped.nexmark import NexmarkSource
@@ -64,6 +65,8 @@ def read(
         Tasks that read at a time.
     """
     first = str(deployment.begins.get(query.name, {}).get(name, 0))
+    if name in deployment.real_time:
+        return read_rows(session, deployment, name, run, placed=False)
     if name in deployment.network.operators:
         shape = StructType([*deployment.schemas[name].fields, *ENVELOPE_FIELDS])
         reader = session.readStream.format("penstock-log").option("schema", shape.json())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from penstock.errors import InputError
 from penstock.network import Source
 from penstock.spark.compile.kinds import hashed
 from penstock.spark.compile.sql import literal, quoted
-from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import absolute
 from penstock.spark.shipped.python_step import ROW
@@ -37,7 +37,7 @@ def positioned(source: Source) -> bool:
 
 
 def options_of(
-    source: Source, kafka: Mapping[str, str], *, batch: bool = False, most: int | None = None
+    source: Source, kafka: Mapping[str, str], *, unbounded: bool = False, most: int | None = None
 ) -> dict[str, str]:
     """Return the options for Spark's reader: paths as URIs, reading bounded, Kafka's as the cluster has them.
 
@@ -52,11 +52,11 @@ def options_of(
     if family == "files" and "path" in options:
         options["path"] = absolute(options["path"])
     given = {key.lower() for key in options}
-    if not batch and most is not None:
+    if not unbounded and most is not None:
         bound = LIMITS[family][0]
         told = [options.pop(key) for key in [*options] if key.lower() == bound.lower()]
         options[bound] = str(min([most, *map(int, told)]))
-    elif not batch and family in BOUNDED and not any(key.lower() in given for key in LIMITS[family]):
+    elif not unbounded and family in BOUNDED and not any(key.lower() in given for key in LIMITS[family]):
         options.update([BOUNDED[family]])
     return options
 
@@ -68,6 +68,7 @@ def read_source(
     *,
     batch: bool = False,
     most: int | None = None,
+    placed: bool = False,
 ) -> DataFrame:
     """Return a frame of a source that Spark itself reads, with envelope; ``kafka``: the options of the cluster's Kafka.
 
@@ -77,17 +78,20 @@ def read_source(
     """
     reader: Any = session.read if batch else session.readStream
     name = source.format or ""
-    reader = reader.format(name).options(**options_of(source, kafka or {}, batch=batch, most=most))
+    reader = reader.format(name).options(**options_of(source, kafka or {}, unbounded=batch or placed, most=most))
     if source.schema is not None and name != "kafka":
         reader = reader.schema(source.schema)
     frame = reader.load()
     identity, stimulus = _envelope(name, literal(source.name), hashed(frame))
-    frame = frame.selectExpr("*", f"{identity} AS _id", f"{stimulus} AS _stimulus")
-    frame, names = _payload(frame, source) if name == "kafka" and source.schema else (frame, frame.columns[:-2])
+    place = (f"xxhash64({literal(source.name)}, topic, partition) AS {LANE}", f"offset AS {POSITION}") if placed else ()
+    given = frame.columns
+    frame = frame.selectExpr("*", f"{identity} AS _id", f"{stimulus} AS _stimulus", *place)
+    frame, names = _payload(frame, source, given) if name == "kafka" and source.schema else (frame, given)
     for column in names:
         if column in (*ENVELOPE, "_origin", ROW) or column.startswith("__"):
             raise InputError(f"the column name {column!r} is used by penstock", at=f"sources.{source.name}.schema")
-    shown: DataFrame = frame.selectExpr(*map(quoted, names), "_id", "_stimulus", f"{_time(source, names)} AS _time")
+    own = ("_id", "_stimulus", f"{_time(source, names)} AS _time", *(PLACE if placed else ()))
+    shown: DataFrame = frame.selectExpr(*map(quoted, names), *own)
     return shown
 
 
@@ -105,8 +109,10 @@ def _time(source: Source, names: list[str]) -> str:
     return f"CAST(({source.time}) AS TIMESTAMP)"
 
 
-def _payload(frame: DataFrame, source: Source) -> tuple[DataFrame, list[str]]:
+def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:
     """Return a frame with the columns of Kafka values and, where no column is called so, of Kafka; and which show.
+
+    ``columns`` are Kafka's; all others stay.
 
     Raises
     ------
@@ -124,7 +130,7 @@ def _payload(frame: DataFrame, source: Source) -> tuple[DataFrame, list[str]]:
     parsed = f"{PAYLOADS[kind]}(CAST(value AS STRING), {literal(source.schema or '')}{how})"
     frame = frame.selectExpr("*", f"{parsed} AS _payload")
     names = list(frame.select("_payload.*").columns)
-    columns = [name for name in frame.columns if name not in ("_id", "_stimulus", "_payload")]
+    others = [name for name in frame.columns if name not in (*columns, "_payload")]
     include = [name.strip() for name in source.options.get("include", "").split(",") if name.strip()]
     for name in include:
         if name not in columns or name in names:
@@ -132,7 +138,7 @@ def _payload(frame: DataFrame, source: Source) -> tuple[DataFrame, list[str]]:
             raise InputError(f"expected some of {known}, got {name!r}", at=f"{at}.include")
     given = [f"_payload.{quoted(name)} AS {quoted(name)}" for name in names]
     rest = ["CAST(key AS STRING) AS key" if name == "key" else name for name in columns if name not in names]
-    return frame.selectExpr(*given, *rest, "_id", "_stimulus"), [*names, *include]
+    return frame.selectExpr(*given, *rest, *others), [*names, *include]
 
 
 def _parses(key: str) -> bool:

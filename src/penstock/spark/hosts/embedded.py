@@ -42,7 +42,9 @@ class EmbeddedHost:
     name
         The host's name.
     cores
-        Tasks at a time, each with one thread in native libraries.
+        CPU cores that its work is meant for.
+    slots
+        Tasks at a time, each with one thread in native libraries (default: as many as cores).
     cpus
         CPU ids that the JVM and its Python workers may use, None for all.
     conf
@@ -74,6 +76,7 @@ class EmbeddedHost:
         name: str = "h1",
         *,
         cores: int = 1,
+        slots: int | None = None,
         cpus: Sequence[int] | None = None,
         conf: Mapping[str, str] | None = None,
         jars: Sequence[str] = (),
@@ -88,6 +91,7 @@ class EmbeddedHost:
         self.name = name
         self.outlive = outlive
         self.cores = cores
+        self._slots = slots or cores
         self.cpus = sorted(set(cpus)) if cpus is not None else None
         self.conf = settings.with_lists(settings.checked(conf or {}), jars, packages)
         self.java = Path(java) if java is not None else None
@@ -238,7 +242,7 @@ class EmbeddedHost:
         self._folders = folders
         # Names of sockets are short: they are in the last folder.
         main, lifeline, nursery = folders[0], folders[0] / "lifeline", folders[-1] / "nursery"
-        conf = settings.spark_settings(self.name, self.cores, self._wanted_port, self.conf, folders)
+        conf = settings.spark_settings(self.name, self._slots, self._wanted_port, self.conf, folders)
         plan = Plan(
             argv=settings.command(java, conf, main),
             env=settings.environment(kept, java, main, self._token, lifeline, nursery),

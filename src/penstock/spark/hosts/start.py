@@ -15,6 +15,9 @@ from penstock.spark.hosts.embedded import EmbeddedHost
 from penstock.spark.hosts.kept import Kept, KeptHost, read_kept, write_kept
 from penstock.spark.hosts.remote import RemoteHost
 
+SLOTS = 32
+"""Tasks at a time of an embedded host in real-time mode, whatever its cores: a task there waits for rows."""
+
 
 @contextlib.contextmanager
 def start_hosts(
@@ -129,6 +132,7 @@ def make_host(
     return EmbeddedHost(
         host.name,
         cores=host.cores,
+        slots=SLOTS if spark.mode == "real-time" else None,
         cpus=cpus,
         conf=spark.conf,
         jars=spark.jars,

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from penstock.cluster import Cluster
 from penstock.errors import EngineError, InputError, PenstockError
+from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
@@ -32,14 +33,16 @@ from penstock.spark.compile import (
 )
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
+from penstock.spark.run.between import check_slots
 from penstock.spark.run.deaths import telling_deaths
 from penstock.spark.run.ended import Ended, Heard
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.folder import claim as claimed_by
-from penstock.spark.run.folder import epoch_of, open_schedules, owned, probe
+from penstock.spark.run.folder import epoch_of, note_sessions, noted_sessions, open_schedules, owned, probe
 from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
+from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
 from penstock.spark.run.system import LOOK, Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
@@ -170,6 +173,13 @@ class Engine:
         """
         check_network(network, self.cluster.spark)
         check_placement(placement)
+        real_time = frozenset() if everything else prompt_operators(network, self.cluster.spark)
+        if real_time and live:
+            raise InputError(
+                "a plan table is followed in micro-batches only",
+                at="spark.mode",
+                hint="give fixed keep fractions, or set mode = 'micro-batch'",
+            )
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
@@ -179,7 +189,7 @@ class Engine:
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
             schemas = derive_schemas(self.sessions[used[0]], network, None if kafka is None else kafka.spark)
-        return Deployment(
+        deployment = Deployment(
             network=network,
             placement=dict(placement),
             folder=place.path,
@@ -193,7 +203,14 @@ class Engine:
             apart=frozenset(apart),
             kafka=kafka,
             hop=self.cluster.spark.hop,
+            real_time=real_time,
         )
+        check_slots(deployment, {name: self._slots(name, self.sessions[name]) for name in self._elsewhere(used)})
+        return deployment
+
+    def _elsewhere(self, names: Iterable[str]) -> list[str]:
+        """Return the hosts that penstock has not started, whose slots are as they are."""
+        return [name for name in names if self.hosts[name].pid is None]
 
     def schedules(
         self, network: Network, place: Place, rates: Rates | None = None, skip: Collection[str] = ()
@@ -275,6 +292,9 @@ class Engine:
         for name in sorted({unit.host for unit in claim.units}):
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
+        if deployment.real_time:
+            end_left(self.hosts, noted_sessions(deployment.folder), [unit.name for unit in claim.units])
+            note_sessions(deployment.place, self.sessions)
         tell("compiling", 0.0)
         if claim.grown is not None:
             deployment = self._grown(deployment, claim.grown)

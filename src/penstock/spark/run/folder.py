@@ -15,6 +15,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     aside/UNIT          rows for sinks that tasks have written and no batch has shown yet
     intents/UNIT        which files a batch is showing
     latency/SINK        when rows became visible, and the stimulus time of each
+    meters/SINK.json    in real-time mode, how far a sink's topic has been looked at
     batches/UNIT        a manifest per batch: event time, rows of logs, counts
     progress/UNIT       Spark's report per batch: duration, and the counts of streams inside its plan
     history.json        what older manifests, reports and latencies add up to
@@ -60,6 +61,7 @@ CLAIMED = (
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
     ("hop", "a run whose rows pass by other ways"),
+    ("mode", "a run in another mode"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
 """What a run must be resumed with, since answers depend on it, and how a difference is told."""
@@ -211,6 +213,7 @@ def _described(deployment: Deployment) -> dict[str, Any]:
         "apart": sorted(deployment.apart),
         "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},
         "hop": None if deployment.hop == "directory" else f"{deployment.hop} {deployment.partitions}",
+        "mode": sorted(deployment.real_time) or None,
         "plan": bool(deployment.live),
         "rates": _hashed(json.dumps(schedules)) if schedules else None,
     }

@@ -58,6 +58,10 @@ class SparkEngine:
     def __init__(
         self, engine: Engine, deployment: Any, *, follow: Answers | None = None, trigger: float | None = None
     ) -> None:
+        if deployment.real_time:
+            raise InputError(
+                "a network is controlled in micro-batches only", at="spark.mode", hint="mode = 'micro-batch'"
+            )
         self.engine = engine
         interval = engine.cluster.spark.trigger if trigger is None else trigger
         self._failures: dict[str, list[float]] = {}

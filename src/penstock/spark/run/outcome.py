@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from penstock.network import Network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
+from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.history import History, read_history
+from penstock.spark.run.meter import repeated_of
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
@@ -31,7 +33,8 @@ class Batch:
     ``known`` is False where Spark's report of it was lost, so that its duration and rows are not known; ``logged``
     holds its number in a log and the rows that left to it, by operator; ``host`` is where it was done; ``visible`` is
     when its rows could be read (s since 1970); ``speed`` holds moments of it (s since 1970) and how fast its core then
-    was, in steps of a fixed loop a second.
+    was, in steps of a fixed loop a second; ``busy`` is the share of the time in which its host worked: in real-time
+    mode batches last whether there are rows or not.
     """
 
     query: str
@@ -46,6 +49,12 @@ class Batch:
     host: str = ""
     visible: float = 0.0
     speed: Sequence[tuple[float, float]] = ()
+    busy: float = 1.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From when to when (s since 1970) its host worked for it, as if at a stretch."""
+        return self.start, self.start + self.busy * self.duration
 
 
 @attrs.frozen(eq=False)
@@ -69,6 +78,8 @@ class Outcome:
         Streams on which a plan wanted to drop and nothing can be dropped.
     history
         What was before those batches.
+    repeated
+        By sink, rows that came to its topic twice.
     """
 
     epoch: float
@@ -79,6 +90,7 @@ class Outcome:
     seconds: float
     refused: frozenset[str] = frozenset()
     history: History = attrs.field(factory=History)
+    repeated: Mapping[str, int] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latency of every tuple (s) at a sink, or at all; without those of the history."""
@@ -140,10 +152,11 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
     for sink in deployment.network.sinks:
         place = folder / "latency" / sink
         parts = [read_latency(place / name) for name in place.names() if not history.holds(name)]
-        visible[sink] = np.concatenate([np.zeros(0), *(np.full(len(rows), at) for at, rows in parts)])
+        visible[sink] = np.concatenate([np.zeros(0), *(at for at, _ in parts)])
         stimulus[sink] = np.concatenate([np.zeros(0), *(rows for _, rows in parts)])
     taken = _taken(deployment, queries, batches, history)
-    return Outcome(epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history)
+    repeated = {sink: repeated_of(folder, sink) for sink in deployment.network.sinks}
+    return Outcome(epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history, repeated=repeated)
 
 
 def read_batch(folder: Place, query: str, number: int) -> Batch:
@@ -160,14 +173,19 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     figures = (report["start"], report["duration"], report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
     speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
-    about = (manifest.get("host", ""), float(manifest["visible"]), speed)
-    return Batch(query, number, *figures, counts, report["late"], known, logged, *about)
+    host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))
+    return Batch(query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy)
 
 
-def read_latency(file: Place) -> tuple[float, Array]:
-    """Return when a batch's rows became visible (s since 1970), and the stimulus time of each."""
-    row = np.load(io.BytesIO(file.read()))
-    return float(row[0]) / 1e6, row[1:] / 1e6
+def read_latency(file: Place) -> tuple[Array, Array]:
+    """Return when each row of a note became visible, and its stimulus time (s since 1970).
+
+    Rows of a batch become visible together, others each by itself.
+    """
+    noted = np.load(io.BytesIO(file.read()))
+    if noted.ndim == 2:
+        return noted[0] / 1e6, noted[1] / 1e6
+    return np.full(noted.size - 1, noted[0] / 1e6), noted[1:] / 1e6
 
 
 def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, Position]:
@@ -193,7 +211,8 @@ def _taken(
     for batch in batches:
         for writer, entry in batch.logged.items():
             rows.setdefault(writer, []).append(entry)
-    taken = {}
+    written = {name: sum(count for _, count in entries) for name, entries in rows.items()}
+    taken = taken_from_topics(deployment, queries, written)
     for query in queries:
         come = reached(deployment, query)
         for stream in network.streams:

@@ -11,10 +11,13 @@ from typing import Any
 
 import attrs
 
-from penstock.spark.compile import RECALLED, Deployment, Pace, Query, compile_fragment
+from penstock.spark.compile import RECALLED, Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt
+from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.deaths import died, raise_dead
 from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
+from penstock.spark.run.meter import Meter
+from penstock.spark.run.prompt import PromptRunner, recount_prompt
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.topics import make_topics
@@ -58,10 +61,11 @@ class System:
         self.units: dict[str, Unit] = {unit.name: unit for unit in claim.units}
         self.compiled: dict[str, Query] = {}
         self.runners: dict[str, Runner] = {}
+        self.meters: dict[str, Meter] = {}
         self.lock = threading.RLock()
         self.growing = False
         self._ended = threading.Event()
-        self._kept = self._seen = time.monotonic()
+        self._kept = self._seen = self._swept = time.monotonic()
 
     @property
     def queries(self) -> list[Query]:
@@ -92,15 +96,24 @@ class System:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
         generation = take_over(self.deployment.place, unit.name)
         self.compiled[unit.name] = stamped(query, unit, generation)
-        recount(self.compiled[unit.name])
+        made = self.compiled[unit.name]
+        if isinstance(made, PromptQuery):
+            recount_prompt(made)
+        else:
+            recount(made)
 
     def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
         """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""
         deployment = self.deployment if deployment is None else deployment
         # Spark asks for the folders that it reads when it hears of them.
         (deployment.place / RECALLED / unit.name).make()
-        query = compile_fragment(self.sessions[unit.host], deployment, unit.fragment, self.claim.run)
-        make_topics(deployment, query, unit.host, self.sessions[unit.host])
+        session = self.sessions[unit.host]
+        if deployment.real_time.issuperset(unit.fragment.operators):
+            prompt = compile_prompt(session, deployment, unit.fragment, self.claim.run)
+            make_topics(deployment, prompt, unit.host, session)
+            return prompt
+        query = compile_fragment(session, deployment, unit.fragment, self.claim.run)
+        make_topics(deployment, query, unit.host, session)
         if self.prompt and query.spec.knobs is not None:
             knobs = dataclasses.replace(query.spec.knobs, prompt=prompts(deployment, unit.fragment))
             query = attrs.evolve(query, spec=dataclasses.replace(query.spec, knobs=knobs))
@@ -109,6 +122,7 @@ class System:
     def start(self, trigger: Mapping[str, float] | float, names: Sequence[str] | None = None) -> None:
         """Start units that are prepared (default: all), and wait until each has looked for data."""
         wanted = sorted(name for name in (self.units if names is None else names) if name not in self.runners)
+        self._measure(wanted)
         pool = ThreadPoolExecutor(max(1, len(wanted)))
 
         def interval(name: str) -> float:
@@ -122,9 +136,24 @@ class System:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
+    def _measure(self, names: Iterable[str]) -> None:
+        """Look at the topics to which queries in real-time mode bring rows, before any comes."""
+        kafka = self.deployment.kafka
+        if kafka is None:
+            return
+        ways = [
+            way
+            for query in (self.compiled[name] for name in names)
+            for way in (query.messages.ways if isinstance(query, PromptQuery) else ())
+        ]
+        for way in ways:
+            if way.sink and way.name not in self.meters:
+                self.meters[way.name] = Meter(self.deployment.place, kafka.native, way)
+                self.meters[way.name].start()
+
     def begin(self, name: str, interval: float, again: int = 2) -> None:
         """Start one unit, and wait until it has ended a batch or found no data: its plans are then compiled."""
-        runner = Runner(self.units[name], self.compiled[name])
+        runner = self._runner(name)
         before = runner.marks[1]
         runner.launch(processingTime=f"{round(interval * 1000)} milliseconds")
         self.runners[name] = runner
@@ -135,6 +164,12 @@ class System:
                 self.begin(name, interval, again - 1)
                 return
             self.check(runner)
+
+    def _runner(self, name: str) -> Runner:
+        unit, query = self.units[name], self.compiled[name]
+        if isinstance(query, PromptQuery) and self.deployment.kafka is not None:
+            return PromptRunner(unit, query, self.deployment.kafka.native, self.hosts[unit.host])
+        return Runner(unit, query)
 
     def check(self, runner: Runner) -> None:
         """Raise if a unit's query has failed or its host has died."""
@@ -214,14 +249,33 @@ class System:
             self._kept = time.monotonic()
             clean_logs(self.deployment, self.queries)
             fold(self.deployment, self.queries)
+            if time.monotonic() - self._swept > KEPT:
+                self._swept = time.monotonic()
+                clean_topics(self.deployment, self.queries)
 
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
         self._ended.set()
-        runners = [*self.runners.values()]
-        with ThreadPoolExecutor(max(1, len(runners))) as pool:
-            list(pool.map(lambda runner: runner.end(self.hosts[runner.unit.host]), runners))
-        self.fence()
+        try:
+            self._finish()
+        finally:
+            runners = [*self.runners.values()]
+            with ThreadPoolExecutor(max(1, len(runners))) as pool:
+                list(pool.map(lambda runner: runner.end(self.hosts[runner.unit.host]), runners))
+            self.fence()
+
+    def _finish(self) -> None:
+        """Stop the queries in real-time mode, those that feed others first, and measure the last of their rows."""
+        order = [*self.deployment.network.operators]
+        prompt = {name: each for name, each in self.runners.items() if isinstance(each, PromptRunner)}
+        for name in sorted(prompt, key=lambda name: order.index(prompt[name].unit.fragment.operators[0])):
+            host = self.hosts[prompt[name].unit.host]
+            prompt[name].end(host)
+            prompt[name].finish(host)
+            del self.runners[name]
+        for meter in self.meters.values():
+            meter.end()
+        self.meters.clear()
 
     def fence(self) -> None:
         """Let no unit deliver."""

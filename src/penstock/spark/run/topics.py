@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.errors import EngineError, InputError
-from penstock.spark.compile import Deployment, Query
+from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.hop.partition import PATIENCE
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": str(64 << 20)}
@@ -28,17 +28,24 @@ def make_topics(deployment: Deployment, query: Query, host: str, session: Any) -
     EngineError
         If Kafka refuses.
     """
-    if deployment.hop != "kafka" or deployment.kafka is None:
+    prompt = isinstance(query, PromptQuery)
+    if deployment.kafka is None or (deployment.hop != "kafka" and not prompt):
         return
+    what = "real-time mode" if prompt else 'hop = "kafka"'
     try:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
     except ImportError:
         raise InputError(
-            'hop = "kafka" needs the package confluent-kafka', at="spark.hop", hint="pip install 'penstock[kafka]'"
+            f"{what} needs the package confluent-kafka",
+            at="spark.mode" if prompt else "spark.hop",
+            hint="pip install 'penstock[kafka]'",
         ) from None
-    _check_client(host, session)
-    wanted = [query.spec.topics.name(way.writer) for way in query.spec.logs] if query.spec.topics else []
+    if isinstance(query, PromptQuery):
+        wanted = [way.topic for way in query.messages.ways if not way.sink]
+    else:
+        _check_client(host, session)
+        wanted = [query.spec.topics.name(way.writer) for way in query.spec.logs] if query.spec.topics else []
     if not wanted:
         return
     admin = AdminClient({"log_level": "0", **deployment.kafka.native})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -78,7 +78,10 @@ class Unit:
         return cls(part, document["saved"], document["bases"], document["begins"])
 
 
-def stamped(query: Query, unit: Unit, generation: int) -> Query:
+Q = TypeVar("Q", bound=Query)
+
+
+def stamped(query: Q, unit: Unit, generation: int) -> Q:
     """Return a compiled query that delivers as a generation of a unit."""
     logs = tuple(dataclasses.replace(way, base=unit.bases.get(way.writer, 0)) for way in query.spec.logs)
     spec = dataclasses.replace(query.spec, logs=logs, saved=unit.saved, generation=generation, host=unit.host)

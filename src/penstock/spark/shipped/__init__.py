@@ -6,5 +6,12 @@ Imports are the standard library, numpy, pyarrow and pyspark only, and happen in
 ENVELOPE = ("_id", "_stimulus", "_time")
 """Identity (64 bits), stimulus time (µs since the epoch), event time of every row."""
 
+LANE, POSITION = PLACE = ("__lane", "__position")
+"""What rows in real-time mode carry besides: the lane that they are in (64 bits), and their position there.
+
+A lane is what one partition of a source becomes on one way through the network. Its rows stay in order, so that its
+last row in a topic says which of them are there.
+"""
+
 BITS = 62
 """Bits of a column that notes where rows arrived; an observation would cost as much per row as the rows' transfer."""

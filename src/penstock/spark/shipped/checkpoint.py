@@ -50,6 +50,12 @@ def forget_commit(checkpoint: Place, batch: int) -> None:
     _unlink(checkpoint / "commits", str(batch))
 
 
+def forget_batch(checkpoint: Place, batch: int) -> None:
+    """Let Spark forget a query's last ended batch: what was in it comes again, in batches as they then are."""
+    forget_commit(checkpoint, batch)
+    _unlink(checkpoint / "offsets", str(batch))
+
+
 def border(checkpoint: Place, batch: int, head: str, lines: Sequence[str]) -> None:
     """Write a checkpoint whose last ended batch is a given one.
 

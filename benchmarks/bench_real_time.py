@@ -1,0 +1,143 @@
+"""Latency in real-time mode: one hop, and two hops over two hosts, at a given load.
+
+Run: uv run python benchmarks/bench_real_time.py [--rate 500] [--load 0.5] [--seconds 60] [--out benchmarks/results]
+
+A broker on loopback (`make kafka` fetches it), embedded hosts, and a feeder that puts numbered rows into a topic at
+even times. Each host does a delay that takes ``load / rate`` seconds of its core a row. Latency is Kafka's timestamp of
+the message that leaves less that of the message that came; rows of the first third of the time do not count, in which
+code is young. With fewer cores than hosts, broker and feeder need, say so: the figures are those of a shared machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.cluster import Cluster, Host, Placement, SparkSettings
+from penstock.control.job import Job, execute, finish
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.connection import Connection
+from penstock.spark.hosts import start_hosts
+from penstock.spark.run import Engine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+import kafka
+
+
+def network(hops: int, topics: tuple[str, str], cost: float) -> Network:
+    """Return a chain of delays, one for each hop."""
+    names = [f"work{number}" for number in range(1, hops + 1)]
+    before = ["rows", *names]
+    return parse_network(
+        {
+            "name": f"hops{hops}",
+            "sources": {"rows": {"format": "kafka", "schema": "n bigint", "options": {"subscribe": topics[0]}}},
+            "operators": {
+                name: {"kind": "delay", "input": given, "cost": cost}
+                for name, given in zip(names, before, strict=False)
+            },
+            "sinks": {"out": {"input": names[-1], "format": "kafka", "options": {"topic": topics[1]}}},
+        }
+    )
+
+
+def feed(client: Mapping[str, str], topic: str, rate: float, ended: threading.Event) -> None:
+    """Put rows into a topic at even times."""
+    producer = Producer({**client, "linger.ms": 0})
+    begin, sent = time.monotonic(), 0
+    while not ended.is_set():
+        while sent < (time.monotonic() - begin) * rate:
+            producer.produce(topic, json.dumps({"n": sent}).encode())
+            sent += 1
+        producer.poll(0)
+        time.sleep(0.5 / rate)
+    producer.flush(30)
+
+
+def measure(spark: SparkSettings, hops: int, rate: float, load: float, seconds: float) -> dict[str, Any]:
+    """Return what a chain of so many hops does under a rate (rows/s) and a load of each host."""
+    connection = Connection.of(spark)
+    assert connection is not None
+    stamp = f"{time.time_ns():x}"
+    topics = f"in-{stamp}", f"out-{stamp}"
+    admin = AdminClient({"log_level": "0", **connection.native})
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
+        future.result(60)
+    cluster = Cluster.of([Host(name=f"h{number}") for number in range(1, hops + 1)], spark=spark)
+    made = network(hops, topics, load / rate)
+    placement = Placement({f"work{number}": f"h{number}" for number in range(1, hops + 1)})
+    ended = threading.Event()
+    feeder = threading.Thread(target=feed, args=(connection.native, topics[0], rate, ended))
+    with tempfile.TemporaryDirectory() as folder, start_hosts(cluster) as hosts:
+        job = Job(made, cluster, placement, Path(folder) / "run", seconds=seconds)
+
+        def tell(what: str, _share: float) -> None:
+            if what == "running" and not feeder.is_alive() and not ended.is_set():
+                feeder.start()
+
+        try:
+            outcome = execute(Engine(cluster, hosts), job, tell)
+        finally:
+            ended.set()
+        report = finish(job, outcome).report
+    entered = outcome.stimulus["out"]
+    warm = entered > entered.min() + (entered.max() - entered.min()) / 3
+    latency = (outcome.visible["out"] - entered)[warm] * 1000
+    found = dict(zip(("p50", "p95", "p99", "max"), np.percentile(latency, [50, 95, 99, 100]).round(1), strict=True))
+    return {
+        "hops": hops,
+        "rate": rate,
+        "load": load,
+        "rows": int(warm.sum()),
+        "milliseconds": {key: float(value) for key, value in found.items()},
+        "busy": {name: round(row["busy"], 2) for name, row in report["hosts"].items()},
+        "balanced": report["balanced"],
+        "average_load_of_the_machine": os.getloadavg()[0],
+    }
+
+
+def main() -> None:
+    """Measure one hop and two."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=float, default=500.0)
+    parser.add_argument("--load", type=float, default=0.5)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--hops", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    kafka.fetch()
+    found = []
+    with tempfile.TemporaryDirectory() as folder, kafka.Broker(Path(folder) / "broker") as broker:
+        os.environ |= {name: broker.known[name] for name in ("KAFKA_USER", "KAFKA_PASSWORD")}
+        table = {
+            "bootstrap": broker.known["KAFKA_BOOTSTRAP"],
+            "security.protocol": "SASL_PLAINTEXT",
+            "username_env": "KAFKA_USER",
+            "password_env": "KAFKA_PASSWORD",
+        }
+        jars = (str(kafka.HOME / "connector/*.jar"),)
+        spark = SparkSettings(mode="real-time", kafka=table, jars=jars)
+        for hops in asked.hops:
+            found.append(measure(spark, hops, asked.rate, asked.load, asked.seconds))
+            print(json.dumps(found[-1]), flush=True)
+    if asked.out is not None:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        (asked.out / "real_time.json").write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""Compiling a fragment for real-time mode: no writer, no batches; Spark itself sends each row to its topics.
+
+What a query leaves is messages, each with the mark of its row (`penstock.spark.hop.rows`). A query that goes on is told
+what the topics hold already, and writes the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.latency.fragments import Fragment
+from penstock.network import Stream
+from penstock.spark.compile import kinds, passes
+from penstock.spark.compile.compiler import Query
+from penstock.spark.compile.deployment import Deployment
+from penstock.spark.compile.graph import Graph
+from penstock.spark.compile.rows import content, read_rows
+from penstock.spark.compile.sources import read_source
+from penstock.spark.compile.sql import literal, quoted
+from penstock.spark.hop.rows import STIMULUS, Held
+from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
+from penstock.spark.shipped.messages import HEADER, message
+from penstock.spark.shipped.spec import Origin, WriterSpec
+
+LEFT = "@"
+"""Before the name of an operator whose rows leave to a topic, among the streams that a query counts."""
+
+
+PARTS = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "partition": "INT",
+}
+"""Parts of a message besides its topic, and their types: all ways have the same."""
+
+
+@attrs.frozen
+class Way:
+    """Where rows of a query leave to.
+
+    Attributes
+    ----------
+    name
+        Of the sink, or of the operator whose rows they are.
+    topic
+        Of Kafka.
+    label
+        What the marks of its rows begin with.
+    sink
+        Whether it is the user's.
+    """
+
+    name: str
+    topic: str
+    label: str
+    sink: bool
+
+
+@attrs.frozen(eq=False)
+class Messages:
+    """What a query in real-time mode writes.
+
+    Attributes
+    ----------
+    ways
+        Where to.
+    rows
+        The messages, each with its lane, position and identity, and the number of its way.
+    options
+        Of Spark's Kafka writer.
+    slots
+        Topics that it reads, once for each place in its plan: each of their partitions takes a slot of the host.
+    """
+
+    ways: tuple[Way, ...]
+    rows: DataFrame
+    options: Mapping[str, str]
+    slots: tuple[str, ...]
+
+    def missing(self, there: Sequence[Mapping[int, Held]]) -> DataFrame:
+        """Return the messages that are not there yet, by what the topic of each way holds."""
+        tests = [f"WHEN _way = {number} THEN {_beyond(lanes)}" for number, lanes in enumerate(there) if lanes]
+        rows = self.rows.filter(f"CASE {' '.join(tests)} ELSE true END") if tests else self.rows
+        return rows.select("topic", "key", "value", "headers", "partition")
+
+
+@attrs.frozen(eq=False)
+class PromptQuery(Query):
+    """A fragment compiled for real-time mode."""
+
+    messages: Messages = attrs.field(kw_only=True)
+
+
+def compile_prompt(session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> PromptQuery:
+    """Compile one fragment into a query for real-time mode; ``run`` is the run's identity."""
+    return _Compiler(session, deployment, fragment, run).query()
+
+
+class _Compiler:
+    """Builds one query; memory of what is built already."""
+
+    def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> None:
+        self.session, self.deployment, self.run = session, deployment, run
+        self.network = deployment.network
+        self.graph = Graph(self.network, fragment, real_time=deployment.real_time)
+        self.speed = deployment.speeds.get(fragment.host, 1.0)
+        self.ways: list[Way] = []
+        self.slots: list[str] = []
+        self.counted: set[str] = set()
+        self.observations: dict[str, tuple[str, ...]] = {}
+
+    def query(self) -> PromptQuery:
+        """Return the compiled query."""
+        graph, deployment = self.graph, self.deployment
+        whole, *parts = [self._leave(origin) for origin in graph.origins if graph.sinks(origin) or graph.logs(origin)]
+        for part in parts:
+            whole = whole.unionByName(part)
+        spec = WriterSpec(
+            folder=deployment.place,
+            query=graph.fragment.name,
+            origins=tuple(Origin(origin[1:], marked=False, lateness=0) for origin in graph.outside),
+            logs=(),
+            sinks=(),
+            passes=(),
+            observations=self.observations,
+            stateful=(),
+            timed=False,
+            knobs=None,
+            host=graph.fragment.host,
+        )
+        messages = Messages(tuple(self.ways), whole, deployment.messages, tuple(self.slots))
+        return PromptQuery(graph.fragment, whole, spec, graph.logs_read, messages=messages)
+
+    def _leave(self, origin: str) -> DataFrame:
+        """Return the messages that become of an origin's rows."""
+        graph = self.graph
+        readers, logs = graph.readers(origin), graph.logs(origin)
+        done = self._passed(origin, graph.members(origin), readers, logs)
+        exits = [(stream.writer, " AND ".join(done.tests(self.deployment, stream)), stream) for stream in readers]
+        ways = [
+            (self._sink(stream), place, test) for place, test, stream in exits if stream.reader in self.network.sinks
+        ]
+        ways += [(self._log(member), member, done.place[member].flag) for member in logs]
+        frame, carried, found = done.frame, list(done.frame.columns), []
+        for (way, parts), member, test in ways:
+            found.append(f"__m{len(self.ways)}")
+            bare = [f"{column} AS {quoted(name)}" for name, column in done.place[member].columns.items()]
+            made = f"CASE WHEN {test} THEN {_message(len(self.ways), way, parts)} END AS {found[-1]}"
+            frame = frame.selectExpr(*carried, *bare).selectExpr(*carried, made)
+            carried.append(found[-1])
+            self.ways.append(way)
+        if len(found) == 1:
+            frame = frame.filter(f"{found[0]} IS NOT NULL").selectExpr(f"{found[0]}.*", "_id", *PLACE)
+        else:
+            frame = frame.selectExpr(f"inline(filter(array({', '.join(found)}), m -> m IS NOT NULL))", "_id", *PLACE)
+        return frame
+
+    def _passed(
+        self, origin: str, steps: Sequence[str], streams: Sequence[Stream], logs: Sequence[str] = ()
+    ) -> passes.Pass:
+        """Return a pass over an origin's rows, which counts what was not counted before."""
+        done = passes.evaluate(self.deployment, self._frame(origin), origin.lstrip("@"), steps, streams, self.speed)
+        fresh = [stream for stream in streams if stream.name not in self.counted]
+        self.counted |= {stream.name for stream in fresh}
+        if not fresh and not logs:
+            return done
+        name = f"pass{len(self.observations)}"
+        self.observations[name] = (*(stream.name for stream in fresh), *(f"{LEFT}{writer}" for writer in logs))
+        return passes.observed(self.deployment, done, fresh, name, logs)
+
+    def _frame(self, origin: str) -> DataFrame:
+        """Return the rows of an origin, with envelope and place."""
+        name = origin.lstrip("@")
+        if origin not in self.graph.outside:
+            operator = self.network.operators[name]
+            return kinds.apply(operator, [self._branch(stream) for stream in self.network.inputs(name)])
+        if name in self.network.operators:
+            self.slots.append(self.deployment.row_topics(self.run).name(name))
+            return read_rows(self.session, self.deployment, name, self.run, placed=True)
+        source = self.network.sources[name]
+        self.slots.append(source.options.get("subscribe", ""))
+        return read_source(self.session, source, self.deployment.messages, placed=True)
+
+    def _branch(self, stream: Stream) -> DataFrame:
+        """Return the rows of one input of a union."""
+        origin, steps = self.graph.origin(stream), self.graph.steps(stream)
+        ways = [*(self.network.inputs(step)[0] for step in steps), stream]
+        done = self._passed(origin, steps, ways)
+        shown = done.place[stream.writer].columns.items()
+        rows = done.frame.filter(" AND ".join(done.tests(self.deployment, stream)))
+        return rows.selectExpr(*(f"{column} AS {quoted(name)}" for name, column in shown), *ENVELOPE, *PLACE)
+
+    def _sink(self, stream: Stream) -> tuple[Way, dict[str, str]]:
+        sink = self.network.sinks[stream.reader]
+        names = tuple(self.deployment.schemas[stream.writer].fieldNames())
+        parts = dict(map(_named, message(sink.options, names)))
+        label = f"{self.run}-{sink.name}"
+        headers = (
+            f"array(struct('{HEADER}' AS key, {_mark(label)} AS value), "
+            f"struct('{STIMULUS}' AS key, CAST(CAST(_stimulus AS STRING) AS BINARY) AS value))"
+        )
+        given = parts.get("headers")
+        parts["headers"] = headers if given is None else f"concat(coalesce({given}, array()), {headers})"
+        return Way(sink.name, sink.options["topic"], label, sink=True), parts
+
+    def _log(self, writer: str) -> tuple[Way, dict[str, str]]:
+        topics = self.deployment.row_topics(self.run)
+        label = f"{self.run}-{writer}"
+        parts = {"key": _mark(label), "value": content(writer, self.deployment.schemas[writer])}
+        parts["partition"] = f"CAST(pmod({LANE}, {topics.partitions}) AS INT)"
+        return Way(writer, topics.name(writer), label, sink=False), parts
+
+
+def _mark(label: str) -> str:
+    """Return SQL for the mark of a row."""
+    return f"CAST(concat({literal(label + ':')}, {LANE}, ':', {POSITION}, ':', _id) AS BINARY)"
+
+
+def _message(number: int, way: Way, parts: Mapping[str, str]) -> str:
+    """Return SQL for a message of the way of that number; all have the same parts."""
+    shown = [f"CAST({parts.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in PARTS.items()]
+    return f"struct({literal(way.topic)} AS topic, {', '.join(shown)}, {number} AS _way)"
+
+
+def _named(part: str) -> tuple[str, str]:
+    """Return name and SQL of a part of a sink's messages."""
+    text, _, name = part.rpartition(" AS ")
+    return (name, text) if text else (part, part)
+
+
+def _beyond(lanes: Mapping[int, Held]) -> str:
+    """Return SQL for the rows that a topic does not hold yet."""
+
+    def bound(ends: Mapping[int, int]) -> str:
+        pairs = ", ".join(f"CAST('{lane}' AS BIGINT), {end}L" for lane, end in sorted(ends.items()))
+        return f"coalesce(element_at(map({pairs}), {LANE}), -1L)"
+
+    test = f"{POSITION} > {bound({lane: held.high for lane, held in lanes.items()})}"
+    known = sorted(frozenset().union(*(held.known for held in lanes.values())))
+    low = {lane: held.low for lane, held in lanes.items()}
+    if all(held.low == held.high for held in lanes.values()):
+        return f"({test})"
+    among = f" AND _id NOT IN ({', '.join(f'{name}L' for name in known)})" if known else ""
+    return f"({test} OR ({POSITION} > {bound(low)}{among}))"

@@ -1,0 +1,118 @@
+"""Topics between queries of which the writer is in real-time mode: counted, cleaned, and the slots that they take."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+
+from penstock.errors import InputError
+from penstock.spark.compile import Deployment, PromptQuery, Query
+from penstock.spark.compile.graph import Graph
+from penstock.spark.hop.rows import RowTopic
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+
+KEPT = 600.0
+"""How long (s) rows between queries stay, at least, where a query may ask what it has written."""
+
+
+def taken_from_topics(deployment: Deployment, queries: Sequence[Query], written: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows each stream out of a query in real-time mode brought its reader.
+
+    Of what the operators have ``written``, as their queries counted, less what is left in the topics.
+    """
+    ways = [way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways if not way.sink]
+    taken: dict[str, int] = {}
+    kafka = deployment.kafka
+    if kafka is None:
+        return taken
+    for way in ways:
+        with RowTopic(kafka.native, way.topic, way.label) as topic:
+            end = sum(topic.ends().values())
+        for query in queries:
+            if way.name in query.reads:
+                left = end - sum(_offsets(query, way.topic).values())
+                for stream in deployment.network.outputs(way.name):
+                    if stream.reader in query.fragment.operators and stream.share == 1:
+                        taken[stream.name] = written.get(way.name, 0) - left
+    return taken
+
+
+def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:
+    """Remove the rows between queries that all readers have done with, and that no writer will ask for any more."""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    if deployment.kafka is None:
+        return
+    ends: list[TopicPartition] = []
+    for way in (way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways):
+        readers = [_offsets(query, way.topic, before=1) for query in queries if way.name in query.reads]
+        if way.sink or not readers:
+            continue
+        with RowTopic(deployment.kafka.native, way.topic, way.label) as topic:
+            old = topic.since(int(1000 * (time.time() - KEPT)))
+        for partition, offset in old.items():
+            passed = min(offset, *(reader.get(str(partition), 0) for reader in readers))
+            if passed:
+                ends.append(TopicPartition(way.topic, partition, passed))
+    if ends:
+        admin = AdminClient({"log_level": "0", **deployment.kafka.native})
+        for future in admin.delete_records(ends).values():
+            # What is left now goes next time.
+            with contextlib.suppress(KafkaException):
+                future.result(KEPT)
+
+
+def _offsets(query: Query, topic: str, before: int = 0) -> Mapping[str, int]:
+    """Return up to where a query has done with each partition of a topic, by its last ended batch or one before it."""
+    ended = begun_and_ended(query.spec.checkpoint)[1] - before
+    try:
+        lines = offsets(query.spec.checkpoint, ended) if ended >= 0 else []
+    except FileNotFoundError:
+        return {}
+    # A query may read a topic in several places.
+    found = [line[topic] for line in lines if topic in line]
+    return {number: min(each.get(number, 0) for each in found) for number in (found[0] if found else ())}
+
+
+def check_slots(deployment: Deployment, slots: Mapping[str, int]) -> None:
+    """Refuse hosts that cannot do all at once: a query in real-time mode holds a slot for each partition that it reads.
+
+    Parameters
+    ----------
+    slots
+        Of the hosts in question.
+
+    Raises
+    ------
+    InputError
+        Naming the host, what it has and what it needs.
+    """
+    if deployment.kafka is None or not deployment.real_time:
+        return
+    for name, there in slots.items():
+        mine = [part for part in deployment.fragments if part.host == name]
+        outside = [
+            Graph(deployment.network, part).outside for part in mine if deployment.real_time >= {*part.operators}
+        ]
+        needed = sum(_partitions(deployment, origin[1:]) for origins in outside for origin in origins)
+        needed += len(outside) < len(mine)
+        if needed > there:
+            raise InputError(
+                f"has {there} slots, and its queries in real-time mode hold {needed} of them all the time",
+                at=f"hosts.{name}",
+                hint="give it more cores, or place fewer operators there",
+            )
+
+
+def _partitions(deployment: Deployment, name: str) -> int:
+    """Return how many partitions the topics of a source or operator have."""
+    if deployment.kafka is None or name in deployment.network.operators:
+        return deployment.partitions
+    topics = deployment.network.sources[name].options["subscribe"].split(",")
+    found = 0
+    for each in topics:
+        with RowTopic(deployment.kafka.native, each.strip(), "") as topic:
+            found += topic.partitions
+    return found

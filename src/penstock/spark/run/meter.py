@@ -1,0 +1,144 @@
+"""What comes to the users' topics in real-time mode: when each row was visible there, and how often."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from penstock.spark.compile import Way
+from penstock.spark.hop.rows import RowTopic
+from penstock.spark.shipped.place import Place
+
+METERS = "meters"
+"""Folder, below the run's, of how far the sinks' topics have been looked at."""
+
+LOOK = 2.0
+"""Seconds between two looks."""
+
+
+@attrs.define
+class Known:
+    """How far a topic has been looked at.
+
+    Attributes
+    ----------
+    number
+        Of the next note.
+    offsets
+        Next offset of each partition.
+    last
+        Position of the last row by ``partition/lane``.
+    repeated
+        Rows that were there twice.
+    """
+
+    number: int
+    offsets: dict[int, int]
+    last: dict[str, int] = attrs.field(factory=dict)
+    repeated: int = 0
+
+    @classmethod
+    def read(cls, place: Place) -> Known | None:
+        """Read what a file says; None if there is none."""
+        try:
+            said = json.loads(place.read())
+        except FileNotFoundError:
+            return None
+        return cls(
+            said["number"], {int(key): at for key, at in said["offsets"].items()}, said["last"], said["repeated"]
+        )
+
+    def write(self, place: Place) -> None:
+        """Write it down."""
+        place.replace(json.dumps(attrs.asdict(self)).encode())
+
+
+class Meter(threading.Thread):
+    """Looks at the topic of a sink while its rows come.
+
+    Parameters
+    ----------
+    folder
+        Of the run: latencies go where those of other sinks are.
+    client
+        Settings of librdkafka.
+    way
+        The sink.
+    """
+
+    def __init__(self, folder: Place, client: Mapping[str, str], way: Way) -> None:
+        super().__init__(daemon=True, name=f"meter {way.name}")
+        self._place = meter_of(folder, way.name)
+        self._notes = folder / "latency" / way.name
+        self._topic = RowTopic(client, way.topic, way.label)
+        self._ended = threading.Event()
+        self.error: BaseException | None = None
+        known = Known.read(self._place)
+        if known is None:
+            # What the topic had before is not ours.
+            known = Known(0, self._topic.ends())
+            known.write(self._place)
+        self.known = known
+
+    def run(self) -> None:
+        """Look again and again."""
+        try:
+            while not self._ended.wait(LOOK):
+                self.look()
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        """Look a last time, and let the topic go.
+
+        Raises
+        ------
+        BaseException
+            What ended it before.
+        """
+        self._ended.set()
+        if self.ident is not None:
+            self.join()
+        try:
+            if self.error is not None:
+                raise self.error
+            self.look()
+        finally:
+            self._topic.__exit__()
+
+    def look(self) -> None:
+        """Note the rows that have come."""
+        end = self._topic.ends()
+        if end == self.known.offsets:
+            return
+        known = Known(self.known.number + 1, end, {**self.known.last}, self.known.repeated)
+        found: list[tuple[int, int]] = []
+        for row in self._topic.rows(self.known.offsets, end):
+            lane = f"{row.partition}/{row.lane}"
+            if row.position <= known.last.get(lane, -1):
+                known.repeated += 1
+                continue
+            known.last[lane] = row.position
+            found.append((1000 * row.visible, row.stimulus))
+        # Cut off here, the same rows are noted again under the same number.
+        content = io.BytesIO()
+        np.save(content, np.array(found, np.int64).reshape(-1, 2).T)
+        (self._notes / f"meter-{self.known.number:012d}.npy").replace(content.getvalue())
+        known.write(self._place)
+        self.known = known
+
+
+def meter_of(folder: Place, sink: str) -> Place:
+    """Return the place of how far a sink's topic has been looked at."""
+    return folder / METERS / f"{sink}.json"
+
+
+def repeated_of(folder: Place, sink: str) -> int:
+    """Return how many rows came to a sink's topic twice."""
+    known = Known.read(meter_of(folder, sink))
+    return 0 if known is None else known.repeated

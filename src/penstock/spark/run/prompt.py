@@ -1,0 +1,197 @@
+"""One query in real-time mode under way.
+
+It has no writer of ours: what it counts is in Spark's reports, once every `BATCH`, and what it has left is in its
+topics. When it begins or goes on, the topics are asked what they hold, and it writes the rest. When a run ends, a last
+ordinary batch goes over what Spark has not reported yet: it counts, and writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from penstock.errors import InputError, PenstockError
+from penstock.spark.compile import LEFT, PromptQuery
+from penstock.spark.hop.rows import Held, RowTopic, held
+from penstock.spark.run.reports import launch, short
+from penstock.spark.run.runner import Runner
+from penstock.spark.run.units import Unit
+from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, offsets
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.progress import report_of, save
+from penstock.spark.shipped.writer import manifest_of
+
+BATCH = "10 seconds"
+"""How often Spark notes how far a query has come; between two such moments each row passes by itself."""
+
+SLACK = 60_000
+"""How far (ms) the clocks of hosts and brokers may be apart."""
+
+PATIENCE = 120.0
+"""How long (s) a query that ends may go over what Spark has not reported."""
+
+AWAY = 0.3
+"""How long (s) a message may be on its way after its query has ended."""
+
+REFUSED = "STREAMING_REAL_TIME_MODE"
+"""What Spark calls its refusals of real-time mode."""
+
+
+class PromptRunner(Runner):
+    """A query in real-time mode.
+
+    Parameters
+    ----------
+    unit, query
+        What runs.
+    client
+        Settings of librdkafka, to ask what the topics hold.
+    host
+        Where it runs.
+    """
+
+    query: PromptQuery
+
+    def __init__(self, unit: Unit, query: PromptQuery, client: Mapping[str, str], host: Any) -> None:
+        super().__init__(unit, query)
+        self.client, self.host = client, host
+        self._used = time.monotonic(), host.cpu_seconds()
+
+    def launch(self, **trigger: Any) -> None:
+        """Start the query; of the trigger only ``availableNow`` counts."""
+        if "availableNow" not in trigger:
+            trigger = {"realTime": BATCH}
+        messages, spec = self.query.messages, self.query.spec
+        frame = messages.missing(self.there())
+        writer = frame.writeStream.format("kafka").options(**messages.options)
+        writer = writer.option("checkpointLocation", spec.checkpoint.uri).outputMode("update").queryName(self.name)
+        self.handle = launch(writer.trigger(**trigger))
+
+    def there(self) -> list[dict[int, Held]]:
+        """Return what the topic of each way holds of the rows that the query would write again."""
+        spec = self.query.spec
+        since = self._begun(spec.checkpoint)
+        found = []
+        for way in self.query.messages.ways:
+            with RowTopic(self.client, way.topic, way.label) as topic:
+                partitions = topic.partitions
+                begin = topic.since(since) if since is not None else dict.fromkeys(range(partitions), 0)
+                # Rows of a lane are in one partition, unless it is the user's topic, with the user's keys.
+                found.append(held(topic.rows(begin), partitions if way.sink else 1))
+        return found
+
+    def _begun(self, checkpoint: Place) -> int | None:
+        """Return since when (ms) the topics may have what is not noted as done; None: for ever."""
+        ended = begun_and_ended(checkpoint)[1]
+        return None if ended < 0 else int(offsets(checkpoint, ended)[0]["batchTimestampMs"]) - SLACK
+
+    def ready(self, before: int) -> bool:
+        """Whether rows pass."""
+        status = self.handle.status
+        return self.marks[1] > before or str(status["message"]).startswith("Processing new data")
+
+    def look(self) -> None:
+        """Keep what Spark reports of its batches."""
+        spec, ended = self.query.spec, self.marks[1]
+        if ended < 0 or manifest_of(spec.folder, self.name, ended).exists() or self.handle is None:
+            return
+        last = self.handle.lastProgress
+        if last is None or last.batchId < ended:
+            return
+        alone = ended == 0 or manifest_of(spec.folder, self.name, ended - 1).exists()
+        for progress in [last] if alone and last.batchId == ended else self.handle.recentProgress:
+            number = progress.batchId
+            if number <= ended and not manifest_of(spec.folder, self.name, number).exists() and save(progress, spec):
+                publish(self.query, number, self._busy())
+
+    def _busy(self) -> float:
+        """Return the share of a core that the host has used since the last call, at most 1."""
+        now, used = time.monotonic(), self.host.cpu_seconds()
+        (since, before), self._used = self._used, (now, used)
+        # Of other machines nothing is known.
+        return 1.0 if used is None or before is None else min(1.0, max(0.0, (used - before) / max(now - since, 1e-3)))
+
+    def check(self) -> None:
+        """Raise the error that the query ended with, if it did."""
+        with contextlib.suppress(PySparkException):
+            error = self.handle.exception()
+            if error is not None and REFUSED in str(error):
+                raise InputError(
+                    f"Spark refuses to run it in real-time mode: {short(error)}",
+                    at=f"query {self.name!r}",
+                    hint="write it without that, or set mode = 'micro-batch'",
+                )
+        super().check()
+
+    def end(self, host: Any, patience: float = 30.0) -> bool:
+        """Stop the query; what Spark has not reported is done again when it goes on, and nothing is written twice."""
+        with contextlib.suppress(Exception):
+            if self.handle is not None and host.alive():
+                self.handle.stop()
+                self.look()
+        return True
+
+    def finish(self, host: Any) -> None:
+        """Go over what Spark has not reported, in an ordinary batch."""
+        if self.handle is None or not host.alive() or self.handle.exception() is not None:
+            return
+        # What its producers still had is on its way.
+        time.sleep(AWAY)
+        self.launch(availableNow=True)
+        deadline = time.monotonic() + PATIENCE
+        while self.handle.isActive and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.end(host)
+
+
+def publish(query: PromptQuery, number: int, busy: float = 1.0) -> None:
+    """Write the manifest of a batch that Spark has reported: readers of a run's folder know batches by it."""
+    spec = query.spec
+    report = json.loads(report_of(spec.folder, query.name, number).read())
+    content = {
+        "batch": number,
+        "host": spec.host,
+        "frontiers": {},
+        "latest": None,
+        "rows": {name[1:]: [number, count] for name, (count, _) in report["counts"].items() if name[0] == LEFT},
+        "counts": {},
+        "busy": busy,
+        "visible": report["start"] + report["duration"],
+    }
+    manifest_of(spec.folder, query.name, number).publish(json.dumps(content).encode())
+
+
+def recount_prompt(query: PromptQuery) -> None:
+    """Let Spark do again what it has not told the counts of: the topics say what is there already."""
+    spec = query.spec
+    for number in (spec.folder / "progress" / query.name).numbers():
+        if not manifest_of(spec.folder, query.name, number).exists():
+            publish(query, number)
+    ended = begun_and_ended(spec.checkpoint)[1]
+    while ended >= 0 and not manifest_of(spec.folder, query.name, ended).exists():
+        forget_batch(spec.checkpoint, ended)
+        ended -= 1
+
+
+def end_left(hosts: Mapping[str, Any], sessions: Mapping[str, str], names: Collection[str]) -> None:
+    """End queries that a penstock that was killed has left running on hosts elsewhere.
+
+    Parameters
+    ----------
+    sessions
+        Its sessions by host.
+    names
+        Of the units.
+    """
+    for name, session in sessions.items():
+        if name in hosts and hosts[name].pid is None:
+            # A session that is gone has none.
+            with contextlib.suppress(PenstockError, PySparkException):
+                for query in hosts[name].session(session).streams.active:
+                    if query.name in names:
+                        query.stop()

@@ -1,0 +1,307 @@
+"""Real-time mode: each row by itself from topic to topic, nothing lost or twice, and the same answers as a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from hosts_kit import within
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka_kit import client, make_topic, put, settings, take, values
+
+from penstock.cluster import Cluster, Host, SparkSettings
+from penstock.errors import EngineError, InputError
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.compile import Deployment, Way, check_network
+from penstock.spark.connection import Connection
+from penstock.spark.hop.rows import Row, RowTopic, held, row_of
+from penstock.spark.hosts import start_hosts
+from penstock.spark.run import Engine
+from penstock.spark.run.between import check_slots
+from penstock.spark.run.meter import Meter, repeated_of
+from penstock.spark.run.outcome import read_latency
+from penstock.spark.shipped.place import Place
+
+RATE, LATENESS, WINDOW = 50, 1, 2
+
+
+def network(clicks: str, out: str) -> Network:
+    """Return a network whose filters and maps pass from topic to topic, and whose windows come from one of them."""
+    source = {
+        "format": "kafka", "schema": "n int, at timestamp", "time": "at", "lateness": f"{LATENESS} seconds",
+        "options": {"subscribe": clicks},
+    }  # fmt: skip
+    operators = {
+        "odd": {"kind": "filter", "input": "clicks", "where": "n % 2 = 1"},
+        "third": {"kind": "filter", "input": "clicks", "where": "n % 3 = 0"},
+        "ten": {"kind": "map", "input": "odd", "select": "n, n * 10 AS m, at"},
+        "six": {"kind": "map", "input": "third", "select": "n, n * 6 AS m, at"},
+        "both": {"kind": "union", "inputs": ["ten", "six"]},
+        "far": {"kind": "filter", "input": "both", "where": "m >= 0"},
+        "totals": {"kind": "aggregate", "input": "ten", "window": WINDOW, "select": "count(*) AS count, sum(n) AS sum"},
+    }
+    topic = {"input": "far", "format": "kafka", "options": {"topic": out, "key": "CAST(m AS STRING)"}}
+    sinks = {"out": topic, "table": {"input": "totals"}}
+    return parse_network({"name": "clicks", "sources": {"clicks": source}, "operators": operators, "sinks": sinks})
+
+
+PLACEMENT = {
+    "odd": "h1", "third": "h1", "ten": "h1", "six": "h1", "both": "h2", "far": "h2", "totals": "h2",
+}  # fmt: skip
+
+
+class Feeder(threading.Thread):
+    """Puts numbered clicks into both partitions of a topic until it is told to end."""
+
+    def __init__(self, broker: Any, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.topic, self.count, self.ended = topic, 0, threading.Event()
+        self._producer = Producer(client(broker, **{"linger.ms": 0}))
+
+    def run(self) -> None:
+        """Feed."""
+        while not self.ended.wait(1 / RATE):
+            at = f"2026-03-01T12:{self.count // (60 * RATE):02d}:{self.count / RATE % 60:06.3f}Z"
+            click = json.dumps({"n": self.count, "at": at}).encode()
+            self._producer.produce(self.topic, click, partition=self.count % 2)
+            self._producer.poll(0)
+            self.count += 1
+
+    def end(self) -> int:
+        """Stop when the broker has everything; return how many there are."""
+        self.ended.set()
+        self.join()
+        assert self._producer.flush(120) == 0
+        return self.count
+
+
+@given(st.data())
+def test_what_a_topic_holds_tells_exactly_what_is_missing(data: st.DataObject) -> None:
+    """Whatever the end of each partition has lost, the rows that are missing are those that are written again."""
+    partitions = data.draw(st.integers(1, 3))
+    lanes = data.draw(st.lists(st.lists(st.integers(0, partitions - 1), max_size=12), min_size=1, max_size=3))
+    queues: list[list[Row]] = [[] for _ in range(partitions)]
+    for lane, places in enumerate(lanes):
+        for position, partition in enumerate(places):
+            queues[partition].append(Row(partition, 0, lane, position, 100 * lane + position, 0, 0))
+    there = [queue[: data.draw(st.integers(0, len(queue)))] for queue in queues]
+    # Within a partition only the order inside a lane is sure.
+    found = held(iter([row for queue in there for row in queue]), partitions)
+    for row in (row for queue in queues for row in queue):
+        known = found.get(row.lane)
+        missing = known is None or row.position > known.high
+        missing = missing or (known is not None and row.position > known.low and row.identity not in known.known)
+        assert missing == (row not in there[row.partition])
+
+
+def test_hosts_with_too_few_slots_are_refused() -> None:
+    """A query in real-time mode holds a slot for each partition that it reads, and one must be left for the others."""
+    made = network("clicks", "out")
+    kafka = Connection.of(SparkSettings(kafka={"bootstrap": "127.0.0.1:1", "partitions": "2"}))
+    deployment = Deployment(made, PLACEMENT, "run", kafka=kafka, real_time=frozenset(made.operators) - {"totals"})
+    check_slots(deployment, {"h2": 5})
+    with pytest.raises(InputError, match=r"hosts.h2: has 4 slots, .* hold 5"):
+        check_slots(deployment, {"h2": 4})
+    check_slots(attrs.evolve(deployment, real_time=frozenset()), {"h2": 1})
+
+
+def test_real_time_mode_without_a_broker_is_refused() -> None:
+    """It is said before anything starts, with the key that is missing."""
+    with pytest.raises(InputError, match=r"spark.kafka: real-time mode needs a broker"):
+        check_network(network("clicks", "out"), SparkSettings(mode="real-time"))
+
+
+NETWORK_FILE = """
+name = "n"
+[sources.clicks]
+format = "kafka"
+schema = "n int"
+options = { subscribe = "clicks" }
+[operators.all]
+kind = "map"
+input = "clicks"
+cost = 0.001
+[sinks.out]
+input = "all"
+format = "kafka"
+options = { topic = "out" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--learn", "s.json", "--for", "5"], "--learn: learns from micro-batches only"),
+        (["--plan", "plan.json", "--for", "5"], "--plan: is followed in micro-batches only"),
+    ],
+)
+def test_what_needs_batches_is_refused_before_a_host_starts(
+    penstock: Any, tmp_path: Path, more: list[str], said: str
+) -> None:
+    """Plan tables and statistics from a run need micro-batches, and are refused by name."""
+    (tmp_path / "n.toml").write_text(NETWORK_FILE)
+    (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\nmode = "real-time"\nkafka = { bootstrap = "127.0.0.1:1" }\n')
+    given = ["run", tmp_path / "n.toml", "--cluster", tmp_path / "c.toml", "--placement", "all=h1"]
+    if more[0] == "--plan":
+        table = tmp_path / "plan.json"
+        asked = ["--hosts", "1", "--placement", "all=h1", "--planner", "exact", "--at", "clicks=10", "--save", table]
+        assert penstock("shed", tmp_path / "n.toml", *asked).code == 0
+        more = ["--plan", str(table), *more[2:]]
+    done = penstock(*given, *more, "--directory", tmp_path / "run")
+    assert done.code == 2
+    assert said in done.err
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_rows_of_a_sink_are_counted_once_and_timed_one_by_one(broker: Any, tmp_path: Path) -> None:
+    """Messages of others do not count, a row that comes again counts as repeated, also in the next run."""
+    topic = make_topic(broker, "out", 2)
+    put(broker, topic, ["someone else's"])
+
+    def send(first: int, last: int, label: str = "run-out") -> None:
+        producer = Producer(client(broker))
+        for position in range(first, last):
+            mark = f"{label}:{7 + position % 2}:{position}:{position}".encode()
+            headers = [("penstock", mark), ("penstock-stimulus", str(1_000_000 * position).encode())]
+            producer.produce(topic, b"{}", partition=position % 2, headers=headers, timestamp=5_000 + position)
+        assert producer.flush(30) == 0
+
+    folder, way = Place(str(tmp_path)), Way("out", topic, "run-out", sink=True)
+    meter = Meter(folder, client(broker), way)
+    send(0, 10)
+    send(0, 3, "other-out")
+    meter.end()
+    assert repeated_of(folder, "out") == 0
+    meter = Meter(folder, client(broker), way)
+    send(6, 14)
+    meter.end()
+    assert repeated_of(folder, "out") == 4
+    notes = folder / "latency" / "out"
+    found = sorted(pair for name in notes.names() for pair in zip(*map(list, read_latency(notes / name)), strict=True))
+    assert found == [(5 + position / 1000, position) for position in range(14)]
+    with RowTopic(client(broker), topic, "run-out") as rows:
+        assert len([*rows.rows({0: 0, 1: 0})]) == 18
+
+
+@pytest.fixture
+def hosts(broker: Any, scripts: Any) -> Iterator[Any]:
+    """Start two embedded hosts in real-time mode, as often as asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
+            patch.setenv(name, broker.known[name])
+        jars = (str(scripts.HOME / "connector/*.jar"),)
+        spark = SparkSettings(mode="real-time", trigger=0.3, kafka=settings(broker, partitions="2"), jars=jars)
+        cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=spark)
+        yield lambda: (cluster, start_hosts(cluster))
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_two_hops_answer_like_a_batch_although_a_host_is_killed(hosts: Any, broker: Any, tmp_path: Path) -> None:
+    """Rows that passed before a kill do not come again, those that did not do, and drops are the same ones."""
+    clicks, out = make_topic(broker, "clicks", 2), make_topic(broker, "out", 2)
+    made, keep = network(clicks, out), {"both->far": 0.5}
+    feeder = Feeder(broker, clicks)
+    feeder.start()
+    cluster, started = hosts()
+    with started as running:
+        engine = Engine(cluster, running)
+        deployment = engine.prepare(made, PLACEMENT, tmp_path / "run", keep=keep)
+        assert deployment.real_time == frozenset(made.operators) - {"totals"}
+
+        def kill() -> None:
+            # Spark has noted something as done, and more has come since.
+            commits = tmp_path / "run" / "checkpoints" / "odd" / "commits" / "0"
+            if within(900, commits.exists) and within(60, lambda: len(take(broker, out)) > 3 * RATE):
+                os.kill(running["h1"].pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        with pytest.raises(EngineError, match="h1"):
+            engine.run(deployment, seconds=1200)
+        killer.join()
+    before = take(broker, out)
+    count = feeder.end()
+    cluster, started = hosts()
+    with started as running:
+        engine = Engine(cluster, running)
+        outcome = engine.run(engine.prepare(made, PLACEMENT, tmp_path / "run", keep=keep), seconds=10)
+        want = oracle(engine, made, clicks)
+    found = values(broker, out)
+    assert sorted((row["n"], row["m"]) for row in found) == want
+    assert 3 * RATE < len(before) < len(found)
+    assert repeated_of(Place(str(tmp_path / "run")), "out") == 0
+    assert outcome.balanced(made)
+    streams = outcome.streams(made)
+    assert streams["clicks->odd"]["arrived"] == count
+    assert streams["both->far"]["delivered"] == len(found) == len(outcome.latency("out"))
+    assert streams["both->far"]["dropped"] > 0
+    sums = {}
+    for number in range(1, count, 2):
+        rows, total = sums.get(number // RATE // WINDOW, (0, 0))
+        sums[number // RATE // WINDOW] = rows + 1, total + number
+    closed = [
+        row for part in (tmp_path / "run/sinks/table").glob("*.parquet") for row in pq.read_table(part).to_pylist()
+    ]
+    windows = {row["window_start"].minute * 30 + row["window_start"].second // WINDOW: row for row in closed}
+    assert len(closed) == len(windows) > 0
+    assert all((row["count"], row["sum"]) == sums[number] for number, row in windows.items())
+
+
+def oracle(engine: Engine, made: Network, topic: str) -> list[tuple[int, int]]:
+    """Return what one batch over the whole topic gives, with the same rows dropped."""
+    session = engine.sessions["h1"]
+    options = Connection.of(engine.cluster.spark)
+    assert options is not None
+    rows = session.read.format("kafka").options(**options.spark).option("subscribe", topic).load()
+    rows = rows.selectExpr(
+        "CAST(get_json_object(CAST(value AS STRING), '$.n') AS INT) AS n",
+        "xxhash64('clicks', topic, partition, offset) AS id",
+    )
+    ways = [("ten", "n % 2 = 1", "n * 10"), ("six", "n % 3 = 0", "n * 6")]
+    parts = [rows.filter(test).selectExpr("n", f"{m} AS m", f"xxhash64(id, '{way}') AS id") for way, test, m in ways]
+    kept = parts[0].union(parts[1]).filter("pmod(xxhash64(id, 'both->far'), 1000000) < 500000")
+    return sorted((row["n"], row["m"]) for row in kept.collect())
+
+
+def test_messages_without_a_mark_are_nobodys() -> None:
+    """A message that has no mark, or that of another run, is no row of ours."""
+
+    @attrs.frozen
+    class Message:
+        named: Any
+        keyed: Any
+
+        def headers(self) -> Any:
+            return self.named
+
+        def key(self) -> Any:
+            return self.keyed
+
+        def partition(self) -> int:
+            return 0
+
+        def offset(self) -> int:
+            return 5
+
+        def timestamp(self) -> tuple[int, int]:
+            return 1, 9
+
+    assert row_of(Message(None, None), "run-a") is None
+    assert row_of(Message([("penstock", b"run-ab:1:2:3")], None), "run-a") is None
+    assert row_of(Message([("penstock", b"run-a:-1:2:-3")], b"x"), "run-a") == Row(0, 5, -1, 2, -3, 9, 0)
+    assert row_of(Message(None, b"run-a:1:2:3"), "run-a") == Row(0, 5, 1, 2, 3, 9, 0)
