@@ -197,7 +197,7 @@ def calibrate_in_place(
         raise ValueError("a burst needs the rates of the run to come")
     pace = faster(job.cluster.spark.trigger)
     trace, begins = burst_rates(job.rates)
-    bursts, begin, longest, outcomes = Bursts(), clock(), 0.0, []
+    bursts, begin, outcomes = Bursts(), clock(), []
     for number in range(MOST):
         started = clock()
         folder = os.path.join(os.fspath(job.folder), f"bursts{number}")
@@ -208,8 +208,7 @@ def calibrate_in_place(
         outcomes.append(outcome)
         for burst in parts(host_batches(priced, job.cluster, job.placement, outcome), begins, started - begin):
             bursts = bursts.after(burst)
-        longest = max(longest, clock() - started)
-        late = clock() - begin + longest > budget
+        late = 2 * clock() - begin - started > budget  # another run would take as long as this one
         if bursts.telling and (bursts.agreement.done or late):
             break
     measured = {
