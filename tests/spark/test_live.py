@@ -15,6 +15,7 @@ from sinks_kit import read_parquet
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.run import Engine, SparkEngine
+from penstock.spark.run.outcome import read_batch
 from penstock.spark.shipped.place import Place
 from penstock.steering import Kill, Observation, Plan, Recover, Slow
 from penstock.workload import Rates, nexmark
@@ -166,6 +167,32 @@ def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
     assert not live.apply(Plan(placement={"euros": "h2"})).refused
     settle(live, seen)
     report = finish(live, seen)
+    assert report["balanced"] is True
+    check(tmp_path)
+
+
+def test_reading_is_limited_and_set_free(start: Start, tmp_path: Path) -> None:
+    """While a source is limited no batch reads more than that; what waited comes afterwards, each row once."""
+    live, seen = start(), []
+    live.wait(live.now + 3)
+    most = 10
+    done = live.apply(Plan(limits={"events": most / live.engine.cluster.spark.trigger, "stranger": 1.0}))
+    assert [change.name for change in done.begun] == ["events"]
+    assert "no source 'stranger'" in done.refused[0].why
+    settle(live, seen)
+    place = Place(str(tmp_path))
+    before = max((place / "batches" / "auctions").numbers())
+    live.wait(live.now + 5)
+    numbers = [number for number in (place / "batches" / "auctions").numbers() if number > before]
+    rows = [read_batch(place, "auctions", number).counts["events->bids"][0] for number in numbers]
+    assert max(rows) == most
+    seen.append(live.observe())
+    assert set(seen[-1].limits) == {"events"}
+    assert seen[-1].entered[0] > sum(rows)
+    assert not live.apply(Plan(limits={"events": None})).refused
+    settle(live, seen)
+    report = finish(live, seen)
+    assert not seen[-1].limits
     assert report["balanced"] is True
     check(tmp_path)
 

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.cli.decisions import show
-from penstock.cli.engines import ENGINES, Wanted, first_placement
+from penstock.cli.engines import ENGINES, Wanted, first_placement, rehearsed
 from penstock.errors import InputError
 from penstock.files import Document
 
@@ -152,7 +152,7 @@ def command(
     if simulated:
         work = [run.trigger, run.overhead, control.goals.pause]
         identity |= {"placement": dict(placed), "for": span, "options": work}
-    with place.held(), common.progress() as tell, ENGINES[run.engine](wanted, tell) as running:
+    with place.held(), common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
         controller = Controller(
             engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
             until=span if simulated or span is None else running.now + span,

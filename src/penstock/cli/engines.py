@@ -17,6 +17,7 @@ from penstock.errors import InputError
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.control.engine import Engine
+    from penstock.control.loop import Control
     from penstock.load import Statistics
     from penstock.load.setting import Setting
     from penstock.network import Network
@@ -162,3 +163,15 @@ def first_placement(
 
     problem = Problem(load_model(network, rates), cluster, None, network.pins)
     return place(problem, algorithm or "correlation", np.random.default_rng(seed), overload=True).placement
+
+
+@contextmanager
+def rehearsed(engine: str, wanted: Wanted, control: Control, tell: Report) -> Iterator[Engine]:
+    """Give an engine; where time does not wait, its controller has rehearsed before anything runs."""
+    from penstock.control.rehearsal import rehearse
+
+    if engine == "spark":
+        tell("compiling policies", 0.0)
+        rehearse(control)
+    with ENGINES[engine](wanted, tell) as running:
+        yield running
