@@ -86,7 +86,9 @@ def test_everything_is_on_an_object_store(stored: Engine, tmp_path: Path, monkey
         deployment = stored.prepare(network, placement, "s3a://bucket/run")
         outcome = stored.run(deployment, once=True)
         assert outcome.balanced(network)
-        assert outcome.counts["odd->rows"][0] > 0, fs.FileSystem.from_uri("s3://bucket")[0].get_file_info(fs.FileSelector("bucket", recursive=True))
+        assert outcome.counts["odd->rows"][0] > 0, fs.FileSystem.from_uri("s3://bucket")[0].get_file_info(
+            fs.FileSelector("bucket", recursive=True)
+        )
     rows = Counter(
         row["n"] for file in taken("rows", ".parquet") for row in pq.read_table(io.BytesIO(file)).to_pylist()
     )
