@@ -15,6 +15,7 @@ from penstock.latency.batches import BatchHosts
 from penstock.latency.estimate import Spread
 from penstock.load import Statistics, load_model, read_statistics
 from penstock.load.fitting import (
+    FAR,
     LEAST,
     USUAL,
     Agreement,
@@ -116,6 +117,27 @@ def test_warm_up_is_found_from_the_data() -> None:
     kept = [60 - warm_from(run(draw, 60)) for _ in range(30)]
     assert np.median(kept) >= 45
     assert min(kept) >= 30
+
+
+def test_what_batches_tell_besides_their_costs() -> None:
+    """Batches without input tell the idle time, loops the speed, and what a fit leaves over how restless a host is."""
+    batches = run(np.random.default_rng(5), 60)
+    bare = told(batches)
+    assert bare is not None
+    assert (bare.idle, bare.speed) == (None, None)
+    warm = batches.since(warm_from(batches))
+    assert bare.unrest == unrest(warm.at, warm.ratios(bare), warm.expected(bare))
+    full = told(attrs.evolve(batches, empty=np.array([0.1, 0.9, 0.2]), speed=np.array([7.0, 5.0, 6.0])))
+    assert full is not None
+    assert (full.idle, full.speed) == (0.2, 6.0)
+
+
+def test_ratios_are_bounded() -> None:
+    """However far a batch is from what is expected, it counts as `FAR` off at most, on either side."""
+    at, load = np.arange(3.0), np.ones(3)
+    batches = HostBatches(at, load, np.array([1e9, 0.0, 2.0]), np.zeros(0))
+    ratios = batches.ratios(HostStatistics(overhead=1.0, factor=1.0))
+    assert ratios.tolist() == [FAR, -FAR, 0.0]
 
 
 def test_batches_that_tell_nothing() -> None:
