@@ -22,6 +22,7 @@ from penstock.load.fitting import (
     HostBatches,
     Slope,
     agreement,
+    between,
     fit,
     told,
     told_apart,
@@ -171,6 +172,19 @@ def test_long_batches_tell_more_of_a_stretch() -> None:
     at, size = np.arange(200.0), np.where(np.arange(200) % 5 == 0, 5.0, 0.3)
     level = np.repeat(draw.normal(0, 0.08, 20), 10)
     assert unrest(at, level + draw.normal(0, 0.1, 200) / size, size) == pytest.approx(level.std(), rel=0.25)
+
+
+def test_bursts_that_differ_more_than_by_chance_tell_of_unrest() -> None:
+    """Two bursts far apart are unrest, those as far apart as chance has it are what machines usually have."""
+    load = np.linspace(0.2, 2.0, 12)
+    known = HostStatistics(overhead=0.3, factor=1.0, residual=0.05)
+
+    def burst(slow: float) -> HostBatches:
+        return HostBatches(np.arange(12.0), load, (0.3 + load) * slow, np.zeros(0))
+
+    far, near = between([burst(0.9), burst(1.1)], known), between([burst(0.995), burst(1.005)], known)
+    assert far == pytest.approx(np.log(1.1 / 0.9) / np.sqrt(2 * 3), rel=0.1)
+    assert near <= USUAL
 
 
 @given(jitter=st.floats(0.01, 0.1), residual=st.floats(0.0, 0.1), seed=seeds)

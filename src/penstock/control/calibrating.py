@@ -19,7 +19,7 @@ from penstock.control.job import Job, execute
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
-from penstock.load.fitting import Agreement, HostBatches, agreement, pooled, told
+from penstock.load.fitting import Agreement, HostBatches, agreement, between, pooled, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
@@ -151,7 +151,8 @@ class Bursts:
             known = told(batches)
             if known is None:
                 raise too_few(host, len(batches))
-            found[host] = known
+            last = [burst[host] for burst in self.batches[-2:] if len(burst[host])]
+            found[host] = attrs.evolve(known, unrest=max(known.unrest, between(last, known)))
         return found
 
     def measured(self) -> dict[str, Any]:

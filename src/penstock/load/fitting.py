@@ -188,6 +188,29 @@ def unrest(at: Array, ratio: Array, size: Array | None = None, stretch: float = 
     return math.sqrt((extra + TRUSTED * USUAL**2) / (max(len(means) - 1, 0) + TRUSTED))
 
 
+def between(bursts: Sequence[HostBatches], known: HostStatistics) -> float:
+    """Return the standard deviation of a host's speed between bursts, less what chance makes of it.
+
+    Where two bursts are all that there is, this is one difference: what machines usually have counts beside it, as in
+    `unrest`.
+
+    Parameters
+    ----------
+    bursts
+        Of one host.
+    known
+        What the batches of all of them told.
+    """
+    sizes = [float(each.expected(known).sum()) for each in bursts]
+    level = np.log([max(float(each.took.sum()), 1e-6) / size for each, size in zip(bursts, sizes, strict=True)])
+    chance = [
+        (len(each) * known.jitter**2 + known.residual**2 * size) / size**2
+        for each, size in zip(bursts, sizes, strict=True)
+    ]
+    extra = max(float(((level - level.mean()) ** 2).sum()) - _beyond(chance), 0.0)
+    return math.sqrt((extra + TRUSTED * USUAL**2) / (len(bursts) - 1 + TRUSTED))
+
+
 def _beyond(chances: Sequence[float]) -> float:
     """Return the sum of squares about their mean that chance alone gives to means with these variances."""
     return float(np.sum(chances)) * (len(chances) - 1) / len(chances)
