@@ -26,12 +26,12 @@ import numpy as np
 
 from penstock.errors import Infeasible
 from penstock.experiments.mace import bursts as figure_12
+from penstock.native.jit import compiling, kernel
 from penstock.pictures.save import save
 from penstock.placement import algorithm, objective
 from penstock.placement.base import Arrays, Ints
 from penstock.placement.correlation import average_correlation
 from penstock.placement.domains import Domains
-from penstock.placement.jit import compiling, kernel
 from penstock.workload.shapes import fluctuating
 
 SEED = 0
@@ -319,7 +319,7 @@ def measured(note: Callable[..., None]) -> None:
             "correlation", arrays, seconds, target=0.005 if hosts == 50 else 0.5, plain_greedy=peer,
             average_correlation=average_correlation(arrays.host_load(where)),
         )  # fmt: skip
-    code = kernel("correlation_kernel", np.inf)
+    code = kernel("penstock.placement.correlation_kernel", np.inf)
     even = np.arange(len(arrays.names)) % len(arrays.hosts)
     movable = np.ones(len(even), bool)
     start = time.process_time()

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from latency_cases import random_case
 
 from penstock.cluster import Cluster, Placement
-from penstock.latency import pipelined as room
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
+from penstock.native import jit
 from penstock.network import Network, Operator, Sink, Source, hybrid
 from penstock.simulation import Options, simulate
 from penstock.workload import Rates
@@ -62,7 +62,7 @@ def test_compiled_is_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -> Non
     """The compiled recursion gives what the plain one gives."""
     model, placement, cluster = random_case(7, operators=12)
     found = []
-    for limit in (0, 10**9):
-        monkeypatch.setattr(room, "COMPILED", limit)
+    for limit in (0, 10**12):
+        monkeypatch.setattr(jit, "LIMIT", limit)
         found.append(pipelined(model, placement, cluster).series)
     assert np.array_equal(found[0], found[1])

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.experiments.mace import bursts
+from penstock.native.jit import compiling
 from penstock.placement import Arrays, algorithm, objective
 from penstock.placement.bound import whole_bound
 from penstock.placement.climb import MaceClimb
-from penstock.placement.jit import compiling
 
 
 def test_one_operator_is_whole():

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.experiments.mace import bursts
 from penstock.latency.mace import cumulative_excess
+from penstock.native.jit import compiling, kernel
 from penstock.placement import Arrays, algorithm, objective
 from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import LargestFirst
 from penstock.placement.episode import episode
-from penstock.placement.jit import compiling, kernel
 
 _spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
 problems = importlib.util.module_from_spec(_spec)
@@ -109,7 +109,7 @@ def test_episode_is_the_largest_excess_of_any_interval(load, capacity):
 def test_state_stays_that_of_the_placement(seed):
     """After a climb the kept loads, levels and waits are those computed anew, and the answer is the least seen."""
     arrays = tight(seed, level=0.7)
-    code = kernel("climb_kernel", 0)
+    code = kernel("penstock.placement.climb_kernel", 0)
     where = LargestFirst()(arrays, np.random.default_rng(seed))
     before = objective.latency(arrays, where)
     free = np.ones(len(where), bool)
@@ -136,7 +136,7 @@ def test_state_stays_that_of_the_placement(seed):
 def test_evening_out_lowers_the_squares(seed):
     """Swaps of the start bring the hosts nearer to their shares in the intervals that are weighed, within quotas."""
     arrays = tight(seed, hosts=5, operators=30, level=0.8)
-    code = kernel("even_kernel", 0)
+    code = kernel("penstock.placement.even_kernel", 0)
     where = LargestFirst()(arrays, np.random.default_rng(seed))
     goal = objective.latency_bound(arrays) * 1.05
     spans = code.intervals(arrays.host_load(where), arrays.capacity)

@@ -15,6 +15,7 @@ from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.load import correlation, load_model
+from penstock.native.jit import kernel
 from penstock.network.shapes import chain, chains, tree
 from penstock.placement import (
     ALGORITHMS,
@@ -33,7 +34,6 @@ from penstock.placement.correlation import average_correlation, greedy_plainly, 
 from penstock.placement.domains import Domains
 from penstock.placement.economical import Replicated
 from penstock.placement.grouping import groups, together
-from penstock.placement.jit import kernel
 from penstock.placement.potential import Potential
 
 _spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
@@ -350,7 +350,7 @@ def test_greedy_kernel_is_the_printed_algorithm(seed):
     plain = greedy_plainly(arrays)
     for steps in (0, 1e12):
         where = arrays.fixed.copy()
-        kernel("correlation_kernel", steps).greedy(arrays.load, arrays.mean, arrays.usable, where)
+        kernel("penstock.placement.correlation_kernel", steps).greedy(arrays.load, arrays.mean, arrays.usable, where)
         assert (where == plain).all()
 
 
@@ -364,7 +364,7 @@ def test_improvement_kernel_is_the_printed_algorithm(seed):
     assert seed == 0 or (plain != start).any()
     for steps in (0, 1e12):
         where, movable = start.copy(), np.ones(len(load), bool)
-        code = kernel("correlation_kernel", steps)
+        code = kernel("penstock.placement.correlation_kernel", steps)
         code.improve(arrays.load, arrays.mean, arrays.usable, movable, where, 0.8)
         assert (where == plain).all()
 
@@ -372,7 +372,7 @@ def test_improvement_kernel_is_the_printed_algorithm(seed):
 @pytest.mark.parametrize("name", ["correlation", "correlation-two-way", "correlation-exchange", "largest-first"])
 def test_compiled_and_interpreted_agree(name, monkeypatch):
     """Compiled and interpreted kernels give the same placement."""
-    from penstock.placement import jit
+    from penstock.native import jit
 
     arrays = problems.fluctuating_chains(6, 3, per_host=6)
     found = []

@@ -8,9 +8,9 @@ import pytest
 from penstock.cluster import Cluster, Host, Link
 from penstock.experiments.balancing import Setting, system
 from penstock.load import load_model
+from penstock.native.jit import compiling
 from penstock.network.shapes import chains, tree
 from penstock.placement import Problem, place
-from penstock.placement.jit import compiling
 from penstock.simulation import Failure, Options, simulate
 from penstock.workload import Rates
 

@@ -23,10 +23,10 @@ from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.native.jit import LIMIT, compiling
 from penstock.network import Network
 from penstock.placement import ALGORITHMS, Arrays, Problem, algorithm, as_arrays
 from penstock.placement.base import Algorithm, Ints
-from penstock.placement.jit import LIMIT, compiling
 from penstock.steering import Observation
 from penstock.workload import Rates
 

@@ -18,9 +18,9 @@ from penstock.cluster import Placement
 from penstock.experiments.balancing import GLOBAL, Setting, System, by_second, system
 from penstock.experiments.base import Figure, Mean, Sheet, averaged, listed, rng, said
 from penstock.latency.mace import cumulative_excess
+from penstock.native.jit import compiling
 from penstock.placement import Arrays, algorithm
 from penstock.placement.correlation import average_correlation
-from penstock.placement.jit import compiling
 from penstock.workload.shapes import fluctuating
 
 PAPER = "correlation"

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from penstock.experiments.base import Figure, Mean, Sheet, listed, said
 from penstock.latency.mace import cumulative_excess
+from penstock.native.jit import compiling
 from penstock.placement import Arrays, algorithm
 from penstock.placement.climb import MaceClimb
-from penstock.placement.jit import compiling
 from penstock.placement.objective import latency, latency_bound
 
 PAPER = "mace"

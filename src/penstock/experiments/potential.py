@@ -25,8 +25,8 @@ from penstock.experiments.schemes import (
     trials,
     weights,
 )
+from penstock.native.jit import compiling
 from penstock.placement import Weights, algorithm
-from penstock.placement.jit import compiling
 from penstock.placement.objective import potential, traffic
 
 PAPER = "potential"

@@ -1,4 +1,4 @@
-"""The recursion of the pipelined model, in plain Python that numba can also compile (`penstock.latency.kernel`)."""
+"""The recursion of the pipelined model: compiled where there is much to follow (`penstock.native.jit.kernel`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from penstock.native.jit import njit
+
 PARTS = 3
 """Spans of time that the output of one slice is kept as, so that prompt and late inputs stay apart."""
 
 
+@njit(cache=True)
 def flow(
     resource: Any,
     capacity: Any,

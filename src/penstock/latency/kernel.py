@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from penstock.latency.flow import flow as plain
-
-flow = njit(cache=True)(plain)
-
 
 @njit(cache=True)
 def gather(rows: Any, where: Any, hosts: int) -> Any:

@@ -10,7 +10,6 @@ against simulation, not proved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
@@ -20,9 +19,9 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Estimate, Quantiles, episodes
-from penstock.latency.flow import flow
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.load import LoadModel, Statistics, growth_factor
+from penstock.native.jit import kernel
 
 Array = NDArray[np.float64]
 
@@ -32,8 +31,8 @@ SLICE = 0.1
 FINER = 200_000
 """Stations times slices up to which slices are made shorter, to a fifth at most: below, that costs nothing."""
 
-COMPILED = 30_000
-"""Stations times slices from which on the compiled recursion is used: below, loading it takes longer."""
+INNERMOST = 13
+"""Innermost steps that a slice takes at a station, about, to tell when it pays to load the compiled recursion."""
 
 NOTES = (
     "assumes hosts that serve the oldest stimulus first; checked by simulation, not proved, for more than one host",
@@ -231,10 +230,7 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
     shorter = max(1, min(5, FINER // (size * periods * fine)))
     fine *= shorter
     work = size * periods * fine
-    if work < COMPILED:
-        run: Any = flow
-    else:
-        from penstock.latency.kernel import flow as run
+    code = kernel("penstock.latency.flow", INNERMOST * work)
     width = model.period / fine
     busy = stations.load / stations.capacity[:, None]
     slack = np.maximum(width, busy * width)
@@ -246,7 +242,7 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
     while True:
         if reach / width * stations.capacity.size > 2e8:
             raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
-        left, tuples = run(
+        left, tuples = code.flow(
             stations.resource, stations.capacity, stations.first, stations.count, stations.writer, stations.delay,
             stations.cost, stations.share, stations.gain, model.rates.values, stations.join, after, slack,
             stations.end, width, fine, int(reach / width) + 2,

@@ -161,7 +161,7 @@ def prepare(problem: Problem, name: str, **parameters: Any) -> None:
 
     A small problem needs none: its kernels are interpreted, and nothing is loaded.
     """
-    from penstock.placement import jit
+    from penstock.native import jit
 
     m, periods = len(problem.names), problem.model.load.shape[1]
     if 4 * m * m * periods <= jit.LIMIT:

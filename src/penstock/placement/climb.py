@@ -16,10 +16,10 @@ import attrs
 import numpy as np
 
 from penstock.errors import InputError
+from penstock.native.jit import kernel
 from penstock.placement.base import TIE, Arrays, Ints
 from penstock.placement.correlation import LargestFirst, Random
 from penstock.placement.episode import episode
-from penstock.placement.jit import kernel
 from penstock.placement.objective import latency_bound
 from penstock.placement.repair import repaired
 
@@ -139,7 +139,7 @@ class _Search:
 
     def even(self, where: Ints, turn: Ints, budget: int) -> int:
         """Even a placement out, in place; return how many swaps were tried."""
-        a, code = self.arrays, kernel("even_kernel", self.work)
+        a, code = self.arrays, kernel("penstock.placement.even_kernel", self.work)
         tried: int = code.evened(
             a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period, self.goal, turn, budget
         )
@@ -147,12 +147,12 @@ class _Search:
 
     def begun(self, where: Ints) -> Any:
         """Return the state from which a placement is climbed from."""
-        a, code = self.arrays, kernel("climb_kernel", self.work)
+        a, code = self.arrays, kernel("penstock.placement.climb_kernel", self.work)
         return code.begun(a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period)
 
     def climb(self, state: Any, turn: Ints, budget: int) -> tuple[float, int]:
         """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
-        code = kernel("climb_kernel", self.work)
+        code = kernel("penstock.placement.climb_kernel", self.work)
         found: tuple[float, int] = code.climb(state, self.goal, self.most, budget, turn)
         return found
 

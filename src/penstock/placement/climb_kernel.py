@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.native.jit import njit
 from penstock.placement.episode import episode as plain_episode
-from penstock.placement.jit import njit
 
 CUTS = 128
 """Intervals that are kept; the one that was the worst of a host least recently makes room."""

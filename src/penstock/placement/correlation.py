@@ -12,8 +12,8 @@ import numpy as np
 
 from penstock.errors import InputError
 from penstock.load import correlation, correlation_matrix
+from penstock.native.jit import kernel
 from penstock.placement.base import TIE, Arrays, Floats, Ints
-from penstock.placement.jit import kernel
 
 MODES = ("correlation", "load", "chance")
 
@@ -35,7 +35,9 @@ class LargestFirst:
         """Return the host number of each operator."""
         steps = len(arrays.mean) * (1 if np.ptp(arrays.usable) == 0 else len(arrays.hosts)) * 10
         where = arrays.fixed.copy()
-        kernel("correlation_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, self.fitted)
+        kernel("penstock.placement.correlation_kernel", steps).least_loaded(
+            arrays.mean, arrays.usable, where, self.fitted
+        )
         return where
 
 
@@ -102,7 +104,7 @@ class Correlation:
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
-        code = kernel("correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
+        code = kernel("penstock.placement.correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
         where = arrays.fixed.copy()
         movable = arrays.fixed < 0
         code.greedy(arrays.load, arrays.mean, arrays.usable, where)
@@ -148,7 +150,7 @@ class Pairwise:
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
-        code = kernel("correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
+        code = kernel("penstock.placement.correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
         where = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
         if (where < 0).any():
             code.least_loaded(arrays.mean, arrays.usable, where, True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.placement.jit import njit
+from penstock.native.jit import njit
 
 TIE = 1e-9
 FLAT = 1e-9  # A series whose deviation is this small a part of its mean has no correlation.

@@ -76,7 +76,7 @@ def _of_operators(arrays: Arrays, domain: Ints, count: int) -> Ints:
 
     A part that is larger than a domain's fair share is divided.
     """
-    from penstock.placement.jit import kernel
+    from penstock.native.jit import kernel
 
     room = np.bincount(domain, weights=arrays.usable, minlength=count)
     _, part = np.unique(arrays.part, return_inverse=True)
@@ -96,7 +96,7 @@ def _of_operators(arrays: Arrays, domain: Ints, count: int) -> Ints:
     # Domains of equal hosts differ by rounding only: made equal, so that the heap can be used.
     room = np.where(np.abs(room - room[0]) <= TIE * room[0], room[0], room)
     given = where[rank]
-    kernel("correlation_kernel", steps).least_loaded(load[rank], room, given, True)
+    kernel("penstock.placement.correlation_kernel", steps).least_loaded(load[rank], room, given, True)
     where[rank] = given
     member = where[unit]
     member[pinned] = domain[arrays.fixed[pinned]]
@@ -128,13 +128,13 @@ def _hand_on(arrays: Arrays, where: Ints, domains: list[Ints], overlap: float) -
 
 def _evened(arrays: Arrays, where: Ints, hosts: Ints) -> None:
     """Even out some hosts pairwise; ``where`` changes in place."""
-    from penstock.placement.jit import kernel
+    from penstock.native.jit import kernel
 
     column = np.full(len(arrays.hosts), -1, np.int64)
     column[hosts] = np.arange(len(hosts))
     inside = np.flatnonzero(column[where] >= 0)
     local, load = column[where[inside]], np.ascontiguousarray(arrays.load[inside])
-    code = kernel("correlation_kernel", 4 * load.size)
+    code = kernel("penstock.placement.correlation_kernel", 4 * load.size)
     code.pairwise(
         load, arrays.mean[inside], arrays.usable[hosts], arrays.fixed[inside] < 0, np.zeros(len(inside)), local,
         code.BY_CORRELATION, 0, 0.1, 0.0, -2.0,

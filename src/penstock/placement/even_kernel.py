@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from penstock.native.jit import njit
 from penstock.placement.episode import episode as plain_episode
-from penstock.placement.jit import njit
 
 INTERVALS = 16
 TURNS = 400

@@ -6,10 +6,10 @@ import attrs
 import numpy as np
 
 from penstock.errors import InputError
+from penstock.native.jit import kernel
 from penstock.placement import objective as measure
 from penstock.placement.base import Arrays, Ints, short
 from penstock.placement.correlation import LargestFirst
-from penstock.placement.jit import kernel
 from penstock.placement.repair import repaired
 from penstock.placement.verify import over_link
 
@@ -51,7 +51,7 @@ class Exact:
         delay = np.zeros((n, n)) if arrays.delay is None else arrays.delay
         bandwidth = np.full((n, n), np.inf) if arrays.bandwidth is None else arrays.bandwidth
         work = float(n) ** min(m, 30) * (arrays.load.shape[1] if self.objective in ("latency", "potential") else 1)
-        code = kernel("exact_kernel", work)
+        code = kernel("penstock.placement.exact_kernel", work)
         weights = np.array([self.weights.load, self.weights.correlation, self.weights.network])
         least, steps = code.search(
             arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.limit, arrays.fixed, _alike(arrays),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.placement.jit import njit
+from penstock.native.jit import njit
 
 LATENCY, BALANCE, HOSTS, POTENTIAL = 0, 1, 2, 3
 

@@ -14,8 +14,8 @@ from penstock.control.policies.base import Proposal, arrays_of, calm, counted, p
 from penstock.control.situation import Situation
 from penstock.errors import InputError
 from penstock.files import suggest
+from penstock.native.jit import LIMIT, compiling
 from penstock.placement import algorithm
-from penstock.placement.jit import LIMIT, compiling
 from penstock.steering import Plan
 
 NAMES = {

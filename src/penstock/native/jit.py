@@ -37,13 +37,12 @@ def compiling() -> Iterator[None]:
         _always = before
 
 
-def kernel(name: str, steps: float) -> Any:
-    """Return a kernel module of this room, compiled if about so many innermost steps are ahead.
+def kernel(full: str, steps: float) -> Any:
+    """Return a kernel module by its full name, compiled if about so many innermost steps are ahead.
 
     The choice depends on the size alone, so that the same problem gives the same bytes in every process.
     """
     global _interpreting
-    full = f"penstock.placement.{name}"
     if steps > LIMIT or _always:
         return importlib.import_module(full)
     plain = f"{full}#interpreted"
