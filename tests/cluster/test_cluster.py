@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings, read_cluster, read_placement
+from penstock.cluster import (
+    Cluster,
+    Host,
+    Link,
+    Placement,
+    SparkSettings,
+    copies_of,
+    hosts_of,
+    read_cluster,
+    read_placement,
+)
 from penstock.errors import InputError
 
 GOOD = """\
@@ -166,3 +176,10 @@ def test_uniform_cluster() -> None:
     cluster = Cluster.uniform(12)
     assert set(cluster.hosts) == {f"h{k}" for k in range(1, 13)}
     assert cluster.free_links
+
+
+def test_copies_are_in_the_order_of_their_numbers():
+    """An operator's copies, and the hosts of them, come by number, not by name."""
+    placement = Placement({"a": "h3", "a#2": "h1", "a#10": "h2", "ab": "h1"})
+    assert copies_of(placement) == {"a": ["a", "a#2", "a#10"], "ab": ["ab"]}
+    assert hosts_of(placement) == {"a": ["h3", "h1", "h2"], "ab": ["h1"]}

@@ -2,7 +2,7 @@
 
 from penstock.cluster.file import read_cluster
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
-from penstock.cluster.placement import Placement, base_name, parse_placement, read_placement
+from penstock.cluster.placement import Placement, base_name, copies_of, hosts_of, parse_placement, read_placement
 
 __all__ = [
     "Cluster",
@@ -11,6 +11,8 @@ __all__ = [
     "Placement",
     "SparkSettings",
     "base_name",
+    "copies_of",
+    "hosts_of",
     "parse_placement",
     "read_cluster",
     "read_placement",

@@ -15,6 +15,19 @@ def base_name(operator: str) -> str:
     return operator.partition("#")[0]
 
 
+def copies_of(placed: Iterable[str]) -> dict[str, list[str]]:
+    """Return by operator its copies in the order of their numbers."""
+    found: dict[str, list[str]] = {}
+    for copy in sorted(placed, key=lambda copy: (base_name(copy), int(copy.partition("#")[2] or 1))):
+        found.setdefault(base_name(copy), []).append(copy)
+    return found
+
+
+def hosts_of(placement: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return by operator the hosts of its copies."""
+    return {name: [placement[copy] for copy in copies] for name, copies in copies_of(placement).items()}
+
+
 class Placement(Mapping[str, str]):
     """A frozen map from operators and replicas (``operator#2``) to hosts, ordered by operator."""
 

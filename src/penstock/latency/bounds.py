@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, hosts_of
 from penstock.load import LoadModel
 from penstock.network import Network, Operator
 
@@ -60,9 +60,8 @@ def certain(network: Network) -> bool:
     )
 
 
-def grain(network: Network, placement: Mapping[str, str], cluster: Cluster) -> Grain:
-    """Return what single tuples add on each host and on each link with a bandwidth."""
-    copies = copies_by_operator(placement)
+def grain(network: Network, copies: Mapping[str, list[str]], cluster: Cluster) -> Grain:
+    """Return what single tuples add on each host and on each link with a bandwidth; ``copies``: `hosts_of`."""
     names = list(cluster.hosts)
     used = {pair: len(names) + k for k, pair in enumerate(_limited_links(network, copies, cluster))}
     row = {name: k for k, name in enumerate(names)}
@@ -107,14 +106,6 @@ def grain(network: Network, placement: Mapping[str, str], cluster: Cluster) -> G
     for (start, end), number in used.items():
         lumps[f"{start}->{end}"], steps[f"{start}->{end}"] = float(extra[number]), 0.0
     return Grain(lumps, steps)
-
-
-def copies_by_operator(placement: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the hosts of each operator's copies."""
-    found: dict[str, list[str]] = {}
-    for copy, host in sorted(placement.items()):
-        found.setdefault(base_name(copy), []).append(host)
-    return found
 
 
 def _emitted(operator: Operator, port: int) -> float:
@@ -172,14 +163,15 @@ def upper_bounds(
     network, period = model.network, model.period
     if not certain(network) or not whole_slots(cluster):
         return Bounds()
-    order = _in_order(network, placement, cluster)
+    copies = hosts_of(placement)
+    order = _in_order(network, copies)
     if order is None:
         return Bounds()
-    single = grain(network, placement, cluster)
+    single = grain(network, copies, cluster)
     load = dict(zip(cluster.hosts, model.host_load(placement, cluster), strict=True))
     traffic = {f"{start}->{end}": row for (start, end), row in model.link_traffic(placement, cluster).items()}
     serving = {
-        name: sum(name in hosts for hosts in copies_by_operator(placement).values()) if host.cores > 1 else 1
+        name: sum(name in hosts for hosts in copies.values()) if host.cores > 1 else 1
         for name, host in cluster.hosts.items()
     }
 
@@ -221,15 +213,14 @@ def _latest(
 
 
 def _in_order(
-    network: Network, placement: Mapping[str, str], cluster: Cluster
+    network: Network, copies: Mapping[str, list[str]]
 ) -> dict[str, tuple[tuple[str, ...], Mapping[str, None]]] | None:
     """Return for each host, after those that feed it, the hosts of its sources and the hosts that feed it.
 
     None where hosts feed each other in a circle, or a join with count windows gives tuples of a late input the
     stimulus of the other one: the loads are then not those of the load model.
     """
-    copies = copies_by_operator(placement)
-    hosts = dict.fromkeys(placement.values())
+    hosts = dict.fromkeys(host for each in copies.values() for host in each)
     if len(hosts) > 1 and any(operator.counts is not None for operator in network.operators.values()):
         return None
     before: dict[str, dict[str, None]] = {host: {} for host in hosts}

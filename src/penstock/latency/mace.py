@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, base_name, hosts_of
 from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.load import LoadModel, Statistics
@@ -235,9 +235,7 @@ def _delays(
 def _sinks(model: LoadModel, placement: Mapping[str, str], waits: Mapping[str, Array]) -> dict[str, Quantiles]:
     """Return for each sink the largest wait of the hosts and links on its way, over its tuples."""
     network, before = model.network, upstream(model.network)
-    places: dict[str, list[str]] = {}
-    for copy, host in sorted(placement.items()):
-        places.setdefault(base_name(copy), []).append(host)
+    places = hosts_of(placement)
     ends = {key: key.split("->") for key in waits}
     found = {}
     for name, sink in network.sinks.items():

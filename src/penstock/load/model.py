@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, base_name, hosts_of
 from penstock.errors import InputError
 from penstock.network import Network, Operator
 from penstock.workload import Rates
@@ -105,28 +105,22 @@ class LoadModel:
         no link.
         """
         traffic: dict[tuple[str, str], Matrix] = {}
-        places: dict[str, set[str]] = {}
-        for copy, host in placement.items():
-            places.setdefault(base_name(copy), set()).add(host)
+        places = {name: sorted(set(hosts)) for name, hosts in hosts_of(placement).items()}
+        for end in (*self.network.sources.values(), *self.network.sinks.values()):
+            places[end.name] = [] if end.host is None else [end.host]
         for writer in (*self.network.sources, *self.network.operators):
             crossings: dict[tuple[str, str], Matrix] = {}
             for stream in self.network.outputs(writer):
                 series = self.arrivals[self.stream_index[stream.name]]
                 routed = stream.share < 1
-                for start in self._hosts_of(writer, places):
-                    for end in self._hosts_of(stream.reader, places):
+                for start in places.get(writer, ()):
+                    for end in places.get(stream.reader, ()):
                         if start != end:
                             pair = (start, end)
                             crossings[pair] = crossings[pair] + series if routed and pair in crossings else series
             for pair, series in crossings.items():
                 traffic[pair] = traffic[pair] + series if pair in traffic else series
         return dict(sorted(traffic.items()))
-
-    def _hosts_of(self, name: str, places: Mapping[str, set[str]]) -> list[str]:
-        if name in self.network.operators:
-            return sorted(places.get(name, ()))
-        end = self.network.sources.get(name) or self.network.sinks[name]
-        return [] if end.host is None else [end.host]
 
 
 def load_model(network: Network, rates: Rates) -> LoadModel:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, Placement, base_name
+from penstock.cluster import Cluster, Placement, base_name, copies_of
 from penstock.errors import Infeasible, InputError
 from penstock.load import LoadModel, expand_replicas
 
@@ -304,9 +304,8 @@ def _streams(
 ) -> tuple[Ints, Ints, Floats, NDArray[np.bool_]]:
     """Return the streams between operators, and those of sources and sinks that have a host."""
     network, model = problem.model.network, problem.model
-    copies: dict[str, list[int]] = {}
-    for index, name in enumerate(names):
-        copies.setdefault(base_name(name), []).append(index)
+    row = {name: index for index, name in enumerate(names)}
+    copies = {name: [row[copy] for copy in each] for name, each in copies_of(row).items()}
     ends = {source.name: source.host for source in network.sources.values()}
     ends |= {sink.name: sink.host for sink in network.sinks.values()}
 

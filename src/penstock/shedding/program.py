@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, hosts_of
 from penstock.errors import InputError
 from penstock.network import Network, Operator
 
@@ -174,10 +174,8 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
     for sink in network.sinks.values():
         if sink.weight < 0:
             raise InputError(f"expected a weight of at least 0, got {sink.weight:g}", at=f"sinks.{sink.name}.weight")
-    places = {
-        name: sorted({host for copy, host in placement.items() if base_name(copy) == name})
-        for name in network.operators
-    }
+    copies = hosts_of(placement)
+    places = {name: sorted(set(copies.get(name, ()))) for name in network.operators}
     for name, host in [
         *((source.name, source.host) for source in network.sources.values()),
         *((sink.name, sink.host) for sink in network.sinks.values()),
@@ -231,9 +229,8 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
             continue
         operator = network.operators[reader]
         price = (operator.cost or ())[operator.inputs.index(writer)]
-        for copy, host in placement.items():
-            if base_name(copy) == reader:
-                K[hosts.index(host), row] += price
+        for host in copies.get(reader, ()):
+            K[hosts.index(host), row] += price
     limit = np.array([cluster.hosts[host].usable for host in hosts] + [cluster.link(*pair).bandwidth for pair in links])
     names = tuple(stream.name for stream in network.streams)
     arc = np.array([arc_of[name] for name in names], np.int64)

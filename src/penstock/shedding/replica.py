@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, base_name, copies_of
 from penstock.errors import Infeasible
 from penstock.shedding.program import TOLERANCE, Matrix, Program
 
@@ -89,7 +89,7 @@ class _Copies:
     def __init__(self, cluster: Cluster, placement: Mapping[str, str], work: Mapping[str, float]) -> None:
         self.cluster, self.work = cluster, work
         self.place = dict(placement)
-        self.of = {name: [copy for copy in placement if base_name(copy) == name] for name in work}
+        self.of = copies_of(placement)
         self.here = {
             host: sorted(
                 (copy for copy, at in placement.items() if at == host), key=lambda copy: (-work[base_name(copy)], copy)

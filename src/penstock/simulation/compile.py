@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, Placement, base_name
+from penstock.cluster import Cluster, Placement, base_name, copies_of
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.network import Network, Operator, Stream
@@ -85,13 +85,13 @@ def compile_run(
     _check_ends(network, cluster)
     hosts = tuple(cluster.hosts)
     host_of = {name: index for index, name in enumerate(hosts)}
-    copies_of = _copies(placed)
-    unit_names = tuple(copy for name in network.operators for copy in copies_of[name])
+    copies = copies_of(placed)
+    unit_names = tuple(copy for name in network.operators for copy in copies[name])
     unit_of = {name: index for index, name in enumerate(unit_names)}
     streams = {stream.name: index for index, stream in enumerate(network.streams)}
     controls = _controls(options, host_of, unit_of)
 
-    copies = {name: len(copies_of[name]) for name in network.operators}
+    counts = {name: len(copies[name]) for name in network.operators}
     units = layout.table(len(unit_names), layout.UNIT)
     inputs: list[tuple[int, int, int, int, float, float, int, float, int]] = []
     ports: dict[tuple[str, int], int] = {}
@@ -100,7 +100,7 @@ def compile_run(
         operator = network.operators[base_name(name)]
         row = units[u]
         row["key"], row["draw"] = key("operator", operator.name), key("draw", name, seed)
-        if copies[operator.name] > 1:
+        if counts[operator.name] > 1:
             # Copies must let the same tuples through, whatever order each of them sees.
             row["chance"] = 1
             row["draw"] = key("draw", operator.name, seed)
@@ -141,7 +141,7 @@ def compile_run(
         row["ring"], row["last"] = offset, -np.inf
         end = network.streams[stream_index].reader if u < 0 else unit_names[u]
         row["key"] = key("input", end, port)
-        row["copies"] = copies.get(network.streams[stream_index].writer, 1)
+        row["copies"] = counts.get(network.streams[stream_index].writer, 1)
 
     sources = layout.table(len(network.sources), layout.SOURCE)
     outputs: list[tuple[int, int, float, float, np.uint64]] = []
@@ -156,7 +156,7 @@ def compile_run(
             draw = key("route", writer, seed)
             outputs.extend(
                 (ports[reader, stream.port], routed, low, high, draw)
-                for reader in copies_of.get(stream.reader, [stream.reader])
+                for reader in copies.get(stream.reader, [stream.reader])
             )
             low = high
         row["readers"] = len(outputs) - row["outputs"]
@@ -228,7 +228,7 @@ def compile_run(
     g["drain"], g["free"] = options.drain, -1
     g["wide"] = len(units) > WIDE
     g["fan"] = max([*sources["readers"].tolist(), *(units["readers"] + 1).tolist(), 1])
-    g["replicated"] = any(count > 1 for count in copies.values())
+    g["replicated"] = any(count > 1 for count in counts.values())
     simple = not (log or g["replicated"][0] or options.microbatch or (units["kind"] != layout.STATELESS).any())
     most = float(table["selectivity"].max(initial=0.0))
     g["plenty"] = min(int((most + 2) * g["fan"][0]) + 8, 2**62) if simple and most < 2**40 else 2**62
@@ -279,14 +279,6 @@ def _dropped_whole(network: Network, stream: Stream, keep: Mapping[str, float]) 
                 hint="drop on the streams into the aggregates",
             )
     return -1.0
-
-
-def _copies(placement: Placement) -> dict[str, list[str]]:
-    """Return each operator's copies in the order of their numbers."""
-    found: dict[str, list[str]] = {}
-    for copy in sorted(placement, key=lambda copy: int(copy.partition("#")[2] or 1)):
-        found.setdefault(base_name(copy), []).append(copy)
-    return found
 
 
 def _check_ends(network: Network, cluster: Cluster) -> None:
