@@ -46,6 +46,10 @@ class HostOptions(NamedTuple):
     policy: Annotated[str, typer.Option("--policy", help="What a host serves next: fcfs, round-robin or stimulus.")] = (
         "fcfs"
     )
+    subinterval: Annotated[
+        float,
+        typer.Option("--subinterval", metavar="S", help="With stimulus: serve those of one subinterval (s) in turn."),
+    ] = 0.0
     queue: Annotated[
         int | None, typer.Option("--queue", metavar="N", help="Most rows that may wait at an operator's input.")
     ] = None
@@ -176,6 +180,7 @@ def command(
     batches, cluster = _batched(work, pace, cluster)
     settings = Options(
         policy=work.policy,
+        subinterval=work.subinterval,
         duration=inputs.duration,
         warmup=run.warmup,
         queue=work.queue,

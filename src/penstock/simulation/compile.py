@@ -224,6 +224,7 @@ def compile_run(
     wire(state, link_of)
     g["control"] = controls[0].at if controls else math.inf
     g["warmup"], g["policy"] = options.warmup, ("fcfs", "round-robin", "stimulus").index(options.policy)
+    g["subinterval"] = options.subinterval
     g["queue"] = 2**62 if options.queue is None else options.queue
     g["drain"], g["free"] = options.drain, -1
     g["wide"] = len(units) > WIDE

@@ -6,6 +6,7 @@ These are rare, so they are plain Python on the kernel's arrays.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from penstock.cluster import base_name
 from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
-from penstock.simulation.state import FCFS, KEEP, ROUND_ROBIN, State
+from penstock.simulation.state import EPSILON, FCFS, KEEP, ROUND_ROBIN, State
 from penstock.simulation.watch import Watch
 
 Tuples = NDArray[np.int64]
@@ -169,7 +170,13 @@ def _melded(s: State, root: int, n: int) -> int:
     """Add a tuple to a pairing heap; return its root."""
     if root < 0:
         return n
-    a, b = sorted((root, n), key=lambda k: (float(s.nodes[k]["stimulus"]), int(s.nodes[k]["order"])))
+    width = float(s.g["subinterval"][0])
+
+    def age(k: int) -> tuple[float, int]:
+        stimulus = float(s.nodes[k]["stimulus"])
+        return (math.floor(stimulus / width + EPSILON) if width > 0 else stimulus), int(s.nodes[k]["order"])
+
+    a, b = sorted((root, n), key=age)
     s.nodes[b]["next"] = s.nodes[a]["child"]
     s.nodes[a]["child"] = b
     return a

@@ -204,10 +204,11 @@ def _meld(g: Scalars, a: int, b: int) -> int:
         return b
     if b < 0:
         return a
-    if nodes_at(g.nodes, b).stimulus < nodes_at(g.nodes, a).stimulus or (
-        nodes_at(g.nodes, b).stimulus == nodes_at(g.nodes, a).stimulus
-        and nodes_at(g.nodes, b).order < nodes_at(g.nodes, a).order
-    ):
+    first, second = nodes_at(g.nodes, a).stimulus, nodes_at(g.nodes, b).stimulus
+    if g.subinterval > 0:
+        first = math.floor(first / g.subinterval + EPSILON)
+        second = math.floor(second / g.subinterval + EPSILON)
+    if second < first or (second == first and nodes_at(g.nodes, b).order < nodes_at(g.nodes, a).order):
         a, b = b, a
     nodes_at(g.nodes, b).next = nodes_at(g.nodes, a).child
     nodes_at(g.nodes, a).child = b

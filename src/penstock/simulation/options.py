@@ -88,6 +88,9 @@ class Options:
     policy
         Which waiting tuple a host serves next: ``fcfs``, ``round-robin`` (one tuple per operator per turn) or
         ``stimulus`` (the earliest stimulus time; Chandramouli et al. definition 7).
+    subinterval
+        With ``stimulus``: tuples whose stimulus times lie in the same subinterval of this length (s) are served in the
+        order in which they come (section VII-A); 0: only those of the same stimulus time.
     duration
         When the run ends; None: at the end of the input.
     warmup
@@ -112,6 +115,7 @@ class Options:
     """
 
     policy: str = "fcfs"
+    subinterval: float = 0.0
     duration: float | None = None
     warmup: float = 0.0
     queue: int | None = None
@@ -135,7 +139,9 @@ class Options:
             raise InputError(f"expected a number of tuples >= 0, got {self.queue}", at="--queue")
         if self.duration is not None and not (math.isfinite(self.duration) and self.duration > 0):
             raise InputError(f"expected a duration > 0 s, got {self.duration:g}", at="--duration")
-        for name in ("warmup", "move_time", "move_time_per_tuple"):
+        if self.subinterval and self.policy != "stimulus":
+            raise InputError(f"{self.policy} knows no subintervals", at="--subinterval", hint="use --policy stimulus")
+        for name in ("subinterval", "warmup", "move_time", "move_time_per_tuple"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(
