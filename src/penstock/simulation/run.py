@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import math
 from collections.abc import Callable, Mapping
 
@@ -21,6 +22,7 @@ from penstock.simulation.control import apply, set_keep
 from penstock.simulation.maps import Maps
 from penstock.simulation.options import Arrivals, Options
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
+from penstock.simulation.room import copied, grown
 from penstock.simulation.state import Records
 from penstock.simulation.transplant import transplanted
 from penstock.simulation.watch import Watch, everywhere
@@ -133,6 +135,23 @@ class Simulation:
         self.run.state.g["end"] = min(self._final, self._step)
         self.at, self.over = 0.0, False
 
+    def fork(self) -> Simulation:
+        """Return a copy that goes on by itself, so that several futures share what was before them.
+
+        Raises
+        ------
+        ValueError
+            If a plan table is followed, or rows are handed on: their receivers cannot be copied.
+        """
+        if self.shedder is not None or callable(self._trace):
+            raise ValueError("a run whose plan or rows are in other hands cannot fork")
+        other = copy.copy(self)
+        other.run = attrs.evolve(self.run, state=copied(self.run.state), links=dict(self.run.links))
+        other.watch, other._latencies = self.watch.fork(), copy.deepcopy(self._latencies)
+        other.pending, other._samples = list(self.pending), list(self._samples)
+        other._rows, other._logged = [rows.copy() for rows in self._rows], list(self._logged)
+        return other
+
     @property
     def shedder(self) -> Shedder | None:
         """Who looks up the plan table of ``options.shed``, if there is one."""
@@ -177,7 +196,7 @@ class Simulation:
                 s.g["logs"] = 0
             if self._progress is not None:
                 self._progress(float(s.g["now"][0]))
-            self.run = _grown(self.run, status)
+            self.run = grown(self.run, status)
         return False
 
     def arrived(self) -> dict[str, int]:
@@ -321,39 +340,3 @@ def _series(samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]])
     worked = np.array([worked for _, _, worked in samples]).T
     shares = np.diff(worked, axis=1, prepend=0.0) / np.maximum(np.diff(times, prepend=0.0), 1e-12)
     return Series(times, np.array([queued for _, queued, _ in samples]).T, shares)
-
-
-def _grown(run: Compiled, status: int) -> Compiled:
-    """Return the run with more room where the kernel asked for it."""
-    s = run.state
-    need = int(s.g["need"][0])
-    if status == layout.POOL:
-        s = s._replace(nodes=_longer(s.nodes, max(2 * s.nodes.size, s.nodes.size + need)))
-    elif status == layout.ROWS and (s.rows.size < (1 << 16) or need > s.rows.size):
-        s = s._replace(rows=layout.table(max(4 * s.rows.size, need), layout.ROW))
-    elif status == layout.RING:
-        row = s.inputs[need]
-        first, size, head = int(row["ring"]), int(row["capacity"]), int(row["head"])
-        start = s.rings.size
-        rings = _longer(s.rings, start + 4 * size)
-        rings[start : start + size] = np.roll(rings[first : first + size], -head)
-        row["ring"], row["capacity"], row["head"] = start, 4 * size, 0
-        s = s._replace(rings=rings)
-    elif status == layout.TABLE:
-        size = 1 << math.ceil(math.log2(4 * (int(s.g["known"][0]) + need)))
-        table = layout.table(size, layout.SEEN)
-        for entry in s.seen[s.seen["count"] > 0]:
-            at = (int(entry["key"]) >> 11) & (size - 1)
-            while table[at]["count"]:
-                at = (at + 1) & (size - 1)
-            table[at] = entry
-        s = s._replace(seen=table)
-    else:
-        return run
-    return attrs.evolve(run, state=s.addressed())
-
-
-def _longer(table: Records, size: int) -> Records:
-    grown = layout.table(size, table.dtype)
-    grown[: table.size] = table
-    return grown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -67,6 +68,13 @@ class Watch:
         kinds = {"entered": "sources", "hosts": "hosts", "arrived": "streams", "dropped": "streams"}
         self._before = {name: maps.spread(kinds.get(name, "units"), row) for name, row in self._before.items()}
         self._late = [(maps.sinks[sinks], values) for sinks, values in self._late]
+
+    def fork(self) -> Watch:
+        """Return a copy that goes on by itself."""
+        other = copy.copy(self)
+        other.moved, other._late, other._before = list(self.moved), list(self._late), dict(self._before)
+        other._places, other._work = [set(places) for places in self._places], self._work.copy()
+        return other
 
     def settle(self, run: Compiled) -> None:
         """Count the work done so far at the speed of the hosts where it was done."""
