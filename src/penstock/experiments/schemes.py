@@ -8,7 +8,7 @@ random start left in the queues has mostly gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import attrs
@@ -22,8 +22,8 @@ from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains, hybrid
 from penstock.placement import Arrays, Weights, algorithm
 from penstock.placement.base import Ints
-from penstock.simulation import Options, SimulationResult, simulate
-from penstock.steering import Observation
+from penstock.simulation import Options, SimulationResult
+from penstock.simulation.run import Simulation
 from penstock.workload import Rates
 
 WARM_UP, MEASURE, DURATION = 120.0, 180.0, 300.0
@@ -48,31 +48,6 @@ class Scheme:
     rates: Rates
 
 
-@attrs.frozen
-class Told:
-    """Steers a run: moves operators at one time, and remembers what it saw until then."""
-
-    policy: Rebalance
-    moves: tuple[tuple[str, str], ...] = ()
-    memory: list[Memory] = attrs.field(factory=lambda: [Memory()])
-
-    @property
-    def tick(self) -> float:
-        """Time between two looks (s)."""
-        return self.policy.tick
-
-    def begin(
-        self, network: Network, cluster: Cluster, seed: int
-    ) -> Callable[[Observation], tuple[tuple[str, str], ...]]:
-        """Return what each look is given to."""
-
-        def look(seen: Observation) -> tuple[tuple[str, str], ...]:
-            self.memory[0] = self.memory[0].updated(seen, self.policy.looks)
-            return self.moves if abs(seen.at - self.policy.warmup) < 1e-6 else ()
-
-        return look
-
-
 @attrs.define(eq=False, slots=False)
 class Trial:
     """A scheme with one seed: of the random start, of the tuples and of their services."""
@@ -95,15 +70,22 @@ class Trial:
         return found
 
     @cached_property
-    def _watched(self) -> Told:
-        told = Told(_policy())
-        self._run(told, WARM_UP)
-        return told
+    def _warm(self) -> tuple[Simulation, Memory]:
+        """A run at the end of its warm-up, which all placements have in common, and what was seen until then."""
+        scheme, policy, memory = self.scheme, _policy(), Memory()
+        options = Options(warmup=MEASURE, queue=QUEUE, move_time_per_tuple=PER_TUPLE, duration=scheme.rates.duration)
+        run = Simulation(
+            scheme.network, scheme.cluster, self.start, scheme.rates, options, seed=self.seed, changing=True
+        )
+        for look in range(round(WARM_UP / policy.tick)):
+            run.go((look + 1) * policy.tick)
+            memory = memory.updated(run.observe(policy.tick), policy.looks)
+        return run, memory
 
     def held(self, theta: float) -> Arrays | None:
         """Return the problem in which a share of the operators, the lightest, stays; None where all do."""
         scheme = self.scheme
-        return observed_problem(_policy(theta), scheme.network, scheme.cluster, self._watched.memory[0])
+        return observed_problem(_policy(theta), scheme.network, scheme.cluster, self._warm[1])
 
     def decided(self, chosen: Weights, rule: str = "potential-greedy") -> Ints:
         """Return the placement of least potential energy that a rule finds."""
@@ -116,11 +98,21 @@ class Trial:
 
     def run(self, where: Ints | None) -> SimulationResult:
         """Simulate, with the moves to a placement at the end of the warm-up; None: none."""
+        return self._runs(where)[1]
+
+    def _runs(self, where: Ints | None) -> tuple[SimulationResult, SimulationResult]:
+        """Return what has come of a run when measuring begins, and at the end."""
         moves = self._moves(where)
         known = self.__dict__.setdefault("_known", {})
         if moves not in known:
-            known[moves] = self._run(Told(_policy(), moves), self.scheme.rates.duration)
-        found: SimulationResult = known[moves]
+            run = self._warm[0].fork()
+            for name, host in moves:
+                run.move(name, host)
+            run.go(MEASURE)
+            before = run.result()
+            run.go()
+            known[moves] = before, run.result()
+        found: tuple[SimulationResult, SimulationResult] = known[moves]
         return found
 
     def latency(self, where: Ints | None) -> float:
@@ -130,9 +122,8 @@ class Trial:
 
     def busy(self, where: Ints) -> list[float]:
         """Return the share of the measured time that each host works under a placement."""
-        moves = self._moves(where)
-        start = self._run(Told(_policy(), moves), MEASURE).hosts
-        end, until = self.run(where).hosts, self.scheme.rates.duration
+        start, end = (run.hosts for run in self._runs(where))
+        until = self.scheme.rates.duration
         return [(end[name] * until - start[name] * MEASURE) / (until - MEASURE) for name in self.scheme.cluster.hosts]
 
     def _moves(self, where: Ints | None) -> tuple[tuple[str, str], ...]:
@@ -140,13 +131,6 @@ class Trial:
             return ()
         after = self.arrays.placement(where)
         return tuple((name, after[name]) for name in self.arrays.names if after[name] != self.start[name])
-
-    def _run(self, steer: Told, until: float) -> SimulationResult:
-        options = Options(
-            warmup=min(MEASURE, until), queue=QUEUE, steer=steer, move_time_per_tuple=PER_TUPLE, duration=until
-        )
-        scheme = self.scheme
-        return simulate(scheme.network, scheme.cluster, self.start, scheme.rates, options, seed=self.seed)
 
 
 def _policy(theta: float = 0.0) -> Rebalance:
