@@ -7,6 +7,7 @@ The plotted values are lost; what the text claims about them is checked. Runs ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -222,8 +223,15 @@ def _by_scheme(
     seed: int, repeats: int, powers: Sequence[float], chosen: Callable[[float], Weights]
 ) -> tuple[tuple[Curves, Curves], tuple[Curves, Curves]]:
     """Return the curves of scheme 1 by cost, and of the variants of scheme 3."""
+    first, third = _shared(seed, repeats)
+    return _curves(first, powers, chosen), _curves(third, powers, chosen)
+
+
+@cache
+def _shared(seed: int, repeats: int) -> tuple[dict[str, list[Trial]], dict[str, list[Trial]]]:
+    """Return the runs that figures 5 and 7 have in common: what one has simulated the other need not."""
     first = {label: trials([scheme_1(cost)], seed, repeats)[0] for label, cost in COSTS.items()}
-    return _curves(first, powers, chosen), _curves(_variants(seed, repeats), powers, chosen)
+    return first, _variants(seed, repeats)
 
 
 def _near(curves: Curves, powers: list[float], power: float) -> Curves:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 
 import attrs
@@ -249,16 +250,19 @@ MEANS = (2.0, 3.0, 5.0, 8.0, 12.0)
 """Means of exponential workloads (tuples/s)."""
 
 
+@cache
+def _weighted(costs: Costs, mean: float, error: float) -> int:
+    """Return the cells of Solver-W for an exponential workload; figures 11 and 12 have some in common."""
+    return len(build_table("solver-w", _question(costs, error, mean / TOP)).arrays["child"])
+
+
 def figure_11(quick: bool, seed: int) -> Figure:
     """Return Solver-W's work by workload and by provision level, and the rates of a trace."""
     means = MEANS[:4] if quick else MEANS
 
-    def cells(costs: Costs, mean: float, error: float) -> int:
-        return len(build_table("solver-w", _question(costs, error, mean / TOP)).arrays["child"])
-
-    by_mean = {_named(costs): [cells(costs, mean, 0.005) for mean in means] for costs in NETWORKS}
+    by_mean = {_named(costs): [_weighted(costs, mean, 0.005) for mean in means] for costs in NETWORKS}
     provision: list[Costs] = [(64, 32), (56, 28), (48, 24), (40, 20), (32, 16)]
-    by_cost = [cells(costs, 10.0, 0.01) for costs in provision]
+    by_cost = [_weighted(costs, 10.0, 0.01) for costs in provision]
     sheet = Sheet(
         PAPER, "Fig. 11", "Workload distribution and provision level",
         expected_error="0.5 % (a), 1 % (c); not in the text", workload="exponential; (c): mean 10 tuples/s",
@@ -309,7 +313,7 @@ def figure_12(quick: bool, seed: int) -> Figure:
         density = np.exp(-x / mean)
         density /= density.sum()
         over.append(1 - float(density @ fits @ density))
-        cells.append(len(build_table("solver-w", _question((64, 32), 0.005, mean / TOP)).arrays["child"]))
+        cells.append(_weighted((64, 32), mean, 0.005))
         # Half of the probability lies below the line r1 + r2 = 1.678 means.
         lines[f"mean {mean:g}: half of it below"] = [(0.0, 1.678 * mean), (1.678 * mean, 0.0)]
     sheet = Sheet(
