@@ -106,8 +106,9 @@ class LoadModel:
         """
         traffic: dict[tuple[str, str], Matrix] = {}
         places = {name: sorted(set(hosts)) for name, hosts in hosts_of(placement).items()}
-        for end in (*self.network.sources.values(), *self.network.sinks.values()):
-            places[end.name] = [] if end.host is None else [end.host]
+        ends = {source.name: source.host for source in self.network.sources.values()}
+        ends |= {sink.name: sink.host for sink in self.network.sinks.values()}
+        places |= {name: [] if host is None else [host] for name, host in ends.items()}
         for writer in (*self.network.sources, *self.network.operators):
             crossings: dict[tuple[str, str], Matrix] = {}
             for stream in self.network.outputs(writer):
