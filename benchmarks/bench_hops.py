@@ -26,7 +26,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.spark.hop import START, Hop
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.hop.kafka import KafkaLog, Topics
+from penstock.spark.hop.kafka import KafkaLog
+from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.place import Place
 
 ROWS, BATCHES, FEW = 50_000, 12, 100

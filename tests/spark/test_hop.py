@@ -18,7 +18,8 @@ from kafka_kit import client
 
 from penstock.spark.hop import START, Hop, directory, kafka, pieces
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.hop.kafka import KafkaLog, Topics
+from penstock.spark.hop.kafka import KafkaLog
+from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.sources import LogReader
 

@@ -141,7 +141,7 @@ def _latency(axes: Axes, report: Mapping[str, Any], theme: Theme) -> None:
                           label="p05 to p95")  # fmt: skip
     if dealt.size:
         axes.plot(time[: dealt.size], dealt, color=theme.faint, linestyle="", marker="x", markersize=4,
-                  label="measured, queries dealt out in turn")  # fmt: skip
+                  label="measured, dealt out in turn")  # fmt: skip
     axes.plot(time[: predicted.size], predicted, color=theme.ink, linewidth=1.8, label="predicted")
     axes.plot(time[: measured.size], measured, color=theme.measured, linestyle="", marker="o", markersize=3.6,
               markeredgewidth=0, label="measured")  # fmt: skip

@@ -14,7 +14,7 @@ from penstock.network import Network
 from penstock.spark.compile.drops import Drops
 from penstock.spark.compile.pace import Pace
 from penstock.spark.connection import Connection
-from penstock.spark.hop.kafka import Topics
+from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.place import Place, place_of
 
 

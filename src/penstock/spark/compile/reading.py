@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.errors import InputError
 from penstock.latency.fragments import Fragment
 from penstock.network import Source
 from penstock.spark.compile.deployment import Deployment
@@ -17,6 +18,7 @@ from penstock.spark.compile.schemas import ENVELOPE_FIELDS
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped.nexmark import NexmarkSource
 from penstock.spark.shipped.sources import LogSource
+from penstock.workload import Rates, read_rates
 
 RECALLED = "recalled"
 """Folder, below the run's, of what queries knew of event time when they were stopped."""
@@ -89,3 +91,16 @@ def recalled(session: SparkSession, deployment: Deployment, query: str) -> DataF
     reader = session.readStream.format("json").schema("_origin int, at bigint")
     frame = reader.load((deployment.place / RECALLED / query).uri)
     return frame.selectExpr("_origin", "timestamp_micros(at) AS _time")
+
+
+def scheduled_rates(options: Mapping[str, str], name: str) -> Rates:
+    """Return the rates of a Nexmark source: ``rates`` (a file), or ``rate`` (tuples/s) and ``duration`` (s)."""
+    if "rates" in options:
+        rates = read_rates(options["rates"])
+        if name not in rates.sources:
+            raise InputError(f"has no column {name!r}", file=options["rates"])
+        return rates
+    try:
+        return Rates.constant({name: float(options.get("rate", "1000"))}, float(options.get("duration", "60")))
+    except ValueError:
+        raise InputError("expected numbers for rate and duration", at=f"sources.{name}.options") from None

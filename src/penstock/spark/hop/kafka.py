@@ -9,42 +9,17 @@ which batch it is, how many rows it has, and between which stimulus times these 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition
 from penstock.spark.hop.pieces import packed, pieces, stimuli
+from penstock.spark.hop.topics import Topics
 
 LINGER = 2.0
 """How long (s) at most to wait for a transaction to end when asked how far a log is."""
-
-
-@dataclass(frozen=True)
-class Topics:
-    """Where the logs of a run are.
-
-    Attributes
-    ----------
-    client
-        Settings of librdkafka.
-    prefix
-        Of the topics' names: the run's own.
-    partitions
-        Of each topic.
-    """
-
-    client: Mapping[str, str]
-    prefix: str
-    partitions: int
-
-    def name(self, writer: str) -> str:
-        """Return the topic of an operator's log: another one for every operator, in letters that Kafka takes."""
-        plain = re.sub(r"[^A-Za-z0-9.-]", lambda found: f"_{ord(found[0]):x}_", writer)
-        return f"{self.prefix}-{plain}"
 
 
 class KafkaLog:

@@ -6,7 +6,8 @@ from typing import Any
 
 from penstock.spark.hop import Hop
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.hop.kafka import KafkaLog, Topics
+from penstock.spark.hop.kafka import KafkaLog
+from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.place import Place
 
 

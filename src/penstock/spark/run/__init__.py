@@ -1,6 +1,7 @@
 """Running placed networks on Spark hosts, and reading what came of it."""
 
-from penstock.spark.run.engine import Engine, scheduled_rates
+from penstock.spark.compile import scheduled_rates
+from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import claimed, noted_sessions, placement_of
 from penstock.spark.run.live import SparkEngine
 from penstock.spark.run.outcome import Batch, Outcome

@@ -29,14 +29,14 @@ from penstock.spark.compile import (
     derive_schemas,
     nexmark_options,
     register,
+    scheduled_rates,
     sheddable,
 )
 from penstock.spark.compile.sql import computes
 from penstock.spark.connection import Connection
 from penstock.spark.run.between import check_slots
 from penstock.spark.run.deaths import telling_deaths
-from penstock.spark.run.ended import Ended, Heard
-from penstock.spark.run.ending import Ending
+from penstock.spark.run.ended import Heard
 from penstock.spark.run.folder import claim as claimed_by
 from penstock.spark.run.folder import epoch_of, note_sessions, noted_sessions, open_schedules, owned, probe
 from penstock.spark.run.follow import Answers, Follower
@@ -44,18 +44,16 @@ from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
-from penstock.spark.run.system import LOOK, Report, System
+from penstock.spark.run.system import Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
+from penstock.spark.run.watch import watch
 from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place, place_of
-from penstock.workload import Rates, read_rates
+from penstock.workload import Rates
 
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
-
-CHECK, HEAR = 5.0, 1.0
-"""Seconds between two looks at the queries' errors, and at what batches have ended."""
 
 SPLIT = 32 << 20
 """Bytes of a file that a task reads at once."""
@@ -272,7 +270,12 @@ class Engine:
                     else:
                         follower = None if shedder is None else follow(system, shedder)
                         interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(system, interval, follower, partial(self._watch, system, seconds, tell, heard))
+                        self._go(
+                            system,
+                            interval,
+                            follower,
+                            partial(watch, system, self.cluster.spark.trigger, seconds, tell, heard),
+                        )
                         refused = frozenset() if follower is None else frozenset(follower.refused)
                     clean_logs(system.deployment, system.queries)
             except PySparkException as error:
@@ -329,29 +332,6 @@ class Engine:
             if follower is not None:
                 follower.end()
 
-    def _watch(self, system: System, seconds: float | None, tell: Report, heard: Heard | None) -> None:
-        """Wait for the end."""
-        ended = Ended(system.deployment.place)
-        ending = Ending(system.deployment)
-        begin = asked = listened = time.time()
-        whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
-        span = whole if seconds is None else seconds
-        while True:
-            time.sleep(LOOK / 5)
-            state = system.look()
-            system.look_at_hosts()
-            now = time.time()
-            if heard is not None and now - listened > HEAR:
-                listened = now
-                heard([batch for name in sorted(system.units) for batch in ended.fresh(name)], ending.epoch, now)
-            if now - asked > CHECK:
-                asked = now
-                for runner in system.runners.values():
-                    system.check(runner)
-            tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
-            if ending.over(state, now, self.cluster.spark.trigger) or (seconds is not None and now - begin >= seconds):
-                return
-
 
 def follow(system: System, shedder: Shedder) -> Follower:
     """Return what lets keep fractions follow a plan table."""
@@ -364,16 +344,3 @@ def follow(system: System, shedder: Shedder) -> Follower:
     place, own = system.deployment.place, shedder.hosts()
     tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
     return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))
-
-
-def scheduled_rates(options: Mapping[str, str], name: str) -> Rates:
-    """Return the rates of a Nexmark source: ``rates`` (a file), or ``rate`` (tuples/s) and ``duration`` (s)."""
-    if "rates" in options:
-        rates = read_rates(options["rates"])
-        if name not in rates.sources:
-            raise InputError(f"has no column {name!r}", file=options["rates"])
-        return rates
-    try:
-        return Rates.constant({name: float(options.get("rate", "1000"))}, float(options.get("duration", "60")))
-    except ValueError:
-        raise InputError("expected numbers for rate and duration", at=f"sources.{name}.options") from None

@@ -21,7 +21,7 @@ from penstock.network import Network
 from penstock.spark.compile import Pace
 from penstock.spark.run.changing import Changes
 from penstock.spark.run.ending import Ending
-from penstock.spark.run.engine import CHECK, Engine
+from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
 from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.observing import Observer, age, operators_seen
@@ -30,6 +30,7 @@ from penstock.spark.run.reports import short
 from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK
 from penstock.spark.run.wanted import Wanted, moves_by_unit
+from penstock.spark.run.watch import CHECK
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, UnitSeen, changes

@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from penstock.spark.hop import READ_ROWS, Hop, Piece
-from penstock.spark.hop.kafka import Topics
 from penstock.spark.hop.logs import log_of
+from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.gate import end_with_parent
 from penstock.spark.shipped.place import place_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.spark.hop.kafka import Topics
+from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.place import Place
 
 

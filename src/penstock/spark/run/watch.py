@@ -1,0 +1,36 @@
+"""Watching a run until it is over."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.spark.run.ended import Ended, Heard
+from penstock.spark.run.ending import Ending
+from penstock.spark.run.system import LOOK, Report, System
+
+CHECK, HEAR = 5.0, 1.0
+"""Seconds between two looks at the queries' errors, and at what batches have ended."""
+
+
+def watch(system: System, trigger: float, seconds: float | None, tell: Report, heard: Heard | None) -> None:
+    """Wait for the end of what a system works off, or for some seconds."""
+    ended = Ended(system.deployment.place)
+    ending = Ending(system.deployment)
+    begin = asked = listened = time.time()
+    whole = max(ending.epoch, begin) - begin + max(0.0, ending.length - (begin - ending.epoch))
+    span = whole if seconds is None else seconds
+    while True:
+        time.sleep(LOOK / 5)
+        state = system.look()
+        system.look_at_hosts()
+        now = time.time()
+        if heard is not None and now - listened > HEAR:
+            listened = now
+            heard([batch for name in sorted(system.units) for batch in ended.fresh(name)], ending.epoch, now)
+        if now - asked > CHECK:
+            asked = now
+            for runner in system.runners.values():
+                system.check(runner)
+        tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
+        if ending.over(state, now, trigger) or (seconds is not None and now - begin >= seconds):
+            return
