@@ -11,26 +11,19 @@ from penstock.files import suggest
 
 __all__ = ["FIGURES", "Claim", "Curve", "Figure", "Panel", "reproduce"]
 
+_BY_FILE: tuple[tuple[str, str, tuple[int | str, ...]], ...] = (
+    ("potential", "potential", (*range(2, 11),)),
+    ("shedding", "shedding", ("table-1", "table-3", *range(9, 16))),
+    ("economical", "economical", (*range(6, 11),)),
+    ("correlation", "correlation", (1, "table-1", 3, 4, "table-3", *range(5, 11))),
+    ("mace", "mace", (3,)),
+    ("mace", "latency", (4, 5, 6, 7, 8, 10)),
+    ("mace", "mace", (12, 13)),
+)
 FIGURES: Mapping[str, tuple[str, str]] = {
-    **{f"potential-{number}": ("potential", f"figure_{number}") for number in range(2, 11)},
-    "shedding-table-1": ("shedding", "table_1"),
-    "shedding-table-3": ("shedding", "table_3"),
-    **{f"shedding-{number}": ("shedding", f"figure_{number}") for number in range(9, 16)},
-    "economical-6": ("economical", "figure_6"),
-    "economical-7": ("economical", "figure_7"),
-    "economical-8": ("economical", "figure_8"),
-    "economical-9": ("economical", "figure_9"),
-    "economical-10": ("economical", "figure_10"),
-    "correlation-1": ("correlation", "figure_1"),
-    "correlation-table-1": ("correlation", "table_1"),
-    "correlation-3": ("correlation", "figure_3"),
-    "correlation-4": ("correlation", "figure_4"),
-    "correlation-table-3": ("correlation", "table_3"),
-    **{f"correlation-{number}": ("correlation", f"figure_{number}") for number in range(5, 11)},
-    "mace-3": ("mace", "figure_3"),
-    **{f"mace-{number}": ("latency", f"figure_{number}") for number in (4, 5, 6, 7, 8, 10)},
-    "mace-12": ("mace", "figure_12"),
-    "mace-13": ("mace", "figure_13"),
+    f"{paper}-{name}": (file, f"figure_{name}" if isinstance(name, int) else name.replace("-", "_"))
+    for paper, file, names in _BY_FILE
+    for name in names
 }
 """Name on the command line to the file and function that make the figure."""
 
