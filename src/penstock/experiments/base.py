@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 T = TypeVar("T")
 
@@ -50,6 +51,11 @@ class Mean(float):
         found = cls(known.mean() if known.size else np.nan)
         found.error = float(known.std(ddof=1) / known.size**0.5) if known.size > 1 else 0.0
         return found
+
+    @classmethod
+    def over(cls, runs: ArrayLike) -> list[Mean]:
+        """Return the means over runs, array (runs, places), at each place."""
+        return [cls.of(column) for column in np.asarray(runs).T]
 
 
 @attrs.frozen(kw_only=True)

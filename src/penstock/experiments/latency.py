@@ -148,8 +148,8 @@ def _sheet(name: str, title: str, asked: float | str, **more: object) -> Sheet:
     )  # fmt: skip
 
 
-def _beside(sheet: Sheet, x: str, at: list[float], found: list[Mean], true: list[Mean]) -> None:
-    sheet.panel(x, "worst latency (s)", at, {"estimated": found, "measured": true})
+def _beside(sheet: Sheet, x: str, at: list[float], found: NDArray[np.float64], true: NDArray[np.float64]) -> None:
+    sheet.panel(x, "worst latency (s)", at, {"estimated": Mean.over(found), "measured": Mean.over(true)})
 
 
 def figure_4(quick: bool, seed: int) -> Figure:
@@ -172,9 +172,9 @@ def figure_4(quick: bool, seed: int) -> Figure:
         f"mean error {100 * mean[5]:.3g} %, from {100 * errors[:, 5].min():.3g} to {100 * errors[:, 5].max():.3g} %",
         mean[5] < 0.03, "a mean of several runs, since the paper shows one; Mace is a lower bound, so it errs below",
     )  # fmt: skip
-    rows = {"Mace": list(map(Mean.of, np.array(found).T)), "measured": [Mean.of(true)] * len(sizes)}
+    rows = {"Mace": Mean.over(found), "measured": [Mean.of(true)] * len(sizes)}
     sheet.panel("events in the sample", "worst latency (s)", sizes, rows)
-    sheet.panel("events in the sample", "mean error (%)", sizes, {"Mace": list(map(Mean.of, 100 * np.abs(errors).T))})
+    sheet.panel("events in the sample", "mean error (%)", sizes, {"Mace": Mean.over(100 * np.abs(errors))})
     return sheet.done()
 
 
@@ -222,7 +222,7 @@ def figure_6(quick: bool, seed: int) -> Figure:
         f"{int((np.abs(errors) <= 0.04).all(axis=1).sum())} of {repeats} runs",
         np.abs(errors).mean(axis=0).max() <= 0.04,
     )  # fmt: skip
-    _beside(sheet, "chunk", [1.0, 2.0, 3.0], list(map(Mean.of, found.T)), list(map(Mean.of, true.T)))
+    _beside(sheet, "chunk", [1.0, 2.0, 3.0], found, true)
     return sheet.done()
 
 
@@ -250,7 +250,7 @@ def figure_7(quick: bool, seed: int) -> Figure:
         errors.mean(axis=0).max() <= 0.05,
     )  # fmt: skip
     at = [14.0 * count for count in counts]
-    _beside(sheet, "operators", at, list(map(Mean.of, found.T)), list(map(Mean.of, true.T)))
+    _beside(sheet, "operators", at, found, true)
     return sheet.done()
 
 
@@ -288,7 +288,7 @@ def figure_8(quick: bool, seed: int) -> Figure:
             f"of {errors.size} settings", mean < 0.03, note,
         )  # fmt: skip
     means = {
-        label: list(map(Mean.of, np.array(rows[key]).T))
+        label: Mean.over(rows[key])
         for key, label in (("printed", "Mace"), ("followed", "pipelined"), ("measured", "measured"))
     }
     sheet.panel("hosts", "worst latency (s)", sizes, means)
@@ -352,7 +352,7 @@ def figure_10(quick: bool, seed: int) -> Figure:
         "the best plan", "the expensive filter is neither at the source nor at the sink",
         f"in {between} of {runs} runs", between == runs, "these costs are such that it can hold",
     )  # fmt: skip
-    rows = {label: list(map(Mean.of, found[:, k].T)) for k, label in enumerate(labels)}
+    rows = {label: Mean.over(found[:, k]) for k, label in enumerate(labels)}
     rows |= {f"{label}, measured": [Mean.of(true[:, k])] * len(sizes) for k, label in enumerate(labels)}
     sheet.panel("events in the sample", "worst latency (s)", sizes, rows)
     return sheet.done()
