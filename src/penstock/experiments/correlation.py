@@ -444,6 +444,14 @@ def figure_9(quick: bool, seed: int) -> Figure:
         "; ".join(f"{title}: {'yes' if yes else 'no'}" for title, yes in below.items()), all(below.values()),
         "not where the window is half of the cycle: what it shows of a chain depends on when it ends",
     )  # fmt: skip
+    _extremes(sheet, found)
+    for title, (_, full, short) in SWEEPS.items():
+        sheet.panel(title, "latency ratio", short if quick else full, found[title], log=True)
+    return sheet.done()
+
+
+def _extremes(sheet: Sheet, found: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Add what is claimed of single sweeps of Figure 9, and of their ends."""
     small = found["operators a host"]
     moderate = {
         title: max(rows["COR-GLB"]) / min(rows["COR-GLB"])
@@ -474,9 +482,6 @@ def figure_9(quick: bool, seed: int) -> Figure:
         f"{cycle['COR-GLB'][-1]:.3g} and {cycle['LLF-GLB'][-1]:.3g}", cycle["COR-GLB"][-1] < cycle["LLF-GLB"][-1],
         "the window ends at another phase of the cycle than the next one: the plan is made for half of it",
     )  # fmt: skip
-    for title, (_, full, short) in SWEEPS.items():
-        sheet.panel(title, "latency ratio", short if quick else full, found[title], log=True)
-    return sheet.done()
 
 
 BURSTY = {

@@ -523,28 +523,9 @@ def _changes(before: Program, after: Program, error: float, allowed: tuple[float
 
 def figure_15(quick: bool, seed: int) -> Figure:
     """Return D-FIT's overhead: entries by error and load, and what is sent after changes of selectivity and load."""
-    errors, differences = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2), (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+    errors = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2)
     loads: tuple[Costs, ...] = ((64, 32), (48, 24), (32, 16), (16, 8))
     counts = {_named(costs): [len(_sent_rows(costs, e).score) for e in errors] for costs in loads}
-    # The first query has two operators of 32 ms at the child, and the selectivity of the first one falls.
-    changed = {
-        f"selectivity - {change:g}": _changes(
-            _two((48, 48), (64, 32)), _two((48, 48), (64, 32), 1 - change), 0.05, differences
-        )
-        for change in (0.1, 0.2, 0.4, 0.6)
-    }
-    # Load of the first query moves from the parent to the child.
-    moved = {
-        f"parent-to-child-{units}": _changes(
-            _two((60, 36.1), (36, 60.1)), _two((60 - units, 36.1), (36 + units, 60.1)), 0.1, differences
-        )
-        for units in (8, 16, 24)
-    }
-
-    def rises(table: Mapping[str, Sequence[float]]) -> bool:
-        # With no difference allowed nearly every row is new: the grids do not coincide.
-        return _rising([float(np.mean(row[1:])) for row in table.values()])
-
     sheet = Sheet(
         PAPER,
         "Fig. 15",
@@ -564,6 +545,33 @@ def figure_15(quick: bool, seed: int) -> Figure:
         "rows lie between the greatest feasible rate and a share of it that the promise needs, so that their number "
         "does not depend on the scale of costs; on a grid down to a fixed rate it would", part="(a)",
     )  # fmt: skip
+    sheet.panel("greatest error (%)", "entries", [100 * e for e in errors], counts, log=True)
+    _after_changes(sheet)
+    return sheet.done()
+
+
+def _after_changes(sheet: Sheet) -> None:
+    """Add what a child sends after changes of selectivity (b) and of load (c)."""
+    differences = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+    # The first query has two operators of 32 ms at the child, and the selectivity of the first one falls.
+    changed = {
+        f"selectivity - {change:g}": _changes(
+            _two((48, 48), (64, 32)), _two((48, 48), (64, 32), 1 - change), 0.05, differences
+        )
+        for change in (0.1, 0.2, 0.4, 0.6)
+    }
+    # Load of the first query moves from the parent to the child.
+    moved = {
+        f"parent-to-child-{units}": _changes(
+            _two((60, 36.1), (36, 60.1)), _two((60 - units, 36.1), (36 + units, 60.1)), 0.1, differences
+        )
+        for units in (8, 16, 24)
+    }
+
+    def rises(table: Mapping[str, Sequence[float]]) -> bool:
+        # With no difference allowed nearly every row is new: the grids do not coincide.
+        return _rising([float(np.mean(row[1:])) for row in table.values()])
+
     sheet.claim(
         "a larger change of selectivity needs more entries",
         "rising with the change, on the average of the differences allowed", said(changed), rises(changed), part="(b)",
@@ -584,8 +592,6 @@ def figure_15(quick: bool, seed: int) -> Figure:
         "a child never sent the rows that no overload needed before, and after a move of load some are needed; the "
         "paper's costs, its spread and its rule for what is sent are not in the text", part="(c)",
     )  # fmt: skip
-    sheet.panel("greatest error (%)", "entries", [100 * e for e in errors], counts, log=True)
     percent = [100 * share for share in differences]
     sheet.panel("allowed difference (%)", "share of entries sent", percent, changed)
     sheet.panel("allowed difference (%)", "share of entries sent", percent, moved)
-    return sheet.done()
