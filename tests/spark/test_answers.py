@@ -160,6 +160,7 @@ class Scripted:
         return [keep for since, keep in self.script if since <= at][-1]
 
 
+@pytest.mark.alone
 def test_live_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With keep fractions that change in the run, a window is whole or absent, also behind a hop; counts hold."""
     # A machine that stalls must not let a batch begin before penstock has looked at it.

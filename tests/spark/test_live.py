@@ -244,7 +244,7 @@ def test_keep_fractions_and_triggers_change(start: Start, tmp_path: Path) -> Non
     live, seen = start(live=True), []
     live.wait(live.now + 1)
     assert not live.apply(Plan(keep={"bids->euros": 0.5})).refused
-    why = live.apply(Plan(keep={"a->b": 0.5}, triggers={"h9": 1.0}, limits={"events": 5.0})).refused
+    why = live.apply(Plan(keep={"a->b": 0.5}, triggers={"h9": 1.0}, limits={"nowhere": 5.0})).refused
     assert [each.change.kind for each in why] == ["keep", "limit", "trigger"]
     assert not live.apply(Plan(triggers={"h2": 0.5})).refused
     assert live.observe().keep == {"bids->euros": 0.5}
