@@ -319,14 +319,14 @@ class Engine:
             apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
         )
 
-    def _go(self, system: System, interval: float, follower: Follower | None, watch: Callable[[], None]) -> None:
-        """Start, watch and stop."""
+    def _go(self, system: System, interval: float, follower: Follower | None, wait: Callable[[], None]) -> None:
+        """Start, wait for the end, and stop."""
         try:
             system.start(interval)
             open_schedules(system.deployment, self.cluster.spark.trigger)
             if follower is not None:
                 follower.begin(epoch_of(system.deployment.place))
-            watch()
+            wait()
         finally:
             system.stop()
             if follower is not None:

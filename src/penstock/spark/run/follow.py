@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import attrs
 from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import Deployment
+from penstock.spark.run.looking import Looking
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
@@ -53,7 +53,7 @@ class Answers:
     error: float = 0.0
 
 
-class Follower(threading.Thread):
+class Follower(Looking):
     """Asks whenever rates are known anew, and announces the keep fractions to the writers.
 
     A batch's offsets say how much it takes, before it begins: of a scheduled source they count tuples, so that the
@@ -70,7 +70,7 @@ class Follower(threading.Thread):
     """
 
     def __init__(self, deployment: Deployment, checkpoints: Mapping[str, Place], answers: Answers) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.folder, self.answers, self.checkpoints = deployment.place, answers, checkpoints
         self.feeds = [
             # Of a run that goes on, its last batch is the first to count from.
@@ -80,9 +80,7 @@ class Follower(threading.Thread):
         self.rates: dict[str, float] = {}
         self.looked: dict[str, int] = {}
         self.refused: set[str] = set()
-        self.error: BaseException | None = None
         self._live = deployment.live
-        self._ended = threading.Event()
         self._epoch = 0.0
         self._keep: dict[str, float] = {}
         streams = deployment.network.streams
@@ -92,20 +90,6 @@ class Follower(threading.Thread):
         """Begin to look; scheduled sources begin at the epoch (s since 1970)."""
         self._epoch = epoch
         self.start()
-
-    def end(self) -> None:
-        """Stop looking.
-
-        Raises
-        ------
-        BaseException
-            What ended it before.
-        """
-        self._ended.set()
-        if self.ident is not None:
-            self.join()
-        if self.error is not None:
-            raise self.error
 
     def run(self) -> None:
         """Look again and again."""

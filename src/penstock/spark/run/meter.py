@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Mapping
 
 import attrs
@@ -12,6 +11,7 @@ import numpy as np
 
 from penstock.spark.compile import Way
 from penstock.spark.hop.rows import RowTopic
+from penstock.spark.run.looking import Looking
 from penstock.spark.shipped.place import Place
 
 METERS = "meters"
@@ -58,7 +58,7 @@ class Known:
         place.replace(json.dumps(attrs.asdict(self)).encode())
 
 
-class Meter(threading.Thread):
+class Meter(Looking):
     """Looks at the topic of a sink while its rows come.
 
     Parameters
@@ -72,12 +72,10 @@ class Meter(threading.Thread):
     """
 
     def __init__(self, folder: Place, client: Mapping[str, str], way: Way) -> None:
-        super().__init__(daemon=True, name=f"meter {way.name}")
+        super().__init__(f"meter {way.name}")
         self._place = meter_of(folder, way.name)
         self._notes = folder / "latency" / way.name
         self._topic = RowTopic(client, way.topic, way.label)
-        self._ended = threading.Event()
-        self.error: BaseException | None = None
         known = Known.read(self._place)
         if known is None:
             # What the topic had before is not ours.
@@ -101,12 +99,8 @@ class Meter(threading.Thread):
         BaseException
             What ended it before.
         """
-        self._ended.set()
-        if self.ident is not None:
-            self.join()
         try:
-            if self.error is not None:
-                raise self.error
+            super().end()
             self.look()
         finally:
             self._topic.__exit__()
