@@ -287,8 +287,9 @@ class Reference:
                 k += 1
             k = max(k, 0)
             while k * slide <= now:
-                count, stimulus, work = self.panes[unit].get(k, (0, -math.inf, 1.0))
-                newest = (t.stimulus, t.work) if t.stimulus >= stimulus else (stimulus, work)
+                count, *newest = self.panes[unit].get(k, (0, -math.inf, 0.0, 1.0))
+                if t.stimulus >= newest[0]:
+                    newest = [t.stimulus, t.stimulus + (k * slide + operator.window - now), t.work]
                 self.panes[unit][k] = (count + 1, *newest)
                 if unit not in self.pending:
                     self.pending[unit] = k
@@ -319,7 +320,7 @@ class Reference:
         operator = self.net.operators[base_name(unit)]
         slide, selectivity = operator.slide or operator.window, (operator.selectivity or (1.0,))[0]
         share, salt = selectivity * slide / operator.window, int(key("operator", operator.name))
-        count, stimulus, work = self.panes[unit].pop(k)
+        count, _, stimulus, work = self.panes[unit].pop(k)
         before = self.done[unit, 0]
         self.done[unit, 0] += count
         outputs = whole(before + count, share) - whole(before, share)

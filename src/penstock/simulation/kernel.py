@@ -559,8 +559,10 @@ def _serve(g: Scalars, n: int, start: int, now: float) -> None:
         k = max(lowest, 0)
         while k * unit.slide <= now:
             pane = panes_at(g.panes, unit.pane + k % unit.panes)
-            if pane.count == 0 or stimulus >= pane.stimulus:
-                pane.stimulus, pane.work = stimulus, work
+            if pane.count == 0 or stimulus >= pane.youngest:
+                pane.youngest, pane.work = stimulus, work
+                # What a result's latency counts is how long its youngest contributor waited, and not the window.
+                pane.stimulus = stimulus + (k * unit.slide + unit.window - now)
             pane.count += 1
             if unit.pending == 0:
                 unit.lowest = k

@@ -104,7 +104,7 @@ SOURCE = np.dtype(
 )  # fmt: skip
 EVENT = np.dtype([("time", "f8"), ("key", "i8"), ("index", "i8")])
 KEPT = np.dtype([("stimulus", "f8"), ("identity", "u8"), ("work", "f8")])
-PANE = np.dtype([("stimulus", "f8"), ("work", "f8"), ("count", "i8")])
+PANE = np.dtype([("stimulus", "f8"), ("youngest", "f8"), ("work", "f8"), ("count", "i8")])
 ROW = np.dtype([("stimulus", "f8"), ("egress", "f8"), ("sink", "i8")])
 TRACED = np.dtype([("time", "f8"), ("work", "f8"), ("source", "i8")])
 SEEN = np.dtype([("key", "u8"), ("count", "i8")])
