@@ -257,6 +257,7 @@ class Engine:
         """
         tell = report or (lambda _what, _share: None)
         begin = time.time()
+        interval = self.cluster.spark.trigger if trigger is None else trigger
         refused: frozenset[str] = frozenset()
         system: System | None = None
         with owned(deployment.place):
@@ -265,17 +266,11 @@ class Engine:
                     system = self.system(deployment, shedder is not None, tell)
                     begin = time.time()
                     if once:
-                        open_schedules(deployment, self.cluster.spark.trigger)
+                        open_schedules(deployment, interval)
                         drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
                     else:
                         follower = None if shedder is None else follow(system, shedder)
-                        interval = self.cluster.spark.trigger if trigger is None else trigger
-                        self._go(
-                            system,
-                            interval,
-                            follower,
-                            partial(watch, system, self.cluster.spark.trigger, seconds, tell, heard),
-                        )
+                        self._go(system, interval, follower, partial(watch, system, interval, seconds, tell, heard))
                         refused = frozenset() if follower is None else frozenset(follower.refused)
                     clean_logs(system.deployment, system.queries)
             except PySparkException as error:
@@ -323,7 +318,7 @@ class Engine:
         """Start, wait for the end, and stop."""
         try:
             system.start(interval)
-            open_schedules(system.deployment, self.cluster.spark.trigger)
+            open_schedules(system.deployment, interval)
             if follower is not None:
                 follower.begin(epoch_of(system.deployment.place))
             wait()
