@@ -127,7 +127,7 @@ def measure(number: int) -> dict[str, Any]:
         outcome = execute(engine, job, lambda _what, _share: None)
         done("run")
     report = finish(job, outcome, prediction).report
-    after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates)
+    after = calibrate.calibrate_in_place(statistics, priced, cluster, placed, outcome, rates)
     hindsight = quantiles(chain.predict(after.complete(network, override=True), cluster, placed, rates, after))
     return {
         "run": number, "case": attrs.asdict(case), "peak": float(rates.values.max()), "seconds": took,

@@ -24,6 +24,7 @@ from penstock.load.fitting import (
     agreement,
     between,
     fit,
+    overhead_anew,
     told,
     told_apart,
     unrest,
@@ -147,6 +148,16 @@ def test_batches_that_tell_nothing() -> None:
     assert told(run(draw, 7)) is None
     alike = run(draw, 30)
     assert told(HostBatches(alike.at, np.ones(30), alike.took, alike.empty)) is None
+
+
+def test_batches_that_are_alike_leave_the_cost_as_it_was() -> None:
+    """Batches of one size, which cannot tell cost from overhead, change only the overhead of what is known."""
+    known = HostStatistics(overhead=0.2, factor=1.5, error=0.02, idle=0.1, speed=1e6)
+    alike = HostBatches(np.arange(20.0), np.full(20, 0.1), np.full(20, 0.45), np.full(3, 0.3))
+    assert told(alike) is None
+    assert overhead_anew(known, alike) == attrs.evolve(known, overhead=pytest.approx(0.3), idle=0.3)
+    nothing = HostBatches(*(np.zeros(0) for _ in range(4)))
+    assert overhead_anew(known, nothing) == known
 
 
 def test_unrest_is_what_chance_does_not_explain() -> None:

@@ -192,7 +192,7 @@ def learned(
     Raises
     ------
     EngineError
-        If a host had too few batches, or all of one size.
+        If a host had too few batches, or all of one size, and nothing is known of it.
     """
     from penstock.spark.calibrate import calibrate_in_place
 

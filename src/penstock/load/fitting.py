@@ -140,6 +140,17 @@ def told(batches: HostBatches) -> HostStatistics | None:
     )
 
 
+def overhead_anew(known: HostStatistics, batches: HostBatches) -> HostStatistics:
+    """Return a host's statistics with the overhead of batches that do not tell its cost, since they are all alike."""
+    changed = known
+    if len(batches):
+        overhead = float(np.median(batches.took - known.factor * batches.load))
+        changed = attrs.evolve(changed, overhead=max(overhead, 0.0))
+    if batches.empty.size:
+        changed = attrs.evolve(changed, idle=float(np.median(batches.empty)))
+    return attrs.evolve(changed, speed=float(np.median(batches.speed))) if batches.speed.size else changed
+
+
 def warm_from(batches: HostBatches) -> int:
     """Return how many batches at the beginning are to be left out: code that is young runs slowly.
 

@@ -13,7 +13,7 @@ from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
 from penstock.load.counted import work_of
-from penstock.load.fitting import HostBatches, told
+from penstock.load.fitting import HostBatches, overhead_anew, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
 from penstock.spark.run import Engine, Outcome
@@ -30,12 +30,13 @@ def calibrate_in_place(
 ) -> Statistics:
     """Return the statistics with each host's overhead and factor and the selectivities, from the batches of a run.
 
-    Batches at the beginning do not count as long as the code is not warm (`penstock.load.fitting.warm_from`).
+    Batches at the beginning do not count as long as the code is not warm (`penstock.load.fitting.warm_from`). A host
+    with little to do may have batches that are all alike: then its factor stays as it was known, if it was.
 
     Parameters
     ----------
     statistics
-        Of the first pass.
+        Of the first pass, or of an earlier run.
     network
         Its own costs count before those of the statistics, as wherever they are used.
     cluster, placement
@@ -48,11 +49,13 @@ def calibrate_in_place(
     Raises
     ------
     EngineError
-        If a host has too few batches, or all of one size.
+        If a host has too few batches, or all of one size, and nothing is known of it.
     """
     found = {}
     for host, batches in host_batches(statistics.complete(network), cluster, placement, outcome).items():
-        known = told(batches)
+        known, before = told(batches), statistics.hosts.get(host)
+        if known is None and before is not None:
+            known = overhead_anew(before, batches)
         if known is None:
             raise too_few(host, len(batches))
         found[host] = known
