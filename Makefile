@@ -3,7 +3,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
+.PHONY: demo test nightly check versions lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -17,6 +17,9 @@ test: setup ## the tests that CI runs
 
 nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 20 kills
 	PENSTOCK_EXAMPLES=10 PENSTOCK_NETWORKS=500 PENSTOCK_SMALL_NETWORKS=100 PENSTOCK_KILLS=20 PENSTOCK_DIFFERENTIAL_KILLS=20 $(UV) run --no-sync pytest -q
+
+versions: setup ## run the tests of the Spark engine on each version of Spark, and write docs/reference/versions.md
+	$(UV) run --no-sync python scripts/versions.py
 
 lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync ruff format --check .

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from penstock.cli.app import missing
+
 CODE = """
 import sys
-from penstock.cli.app import OF_SPARK, main
+from penstock.cli.app import EXTRAS, main
 # What is None there is not found.
-sys.modules.update(dict.fromkeys(OF_SPARK))
+sys.modules.update(dict.fromkeys(dict((extra, packages) for extra, _, packages in EXTRAS)["spark"]))
 sys.argv[0] = "penstock"
 main()
 """
@@ -51,3 +54,16 @@ def test_what_needs_spark_says_how_to_get_it(root: Path, words: list[str]) -> No
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("(pip install 'penstock[spark]')")
     assert "Traceback" not in done.stderr
+
+
+def test_a_pyspark_that_is_too_old_is_named() -> None:
+    """Where pyspark lacks what sources need, the message names its version, and those that have it."""
+    error = missing(ModuleNotFoundError("no", name="pyspark.sql.streaming.datasource"))
+    assert f"pyspark {metadata.version('pyspark')} is installed, which has no pyspark.sql.streaming" in str(error)
+    assert "Spark 4.2 and 4.3" in str(error)
+
+
+def test_other_modules_are_not_asked_for() -> None:
+    """A module that belongs to no extra is a fault of ours, and stays one."""
+    with pytest.raises(ModuleNotFoundError):
+        missing(ModuleNotFoundError("no", name="penstock.gone"))

@@ -23,7 +23,7 @@ from penstock.errors import HostError, InputError
 from penstock.spark.hosts import EmbeddedHost, RemoteHost, start_hosts
 from penstock.spark.hosts.cores import share_cpus
 from penstock.spark.hosts.folders import host_folders
-from penstock.spark.hosts.sessions import known
+from penstock.spark.hosts.sessions import misfit
 
 
 def secret(token: str | None) -> dict[str, Any]:
@@ -222,18 +222,27 @@ def test_another_version_of_spark_is_refused_by_name() -> None:
     server.start()
     try:
         host = RemoteHost("old", f"sc://127.0.0.1:{port}")
-        with pytest.raises(HostError, match=r"host old at .* runs Spark 3\.5\.8: penstock runs queries on 4\.3"):
+        with pytest.raises(HostError, match=r"host old at .* runs Spark 3\.5\.8: penstock runs queries on 4\.2, 4\.3"):
             host.start().session()
     finally:
         server.stop(None).wait()
 
 
 @pytest.mark.parametrize(
-    ("version", "is_known"), [("4.3.0", True), ("4.3-lts", True), ("4.30.0", False), ("4.2.1", False)]
+    ("version", "client", "why"),
+    [
+        ("4.3.0", "4.3.1", None),
+        ("4.3-lts", "4.3.0", None),
+        ("4.2.1", "4.2.0.dev1", None),
+        ("4.30.0", "4.3.0", "runs queries on"),
+        ("4.1.2", "4.1.2", "runs queries on"),
+        ("4.2.1", "4.3.0", "both must be alike"),
+    ],
 )
-def test_versions_are_known_by_their_numbers(version: str, is_known: bool) -> None:
-    """A version is known by its first two numbers, whoever built it."""
-    assert known(version) is is_known
+def test_versions_are_known_by_their_numbers(version: str, client: str, why: str | None) -> None:
+    """A version is known by its first two numbers, whoever built it, and both sides have the same."""
+    said = misfit(version, client)
+    assert said is None if why is None else why in str(said)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import functools
 import os
 import pkgutil
 import sys
+from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -18,11 +19,11 @@ from penstock.cli.common import fail
 from penstock.cli.options import flat
 from penstock.errors import InputError, PenstockError
 
-OF_SPARK = ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")
-"""Packages that ``pip install 'penstock[spark]'`` brings."""
-
-OF_DASHBOARD = ("fastapi", "pydantic", "starlette", "uvicorn")
-"""Packages that ``pip install 'penstock[dashboard]'`` brings."""
+EXTRAS = (
+    ("spark", "Spark", ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")),
+    ("dashboard", "the dashboard's packages", ("fastapi", "pydantic", "starlette", "uvicorn")),
+)
+"""What ``pip install 'penstock[…]'`` brings: the extra, how messages call it, and its packages."""
 
 
 class Row(NamedTuple):
@@ -142,6 +143,21 @@ def arguments(given: list[str]) -> list[str]:
     return [*done, option] if option and fresh else done
 
 
+def missing(error: ModuleNotFoundError) -> InputError:
+    """Return what to install; raise the error again if that is none of the packages of an extra."""
+    package, _, within = (error.name or "").partition(".")
+    if package == "pyspark" and within:
+        return InputError(
+            f"pyspark {metadata.version(package)} is installed, which has no {error.name}",
+            hint="penstock runs networks with Spark 4.2 and 4.3: pip install 'penstock[spark]'",
+        )
+    for extra, what, packages in EXTRAS:
+        if package in packages:
+            hint = f"pip install 'penstock[{extra}]'"
+            return InputError(f"this needs {what}, and {package} is not installed", hint=hint)
+    raise error
+
+
 def main() -> None:
     """Run the command line and leave by the exit code of the contract."""
     try:
@@ -149,15 +165,7 @@ def main() -> None:
     except PenstockError as error:
         fail(error, as_json="--json" in sys.argv)
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        for extra, packages in (("spark", OF_SPARK), ("dashboard", OF_DASHBOARD)):
-            if package in packages:
-                what = "Spark" if extra == "spark" else "the dashboard's packages"
-                missing = InputError(
-                    f"this needs {what}, and {package} is not installed", hint=f"pip install 'penstock[{extra}]'"
-                )
-                fail(missing, as_json="--json" in sys.argv)
-        raise
+        fail(missing(error), as_json="--json" in sys.argv)
     except MemoryError:
         short = InputError("the memory of this machine is not enough for the answer", hint="take longer periods")
         fail(short, as_json="--json" in sys.argv)

@@ -15,7 +15,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
-KNOWN = ("4.3",)
+KNOWN = ("4.2", "4.3")
 """Versions of Spark on which penstock's tests have run."""
 
 
@@ -46,6 +46,7 @@ class Sessions:
         HostError
             If the endpoint speaks no Spark Connect, refuses the token, or runs another version of Spark.
         """
+        import pyspark
         from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
@@ -64,10 +65,11 @@ class Sessions:
         # A host that has gone is noticed within about 5 s, not after minutes.
         session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=2000)])
         version = _ask(session, where)
-        if not known(version):
+        refused = misfit(version, pyspark.__version__)
+        if refused:
             session.release_session_on_close = False
             session.stop()
-            raise HostError(f"{where} runs Spark {version}: penstock runs queries on {', '.join(KNOWN)}")
+            raise HostError(f"{where} runs Spark {version}: {refused}")
         self._channels[session] = channel
         return session
 
@@ -100,9 +102,27 @@ class Sessions:
         self._channels.clear()
 
 
-def known(version: str) -> bool:
-    """Whether penstock knows a version of Spark, such as ``4.3.0`` or one that somebody has made from it."""
-    return any(version == each or version.startswith((f"{each}.", f"{each}-")) for each in KNOWN)
+def misfit(version: str, client: str) -> str | None:
+    """Return why queries cannot run on a version of Spark, such as ``4.3.0`` or one that somebody made from it.
+
+    Parameters
+    ----------
+    version
+        Of the host.
+    client
+        Of the pyspark here: it sends Python code to the host, which must mean the same there.
+    """
+    there, here = minor(version), minor(client)
+    if there not in KNOWN:
+        return f"penstock runs queries on {', '.join(KNOWN)}"
+    if there != here:
+        return f"here is pyspark {client}, and both must be alike (pip install 'pyspark[connect]~={there}.0')"
+    return None
+
+
+def minor(version: str) -> str:
+    """Return the first two numbers of a version."""
+    return ".".join(re.findall(r"\d+", version)[:2])
 
 
 def _ask(session: Any, where: str) -> str:
