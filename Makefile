@@ -12,6 +12,7 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 	@$(UV) run --no-sync penstock demo
 
 test: setup ## the tests that CI runs
+	-@$(UV) run --no-sync python scripts/kafka.py fetch
 	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadfile
 	$(UV) run --no-sync pytest -q -m "alone and not slow"
 

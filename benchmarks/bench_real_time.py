@@ -129,7 +129,7 @@ def main() -> None:
             "username_env": "KAFKA_USER",
             "password_env": "KAFKA_PASSWORD",
         }
-        jars = (str(kafka.HOME / "connector/*.jar"),)
+        jars = (kafka.connector(),)
         spark = SparkSettings(mode="real-time", kafka=table, jars=jars)
         for hops in asked.hops:
             found.append(measure(spark, hops, asked.rate, asked.load, asked.seconds))

@@ -76,6 +76,16 @@ def fetch(home: Path = HOME) -> None:
     maven.fetch(home / "connector", CONNECTOR, "the Kafka connector", [maven.ALL])
 
 
+def connector(home: Path = HOME) -> str:
+    """Return the connector's jars, as a cluster names them."""
+    return str(home / "connector" / "*.jar")
+
+
+def fetched(home: Path = HOME) -> bool:
+    """Whether the connector's jars are there."""
+    return any((home / "connector").glob("*.jar"))
+
+
 class Broker:
     """A broker on loopback, with its files in a folder; a context manager starts and ends it.
 

@@ -6,6 +6,7 @@ import importlib
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,31 @@ CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.3))
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """Three embedded hosts with a session each, of which the second does two tasks at a time."""
-    with start_hosts(CLUSTER) as hosts:
-        yield Engine(CLUSTER, hosts)
-
-
-@pytest.fixture(scope="session")
 def scripts() -> Any:
     """The module that fetches and runs Kafka."""
     return importlib.import_module("kafka")
+
+
+@pytest.fixture(scope="session")
+def shared(scripts: Any) -> Iterator[tuple[Cluster, Any]]:
+    """Three embedded hosts, of which the second does two tasks at a time, and their cluster.
+
+    They know Kafka's connector, if it has been fetched.
+    """
+    cluster = knowing(scripts.connector()) if scripts.fetched() else CLUSTER
+    with start_hosts(cluster) as hosts:
+        yield cluster, hosts
+
+
+def knowing(jars: str, **kafka: str) -> Cluster:
+    """Return the cluster with jars, and with a broker."""
+    return attrs.evolve(CLUSTER, spark=attrs.evolve(CLUSTER.spark, jars=(jars,), kafka=kafka))
+
+
+@pytest.fixture(scope="session")
+def engine(shared: tuple[Cluster, Any]) -> Engine:
+    """The three hosts with a session each."""
+    return Engine(*shared)
 
 
 @pytest.fixture(scope="session")
@@ -52,15 +68,15 @@ def broker(scripts: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
 
 
 @pytest.fixture(scope="session")
-def kafka_hosts(broker: Any, scripts: Any) -> Iterator[tuple[Cluster, Any]]:
-    """Three embedded hosts that know a Kafka broker, and their cluster."""
-    with pytest.MonkeyPatch.context() as patch:
+def kafka_hosts(broker: Any, shared: tuple[Cluster, Any], scripts: Any) -> Iterator[tuple[Cluster, Any]]:
+    """The three hosts, and their cluster with a Kafka broker."""
+    cluster, hosts = shared
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as own:
         for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
             patch.setenv(name, broker.known[name])
-        jars = (str(scripts.HOME / "connector/*.jar"),)
-        cluster = attrs.evolve(CLUSTER, spark=SparkSettings(trigger=0.3, kafka=settings(broker), jars=jars))
-        with start_hosts(cluster) as hosts:
-            yield cluster, hosts
+        if not cluster.spark.jars:
+            hosts = own.enter_context(start_hosts(knowing(scripts.connector())))
+        yield knowing(scripts.connector(), **settings(broker)), hosts
 
 
 @pytest.fixture(scope="session")

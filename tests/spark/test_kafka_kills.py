@@ -179,7 +179,7 @@ def test_each_message_once_whatever_is_killed(kind: str, own_broker: Any, script
     here.mkdir()
     topics = {name: make_topic(own_broker, name, 2) for name in ("clicks", "raw", "totals")}
     (here / "network.toml").write_text(NETWORK.format(**topics))
-    jars, bootstrap = scripts.HOME / "connector/*.jar", own_broker.known["KAFKA_BOOTSTRAP"]
+    jars, bootstrap = scripts.connector(), own_broker.known["KAFKA_BOOTSTRAP"]
     (here / "cluster.toml").write_text(CLUSTER.format(jars=jars, bootstrap=bootstrap))
     rng = np.random.default_rng(1 if kind == "hosts" else 2)
     feeder = Feeder(own_broker, topics["clicks"])

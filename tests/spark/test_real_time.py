@@ -201,7 +201,7 @@ def hosts(broker: Any, scripts: Any) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
             patch.setenv(name, broker.known[name])
-        jars = (str(scripts.HOME / "connector/*.jar"),)
+        jars = (scripts.connector(),)
         spark = SparkSettings(mode="real-time", trigger=0.3, kafka=settings(broker, partitions="2"), jars=jars)
         cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=spark)
         yield lambda: (cluster, start_hosts(cluster))

@@ -31,7 +31,7 @@ MOST = 4
 """Runs after which no further one begins, even if a host has had too few batches."""
 
 EACH = 3
-"""Bursts in one run, so that hosts need not start queries and stop them in between. In the first, code is still young."""
+"""Bursts in one run: hosts need not start and stop queries in between. In the first, code is still young."""
 
 LEAD = 3
 """Seconds before the first burst of a run."""
