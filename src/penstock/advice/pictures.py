@@ -14,7 +14,7 @@ from penstock.advice.measure import correlation
 from penstock.advice.replay import Replayed, replay
 from penstock.advice.values import Advice, Array, Deployment, Report
 from penstock.errors import InputError
-from penstock.pictures.save import save
+from penstock.pictures.save import UNDATED, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,11 +251,14 @@ def write_pictures(
     Raises
     ------
     InputError
-        If the folder is a file.
+        If the folder is a file, or named like a picture.
     """
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise InputError("expected a folder, got a file", file=target, at="--plot")
+    if target.suffix.lstrip(".") in UNDATED and not target.exists():
+        hint = f"there are several pictures, as PNG and SVG: --plot {target.with_suffix('')}"
+        raise InputError(f"expected a folder, got {target.name!r}", at="--plot", hint=hint)
     figures: dict[str, Figure] = {"load": heat_map(report.deployment)}
     if len(report.deployment.jobs) > 1:
         figures["correlation"] = load_matrix(report.deployment)

@@ -76,8 +76,8 @@ def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
         yield Finding(
             kind="behind",
             about=query.name,
-            says="its batches run back to back: it is catching up or cannot keep up, so its rate is what it managed, "
-            "not what arrived",
+            says="batches run back to back, to catch up or because they cannot keep up; the rate shown is what was "
+            "managed, not what arrived",
             evidence={"busy": query.busy},
         )
 
