@@ -28,7 +28,7 @@ def environment(version: str) -> Path:
     """Make the locked environment with another pyspark, and return its Python."""
     folder = ROOT / ".tools" / "versions" / version
     uv = str(ROOT / ".tools/bin/uv") if (ROOT / ".tools/bin/uv").exists() else "uv"
-    sync = [uv, "sync", "--locked", "--quiet", "--extra", "spark", "--extra", "dashboard", "--extra", "java"]
+    sync = [uv, "sync", "--locked", "--quiet", "--all-extras"]
     subprocess.run(sync, cwd=ROOT, env={**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder)}, check=True)
     python = folder / "bin" / "python"
     wanted = f"pyspark[connect]=={version}" + (".*" if version.count(".") < 2 else "")
@@ -38,7 +38,10 @@ def environment(version: str) -> Path:
 
 def ran(python: Path, report: Path) -> str:
     """Run the tests, and return what came of them, as a row of the table."""
-    subprocess.run([str(python), "-m", "pytest", *TESTS, f"--junitxml={report}"], cwd=ROOT, check=False)
+    report.unlink(missing_ok=True)
+    done = subprocess.run([str(python), "-m", "pytest", *TESTS, f"--junitxml={report}"], cwd=ROOT, check=False)
+    if not report.exists():
+        raise SystemExit(done.returncode)
     suites = list(ElementTree.parse(report).getroot().iter("testsuite"))  # noqa: S314 - pytest wrote it
     count = {key: sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")}
     bad = count["failures"] + count["errors"]
