@@ -106,6 +106,13 @@ def test_commands_in_pages_exist(page: Path) -> None:
                 assert (ROOT / word).exists(), word
 
 
+@named([page for page in PAGES if "`penstock." in page.read_text()])
+def test_names_of_the_source_exist(page: Path) -> None:
+    """Every module, class and function that a page names is there."""
+    for name in re.findall(r"`(penstock(?:\.\w+)+)(?:\(\))?`", page.read_text()):
+        pkgutil.resolve_name(name)
+
+
 @named(PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Links to files of the repository lead to files, and none leads out of it."""
