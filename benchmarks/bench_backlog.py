@@ -98,7 +98,7 @@ def measure(form: str, rows: int, base: Path) -> dict[str, Any]:
     for path in sink.iterdir():
         np.add.at(seen, pq.read_table(path, columns=["n"]).column("n").to_numpy(), 1)
     assert (seen == 1).all()
-    batches = [batch.rows for batch in outcome.batches if batch.query == "h2"]
+    batches = [batch.rows for batch in outcome.batches if batch.query == "priced"]
     return {
         "format": form, "rows": rows, "bytes": size, "seconds": seconds, "rows_per_second": rows / seconds,
         "largest_batch_behind_the_log": max(batches), "memory": most, "log_at_the_end": held(base / "run/logs"),
