@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -22,6 +23,13 @@ settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 settings.load_profile("penstock")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests on Spark, and then with files of many tests, so that short ones are left to share out."""
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.get_closest_marker("spark") is None, -sizes[item.path]))
 
 
 @attrs.frozen
