@@ -85,8 +85,8 @@ def test_the_dashboard_says_what_it_needs(root: Path) -> None:
     """Where the dashboard's packages are missing one line says which to install."""
     code = """
 import sys
-from penstock.cli.app import OF_DASHBOARD, main
-sys.modules.update(dict.fromkeys(OF_DASHBOARD))
+from penstock.cli.app import EXTRAS, main
+sys.modules.update(dict.fromkeys(dict((extra, packages) for extra, _, packages in EXTRAS)["dashboard"]))
 sys.argv = ["penstock", "dashboard", "examples/event-log"]
 main()
 """
