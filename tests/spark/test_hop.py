@@ -244,7 +244,7 @@ def test_of_two_writers_only_the_newer_shows_anything(make: Make, moment: str) -
     old.write(0, rows(0, 3), (1, 1))
     old._producer.begin_transaction()
     if moment != "never":
-        old._put(0, b"cut off", {"batch": 1, "piece": 0, "rows": 1}, lambda *_: None)
+        old._put(old._producer, 0, b"cut off", {"batch": 1, "piece": 0, "rows": 1}, lambda *_: None)
         old._producer.flush(10)
     assert place(log.read(START, log.length())[1]) == (1, 0)
     newer = KafkaLog(log.topics, log.writer, SHAPE)
@@ -252,7 +252,7 @@ def test_of_two_writers_only_the_newer_shows_anything(make: Make, moment: str) -
     assert newer.write(1, rows(3, 2), (2, 2))
     with pytest.raises(KafkaException):  # noqa: PT012 - at any of these moments
         if moment != "marks":
-            old._put(0, b"late", {"batch": 1, "piece": 1, "rows": 1}, lambda *_: None)
+            old._put(old._producer, 0, b"late", {"batch": 1, "piece": 1, "rows": 1}, lambda *_: None)
             old._producer.flush(10)
         old._producer.commit_transaction(10)
     assert [n for batches, _ in steps(log) for n, _ in taken(batches) if n is not None] == [0, 1, 2, 3, 4]

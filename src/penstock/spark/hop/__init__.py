@@ -9,7 +9,12 @@ frontier as its event time, the latest event time in place of its stimulus time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.files import Document
 
 Position = dict[str, int]
 """Where a reader is: the batch that it reads next, how many pieces of that batch and rows in them it has read already,
@@ -21,11 +26,14 @@ SILENT = (None, None)
 Mark = tuple[int | None, int | None]
 """Frontier and latest event time (µs since the epoch)."""
 
-Stored = tuple[dict[str, Any], list[bytes]]
+Stored: TypeAlias = "tuple[Document, list[bytes]]"
 """What tells a log of rows that a task has stored: a document, and bytes that it cannot hold."""
 
 Piece = tuple[Any, ...]
-"""Where a piece of a batch is, as its log knows it; its rows are the last."""
+"""Where a piece of a batch is, as its log knows it; its rows are the last.
+
+In a folder: batch, file, place in the file; in a topic: partition, offset.
+"""
 
 READ_ROWS = 200_000
 """Rows that a reader takes at once, unless a single piece of a batch is larger."""
@@ -41,16 +49,16 @@ class Hop(Protocol):
     def writer(self) -> str:
         """The operator whose rows it holds."""
 
-    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+    def write(self, batch: int, rows: pa.Table, mark: Mark) -> bool:
         """Append a batch (a pyarrow table with envelope); return False if it is there already."""
 
-    def store(self, batch: int, rows: Any) -> Stored:
+    def store(self, batch: int, rows: pa.Table) -> Stored:
         """Store a task's share of a batch where no reader sees it; more than one try may do so."""
 
     def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
         """Append a batch of which all rows are stored; return False if it is there already."""
 
-    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+    def read(self, start: Position, until: int | None) -> tuple[list[pa.RecordBatch], Position]:
         """Return what follows a position, not beyond batch ``until``, as record batches, and the position behind."""
 
     def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:
@@ -59,16 +67,16 @@ class Hop(Protocol):
     def pieces(self, start: Position, end: Position) -> list[Piece]:
         """Return the pieces between two positions."""
 
-    def fetch(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+    def fetch(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """Read pieces as record batches; any process can do so."""
 
-    def between(self, start: Position, end: Position) -> list[Any]:
+    def between(self, start: Position, end: Position) -> list[pa.RecordBatch]:
         """Return what lies between two positions, the same whenever it is asked for."""
 
     def at(self, batch: int) -> Position:
         """Return the position in front of a batch that is there, or comes next."""
 
-    def mark(self, position: Position) -> list[Any]:
+    def mark(self, position: Position) -> list[pa.RecordBatch]:
         """Return what is known of event time at a position, as a record batch with one mark, or nothing."""
 
     def length(self) -> int:
@@ -84,7 +92,7 @@ class Hop(Protocol):
         """Let go of what was opened."""
 
 
-def shaped(batch: Any, shape: Any) -> Any:
+def shaped(batch: pa.RecordBatch, shape: pa.Schema) -> pa.RecordBatch:
     """Return a record batch in the readers' types (Arrow schema), which differ in what may be null."""
     import pyarrow as pa
 
@@ -95,7 +103,7 @@ def shaped(batch: Any, shape: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=shape)
 
 
-def mark_row(mark: Mark, shape: Any) -> Any:
+def mark_row(mark: Mark, shape: pa.Schema) -> pa.RecordBatch:
     """Return a record batch with a mark as its only row."""
     import pyarrow as pa
 

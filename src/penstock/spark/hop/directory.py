@@ -12,10 +12,13 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.hop import PIECE_ROWS, READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
 from penstock.spark.shipped.place import Place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HEAD = b"penstock.head"
 FILE = re.compile(r"(\d+)(-\w+)?\.arrow")
@@ -47,7 +50,7 @@ class DirectoryLog:
         Arrow schema in which readers want the rows, with envelope; writers need none.
     """
 
-    def __init__(self, folder: Place, shape: Any = None) -> None:
+    def __init__(self, folder: Place, shape: pa.Schema | None = None) -> None:
         self.folder, self.shape = folder, shape
         self._passed = 0
         self._heads: dict[int, Head] = {}
@@ -63,13 +66,13 @@ class DirectoryLog:
 
     # Writing
 
-    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+    def write(self, batch: int, rows: pa.Table, mark: Mark) -> bool:
         """Append a batch; return False if it is there already (a replay)."""
         parts = _parts(rows)
         counts = tuple(part.num_rows for part in parts)
         return self.file(batch).publish(_packed(rows.schema, parts, Head(mark, (("", counts),) if counts else ())))
 
-    def store(self, batch: int, rows: Any) -> Stored:
+    def store(self, batch: int, rows: pa.Table) -> Stored:
         """Store a task's share of a batch in a file of its own; more than one try may do so."""
         name, parts = f"{batch:012d}-{uuid.uuid4().hex}.arrow", _parts(rows)
         (self.folder / name).replace(_packed(rows.schema, parts, None))
@@ -84,7 +87,7 @@ class DirectoryLog:
 
     # Reading
 
-    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+    def read(self, start: Position, until: int | None) -> tuple[list[pa.RecordBatch], Position]:
         """Return what follows a position, `READ_ROWS` rows at a time, and the mark of the last whole batch."""
         pieces, end = self.plan(start, until, READ_ROWS)
         return [*self.fetch(pieces), *(self.mark(end) if end["batch"] > start["batch"] else ())], end
@@ -120,7 +123,7 @@ class DirectoryLog:
             found += pieces[start["piece"] if batch == start["batch"] else 0 : last]
         return found
 
-    def fetch(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+    def fetch(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """Read pieces as record batches in the readers' types."""
         for (batch, name), group in itertools.groupby(pieces, key=lambda piece: piece[:2]):
             with (self.folder / name if name else self.file(batch)).open() as file:
@@ -128,7 +131,7 @@ class DirectoryLog:
                 for piece in group:
                     yield shaped(reader.get_batch(piece[2]), self.shape)
 
-    def between(self, start: Position, end: Position) -> list[Any]:
+    def between(self, start: Position, end: Position) -> list[pa.RecordBatch]:
         """Return what lies between two positions: rows, and the mark of the last whole batch."""
         found = [*self.fetch(self.pieces(start, end))]
         return found + (self.mark(end) if end["batch"] > start["batch"] else [])
@@ -137,7 +140,7 @@ class DirectoryLog:
         """Return the position in front of a batch."""
         return {**START, "batch": batch}
 
-    def mark(self, position: Position) -> list[Any]:
+    def mark(self, position: Position) -> list[pa.RecordBatch]:
         """Return the mark of the last whole batch before a position, or nothing."""
         mark = self.marked(position["batch"] - 1)
         return [] if mark == SILENT else [mark_row(mark, self.shape)]
@@ -192,12 +195,12 @@ class DirectoryLog:
         return self._heads[batch]
 
 
-def _parts(rows: Any) -> list[Any]:
+def _parts(rows: pa.Table) -> list[pa.RecordBatch]:
     """Return a table's rows as record batches, each a piece."""
     return [part for part in rows.combine_chunks().to_batches(max_chunksize=PIECE_ROWS) if part.num_rows]
 
 
-def _packed(schema: Any, parts: Sequence[Any], head: Head | None) -> Any:
+def _packed(schema: pa.Schema, parts: Sequence[pa.RecordBatch], head: Head | None) -> pa.Buffer:
     """Return record batches, and what a head says, as an Arrow file."""
     import pyarrow as pa
 
@@ -209,7 +212,7 @@ def _packed(schema: Any, parts: Sequence[Any], head: Head | None) -> Any:
     return buffer.getvalue()
 
 
-def _reader(file: Any) -> Any:
+def _reader(file: pa.NativeFile) -> pa.ipc.RecordBatchFileReader:
     import pyarrow as pa
 
     return pa.ipc.open_file(file)

@@ -10,13 +10,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
-from penstock.spark.hop.partition import PATIENCE, Message, Partition
+from penstock.spark.hop.partition import PATIENCE, Message, Partition, Said
 from penstock.spark.hop.pieces import packed, pieces, stimuli
 from penstock.spark.hop.topics import Topics
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import IsolationLevel, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
+
+    from penstock.files import Document
+
+Delivered: TypeAlias = "Callable[[KafkaError | None, object], None]"
+"""What a producer calls when a message has arrived, or has not."""
+
+NOTHING: Said = {"batch": 0, "mark": SILENT, "settled": 0}
+"""What a log says that holds no batch yet."""
 
 LINGER = 2.0
 """How long (s) at most to wait for a transaction to end when asked how far a log is."""
@@ -36,25 +49,25 @@ class KafkaLog:
         Arrow schema in which readers want the rows, with envelope; writers need none.
     """
 
-    def __init__(self, topics: Topics, writer: str, shape: Any = None) -> None:
+    def __init__(self, topics: Topics, writer: str, shape: pa.Schema | None = None) -> None:
         self.topics, self.writer, self.shape = topics, writer, shape
         self.topic = topics.name(writer)
-        self._producer: Any = None
-        self._written: dict[str, Any] = {}
+        self._producer: Producer | None = None
+        self._written = NOTHING
         self._readers: dict[int, Partition] = {}
         self._quiet: tuple[tuple[int, int], Position] | None = None
-        self._admin: Any = None
+        self._admin: AdminClient | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_producer": None, "_written": {}, "_readers": {}, "_admin": None}
+    def __getstate__(self) -> Document:
+        return {**self.__dict__, "_producer": None, "_written": NOTHING, "_readers": {}, "_admin": None}
 
     # Writing
 
-    def write(self, batch: int, rows: Any, mark: Mark) -> bool:
+    def write(self, batch: int, rows: pa.Table, mark: Mark) -> bool:
         """Append a batch; return False if it is there already (a replay)."""
         return self.append(batch, [self.store(batch, rows)], mark)
 
-    def store(self, batch: int, rows: Any) -> Stored:
+    def store(self, batch: int, rows: pa.Table) -> Stored:
         """Return a task's share of a batch as messages: one producer sends them all, in one transaction."""
         parts = pieces(rows)
         return {"pieces": [{"rows": part.num_rows, **stimuli(part)} for part in parts]}, [*map(packed, parts)]
@@ -69,13 +82,13 @@ class KafkaLog:
             return False
         messages = [pair for said, values in stored for pair in zip(said["pieces"], values, strict=True)]
         news = bool(messages) or mark[0] != self._written["mark"][0]
-        said = {
+        said: Said = {
             "batch": batch + 1,
             "mark": mark,
             "settled": batch + 1 if news else self._written["settled"],
         }
         try:
-            self._send(batch, messages, said)
+            self._send(self._producer, batch, messages, said)
         except BaseException:
             # What is left of the transaction is given up when the next producer takes the name over.
             self._producer = None
@@ -83,7 +96,7 @@ class KafkaLog:
         self._written = said
         return True
 
-    def _begun(self) -> Any:
+    def _begun(self) -> Producer:
         from confluent_kafka import Producer
 
         producer = Producer(
@@ -99,37 +112,41 @@ class KafkaLog:
         producer.init_transactions(PATIENCE)
         return producer
 
-    def _send(self, batch: int, messages: Sequence[tuple[dict[str, int], bytes]], said: dict[str, Any]) -> None:
-        producer = self._producer
-        failed: list[Any] = []
+    def _send(
+        self, producer: Producer, batch: int, messages: Sequence[tuple[dict[str, int], bytes]], said: Said
+    ) -> None:
+        failed: list[KafkaError] = []
 
-        def check(error: Any, _message: Any) -> None:
+        def check(error: KafkaError | None, _message: object) -> None:
             if error is not None:
                 failed.append(error)
 
         producer.begin_transaction()
         for number, (headers, value) in enumerate(messages):
             partition = number % self.topics.partitions
-            self._put(partition, value, {"batch": batch, "piece": number, **headers}, check)
+            self._put(producer, partition, value, {"batch": batch, "piece": number, **headers}, check)
         for partition in range(self.topics.partitions):
-            self._put(partition, json.dumps(said).encode(), {"batch": batch, "pieces": len(messages)}, check)
+            headers = {"batch": batch, "pieces": len(messages)}
+            self._put(producer, partition, json.dumps(said).encode(), headers, check)
         producer.commit_transaction(PATIENCE)
         if failed:
             raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
 
-    def _put(self, partition: int, value: bytes, headers: Mapping[str, int], check: Any) -> None:
-        named = [(key, str(number).encode()) for key, number in headers.items()]
+    def _put(
+        self, producer: Producer, partition: int, value: bytes, headers: Mapping[str, int], check: Delivered
+    ) -> None:
+        named: dict[str, str | bytes | None] = {key: str(number).encode() for key, number in headers.items()}
         while True:
             try:
-                self._producer.produce(self.topic, value, partition=partition, headers=named, on_delivery=check)
+                producer.produce(self.topic, value, partition=partition, headers=named, on_delivery=check)
                 break
             except BufferError:
-                self._producer.poll(0.1)
-        self._producer.poll(0)
+                producer.poll(0.1)
+        producer.poll(0)
 
     # Reading
 
-    def read(self, start: Position, until: int | None) -> tuple[list[Any], Position]:
+    def read(self, start: Position, until: int | None) -> tuple[list[pa.RecordBatch], Position]:
         """Return what follows a position, `READ_ROWS` rows at a time; trailing batches that say nothing are left.
 
         What lies before batch ``until`` is there for sure, and is waited for.
@@ -186,7 +203,7 @@ class KafkaLog:
         here |= {"batch": here["batch"] + 1, "piece": 0, "rows": 0}
         return True
 
-    def between(self, start: Position, end: Position) -> list[Any]:
+    def between(self, start: Position, end: Position) -> list[pa.RecordBatch]:
         """Return what lies between two positions: rows, and the mark of the last whole batch."""
         rows = [shaped(message.rows, self.shape) for message in self._between(start, end)]
         return rows + (self.mark(end) if end["batch"] > start["batch"] else [])
@@ -195,17 +212,17 @@ class KafkaLog:
         """Return the pieces between two positions."""
         return [*map(_place, self._between(start, end))]
 
-    def fetch(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+    def fetch(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         """Read pieces as record batches in the readers' types."""
         for partition, offset, _ in pieces:
-            message: Any = self._reader(partition).message(offset)
-            yield shaped(message.rows, self.shape)
+            yield shaped(self._reader(partition).sure(offset).rows, self.shape)
 
     def _between(self, start: Position, end: Position) -> list[Message]:
         found: list[Message] = []
         here = dict(start)
         while (here["batch"], here["piece"]) < (end["batch"], end["piece"]):
-            message = self._at(here["piece"] % self.topics.partitions, here, sure=True)
+            partition = here["piece"] % self.topics.partitions
+            message = self._reader(partition).sure(self._from(partition, here))
             if "piece" in message.headers:
                 found.append(message)
                 _passed(here, message)
@@ -235,19 +252,21 @@ class KafkaLog:
             here[f"from{partition}"] = offset
         return here
 
-    def mark(self, position: Position) -> list[Any]:
+    def mark(self, position: Position) -> list[pa.RecordBatch]:
         """Return the mark of the last whole batch before a position, or nothing."""
         if position["batch"] == 0 or "mark" not in position:
             return []
         found = self._reader(0).message(position["mark"])
-        mark = SILENT if found is None else tuple(found.said["mark"])
-        return [] if mark == SILENT else [mark_row(mark, self.shape)]
+        frontier, latest = SILENT if found is None else found.said["mark"]
+        return [] if (frontier, latest) == SILENT else [mark_row((frontier, latest), self.shape)]
 
-    def _at(self, partition: int, here: Position, *, sure: bool) -> Any:
+    def _at(self, partition: int, here: Position, *, sure: bool) -> Message | None:
         """Return the message of a partition that comes next at a position, None if it is not there yet."""
-        reader = self._reader(partition)
+        return self._reader(partition).message(self._from(partition, here), sure=sure)
+
+    def _from(self, partition: int, here: Position) -> int:
         offset = here.get(f"from{partition}")
-        return reader.message(reader.low if offset is None else offset, sure=sure)
+        return self._reader(partition).low if offset is None else offset
 
     def _reader(self, partition: int) -> Partition:
         if partition not in self._readers:
@@ -256,17 +275,17 @@ class KafkaLog:
 
     def length(self) -> int:
         """Return the number of the batch that comes next."""
-        return int(self._last()["batch"])
+        return self._last()["batch"]
 
     def settled(self) -> int:
         """Return how far a reader would come now: behind the last batch with rows or a new frontier."""
-        return int(self._last()["settled"])
+        return self._last()["settled"]
 
-    def _last(self) -> dict[str, Any]:
+    def _last(self) -> Said:
         """Return what the last mark says."""
         self._await_ends()
         message = self._reader(0).last_mark()
-        return {"batch": 0, "mark": SILENT, "settled": 0} if message is None else message.said
+        return NOTHING if message is None else message.said
 
     def _await_ends(self) -> None:
         """Wait for transactions that have ended to be shown, which brokers do a moment later."""
@@ -276,7 +295,7 @@ class KafkaLog:
         admin = self._administrator()
         asked = {TopicPartition(self.topic, number): OffsetSpec.latest() for number in range(self.topics.partitions)}
 
-        def ends(level: Any) -> list[int]:
+        def ends(level: IsolationLevel) -> list[int]:
             found = admin.list_offsets(asked, isolation_level=level, request_timeout=PATIENCE)
             return [future.result(PATIENCE).offset for future in found.values()]
 
@@ -304,7 +323,7 @@ class KafkaLog:
         for future in self._administrator().delete_records(places, request_timeout=PATIENCE).values():
             future.result(PATIENCE)
 
-    def _administrator(self) -> Any:
+    def _administrator(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
         if self._admin is None:
@@ -326,7 +345,7 @@ def _passed(here: Position, message: Message) -> None:
     here[f"from{message.partition}"] = message.behind
 
 
-def _frontier(marks: list[Any]) -> int | None:
+def _frontier(marks: list[pa.RecordBatch]) -> int | None:
     """Return the frontier of a mark as a record batch."""
     import pyarrow as pa
 

@@ -4,15 +4,54 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypedDict, cast
+
+from penstock.spark.hop import Mark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import KafkaError
 
 PATIENCE = 60.0
 """How long (s) a broker may be away."""
 
 MEMORY = 8
 """Marks that a reader remembers."""
+
+
+class Said(TypedDict):
+    """What a mark says: the batch that comes next, the mark, and how far a reader would come."""
+
+    batch: int
+    mark: Mark
+    settled: int
+
+
+class Consumed(Protocol):
+    """A message as the client hands it out; one with an error has no value."""
+
+    def error(self) -> KafkaError | None:
+        """What went wrong."""
+
+    def partition(self) -> int:
+        """The partition's number."""
+
+    def offset(self) -> int:
+        """The place there."""
+
+    def headers(self) -> Sequence[tuple[str, bytes]] | None:
+        """Names and values."""
+
+    def key(self) -> bytes | None:
+        """The key."""
+
+    def value(self) -> bytes:
+        """The value."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """Kind, and when the topic had it (ms since 1970)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +69,7 @@ class Message:
         return self.offset + (1 if "piece" in self.headers else 2)
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> pa.RecordBatch:
         """The record batch of a piece."""
         import pyarrow as pa
 
@@ -38,9 +77,10 @@ class Message:
             return reader.read_next_batch()
 
     @property
-    def said(self) -> dict[str, Any]:
+    def said(self) -> Said:
         """What a mark says."""
-        return dict(json.loads(self.value))
+        said: Said = json.loads(self.value)
+        return said
 
 
 class Partition:
@@ -88,6 +128,13 @@ class Partition:
             self._keep(offset, found)
         return found
 
+    def sure(self, offset: int) -> Message:
+        """Return the first message from an offset on, which is waited for."""
+        found = self.message(offset)
+        if found is None:
+            raise RuntimeError(f"{self._place.topic} ends before {offset}")
+        return found
+
     def _keep(self, offset: int, found: Message) -> None:
         """Remember what was found: marks are asked for again, pieces at most once."""
         recent = [*self._known.items()][-2 * MEMORY :]
@@ -133,15 +180,17 @@ class Partition:
         away = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            message: Any = self._consumer.poll(0.5)
-            error = None if message is None else message.error()
+            message = cast("Consumed | None", self._consumer.poll(0.5))
+            if message is None:
+                continue
+            error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 self._ended = message.offset()
                 if high is not None and self._ended >= high:
                     return None
             elif error is not None and not error.retriable() and error.code() not in away:
                 raise RuntimeError(f"{self._place.topic}: {error}")
-            elif message is not None and error is None:
+            elif error is None:
                 headers = {key: int(value) for key, value in message.headers() or ()}
                 return Message(self._place.partition, message.offset(), headers, message.value())
         raise RuntimeError(f"{self._place.topic}: the broker has said nothing for {PATIENCE:g} s")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.hop import PIECE_ROWS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PIECE_BYTES = 800_000
 """Bytes of a piece before they are compressed, unless a single row has more; brokers take a million unless told."""
 
 
-def pieces(rows: Any) -> list[Any]:
+def pieces(rows: pa.Table) -> list[pa.RecordBatch]:
     """Return a table's rows as record batches, none too large for a message."""
     if rows.num_rows == 0:
         return []
@@ -18,7 +21,7 @@ def pieces(rows: Any) -> list[Any]:
     return [batch for batch in rows.combine_chunks().to_batches(max_chunksize=most) if batch.num_rows]
 
 
-def packed(piece: Any) -> bytes:
+def packed(piece: pa.RecordBatch) -> bytes:
     """Return a record batch as bytes."""
     import pyarrow as pa
 
@@ -28,7 +31,7 @@ def packed(piece: Any) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def stimuli(piece: Any) -> dict[str, int]:
+def stimuli(piece: pa.RecordBatch) -> dict[str, int]:
     """Return between which stimulus times (µs) the rows of a record batch lie."""
     import pyarrow.compute as pc
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TypeVar, cast
 
 import attrs
 
 from penstock.errors import EngineError
-from penstock.spark.hop.partition import PATIENCE
+from penstock.spark.hop.partition import PATIENCE, Consumed
 from penstock.spark.shipped.messages import HEADER
 
 STIMULUS = f"{HEADER}-stimulus"
 """Name of the header with a row's stimulus time (µs since 1970)."""
+
+Answer = TypeVar("Answer")
 
 AT_ONCE = 10_000
 """Messages that are asked for at a time."""
@@ -61,7 +63,7 @@ class Held:
     known: frozenset[int] = frozenset()
 
 
-def row_of(message: Any, label: str) -> Row | None:
+def row_of(message: Consumed, label: str) -> Row | None:
     """Return the row that a message holds if its mark begins with a label, else None.
 
     The mark is the header of that name, or where there is none the key.
@@ -160,7 +162,8 @@ class RowTopic:
         self._consumer.assign([TopicPartition(self.topic, number, here[number]) for number in sorted(waiting)])
         heard = time.monotonic()
         while waiting:
-            messages: list[Any] = [each for each in self._consumer.consume(AT_ONCE, 0.5) if each.error() is None]
+            consumed = cast("list[Consumed]", self._consumer.consume(AT_ONCE, 0.5))
+            messages = [each for each in consumed if each.error() is None]
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > PATIENCE:
@@ -182,7 +185,7 @@ class RowTopic:
         return int(low), int(high)
 
 
-def _again(ask: Callable[[], Any]) -> Any:
+def _again(ask: Callable[[], Answer]) -> Answer:
     """Return what a broker answers; it may be away for a moment."""
     from confluent_kafka import KafkaException
 
