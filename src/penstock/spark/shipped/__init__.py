@@ -3,6 +3,11 @@
 Imports are the standard library, numpy, pyarrow and pyspark only, and happen inside functions where they are slow.
 """
 
+from typing import Any
+
+Offset = dict[str, Any]
+"""How far a reader of a source is, as Spark keeps it: what JSON has."""
+
 ENVELOPE = ("_id", "_stimulus", "_time")
 """Identity (64 bits), stimulus time (µs since the epoch), event time of every row."""
 

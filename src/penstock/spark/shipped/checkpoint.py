@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.shipped.place import Place
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 
 def begun_and_ended(checkpoint: Place) -> tuple[int, int]:
@@ -15,7 +18,7 @@ def begun_and_ended(checkpoint: Place) -> tuple[int, int]:
     return _last(checkpoint / "offsets"), _last(checkpoint / "commits")
 
 
-def offsets(checkpoint: Place, batch: int) -> list[dict[str, Any]]:
+def offsets(checkpoint: Place, batch: int) -> list[Document]:
     """Return what a batch was planned with: Spark's notes, and the offset of each source that says it in JSON.
 
     Raises

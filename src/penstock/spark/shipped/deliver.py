@@ -7,12 +7,16 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from penstock.spark.shipped.identity import Signed
 from penstock.spark.shipped.messages import deliver_messages
 from penstock.spark.shipped.place import Place, absolute, place_of
 from penstock.spark.shipped.share import Brought
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 FILES = ("json", "csv", "parquet", "orc", "text", "xml", "avro")
 """Formats whose sinks and sources are folders of files."""
@@ -22,14 +26,14 @@ class Rows(Protocol):
     """Rows of a sink, in this process or where tasks have put them."""
 
     @property
-    def stimulus(self) -> Any:
+    def stimulus(self) -> Signed:
         """Stimulus time of each (array of µs since 1970)."""
 
     @property
     def files(self) -> Sequence[Place]:
         """Where they are, if they are aside."""
 
-    def frame(self, session: Any) -> Any:
+    def frame(self, session: SparkSession) -> DataFrame:
         """Return them as a frame, with ``_id`` where they have identities."""
 
 
@@ -41,11 +45,12 @@ class Here:
     files: Sequence[Place] = ()
 
     @property
-    def stimulus(self) -> Any:
+    def stimulus(self) -> Signed:
         """Stimulus time of each."""
-        return self.brought.stimulus.to_numpy()
+        stimulus: Signed = self.brought.stimulus.to_numpy()
+        return stimulus
 
-    def frame(self, session: Any) -> Any:
+    def frame(self, session: SparkSession) -> DataFrame:
         """Return them as a frame, of one partition."""
         rows, ids = self.brought.rows, self.brought.ids
         return session.createDataFrame(rows if ids is None else rows.append_column("_id", ids)).coalesce(1)
@@ -57,9 +62,9 @@ class Aside:
 
     way: SinkExit
     files: Sequence[Place]
-    stimulus: Any
+    stimulus: Signed
 
-    def frame(self, session: Any) -> Any:
+    def frame(self, session: SparkSession) -> DataFrame:
         """Return them as a frame, read by tasks again."""
         from pyspark.sql.types import LongType, StructField, StructType
 
@@ -92,7 +97,7 @@ class Delivery:
     """
 
     note: Place
-    stimulus: Any
+    stimulus: Signed
     send: Callable[[], None] = lambda: None
     moves: Sequence[tuple[Place, Place]] = ()
     left: Sequence[Place] = field(default=())
@@ -113,7 +118,7 @@ class Delivery:
             place.remove()
 
 
-def noted(stimulus: Any) -> bytes:
+def noted(stimulus: Signed) -> bytes:
     """Return the content of a note: that rows are visible from now on, and the stimulus time of each."""
     import numpy as np
 
@@ -122,20 +127,23 @@ def noted(stimulus: Any) -> bytes:
     return content.getvalue()
 
 
-def deliver(spec: WriterSpec, way: SinkExit, batch: int, rows: Rows, session: Any, begun: int | None) -> Delivery:
+def deliver(
+    spec: WriterSpec, way: SinkExit, batch: int, rows: Rows, session: SparkSession, begun: int | None
+) -> Delivery:
     """Prepare a batch's rows of a sink; ``begun``: when it may have been begun before (ms since 1970)."""
     label = f"{way.label}-{batch:012d}"
     note = spec.folder / "latency" / way.name / f"{spec.query}-{batch:012d}.npy"
-    if way.format is None:
+    form = way.format
+    if form is None:
         return _parquet(spec.folder / "sinks" / way.name, f"{spec.query}-{batch:012d}", rows, note)
-    if way.format in FILES and "path" in way.options:
-        return _files(way, rows, label, session, spec.generation, note)
+    if form in FILES and "path" in way.options:
+        return _files(way, rows, rows.frame(session).write.format(form), f"{label}-{spec.generation}", label, note)
 
     def send() -> None:
-        if way.format == "kafka":
+        if form == "kafka":
             deliver_messages(rows.frame(session), way.options, f"{label}:", session, begun)
         else:
-            rows.frame(session).write.format(way.format).options(**way.options).mode("append").save()
+            rows.frame(session).write.format(form).options(**way.options).mode("append").save()
 
     return Delivery(note, rows.stimulus, send, left=rows.files)
 
@@ -163,14 +171,13 @@ def _parquet(folder: Place, name: str, rows: Rows, note: Place) -> Delivery:
     return Delivery(note, rows.stimulus, send)
 
 
-def _files(way: SinkExit, rows: Rows, label: str, session: Any, generation: int, note: Place) -> Delivery:
+def _files(way: SinkExit, rows: Rows, writer: DataFrameWriter, attempt: str, label: str, note: Place) -> Delivery:
     """Return what shows rows in a folder that is the user's, under names that nobody else gives."""
     options = {key: value for key, value in way.options.items() if key != "path"}
     folder = place_of(way.options["path"])
-    scratch = folder / f"_penstock-{label}-{generation}"
+    scratch = folder / f"_penstock-{attempt}"
     scratch.remove()
-    writer = rows.frame(session).write.format(way.format).options(**options)
-    writer.mode("overwrite").save(absolute(scratch.uri))
+    writer.options(**options).mode("overwrite").save(absolute(scratch.uri))
     moves = []
     for number, part in enumerate(name for name in scratch.names() if name.startswith("part-")):
         ending = part[part.index(".") :] if "." in part else ""

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TypedDict
 
 from penstock.spark.shipped.place import Place, RemotePlace
 
@@ -19,10 +19,26 @@ class Fenced(RuntimeError):
     """Another query delivers in place of this one, or none does."""
 
 
-def owner_of(folder: Place, unit: str) -> dict[str, Any]:
+class Owner(TypedDict):
+    """Who delivers for a unit.
+
+    Attributes
+    ----------
+    generation, last
+        The one that delivers (0: none), and the last that was given out.
+    closing
+        Whether it ends with the batch that runs.
+    """
+
+    generation: int
+    last: int
+    closing: bool
+
+
+def owner_of(folder: Place, unit: str) -> Owner:
     """Return which ``generation`` of a unit delivers (0: none), and whether it is ``closing``."""
     try:
-        found: dict[str, Any] = json.loads(_owner(folder, unit).read())
+        found: Owner = json.loads(_owner(folder, unit).read())
     except (FileNotFoundError, ValueError):
         return {"generation": 0, "last": 0, "closing": False}
     return found

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+Signed: TypeAlias = "npt.NDArray[np.int64]"
+Unsigned: TypeAlias = "npt.NDArray[np.uint64]"
+Integers: TypeAlias = "Signed | Unsigned"
 
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-def unique(ids: Any, salt: int | None = None) -> Any:
+def unique(ids: pa.Array, salt: int | None = None) -> pa.Array:
     """Return identities of which none is twice.
 
     Equal rows of a file have equal identities at first. A file is read within one batch, and its equal rows cannot be
@@ -33,7 +42,7 @@ def unique(ids: Any, salt: int | None = None) -> Any:
     return pa.array(told_apart(values, ordinals(values)))
 
 
-def ordinals(values: Any) -> Any:
+def ordinals(values: Integers) -> Signed:
     """Return for each value how many equal ones stand before it (array of integers)."""
     import numpy as np
 
@@ -46,17 +55,18 @@ def ordinals(values: Any) -> Any:
     return found
 
 
-def told_apart(values: Any, numbers: Any) -> Any:
+def told_apart(values: Unsigned, numbers: Signed) -> Signed:
     """Return identities (array of signed 64-bit integers) with numbers mixed in where these are not 0."""
     import numpy as np
 
     return np.where(numbers > 0, mixed(values, numbers.astype(np.uint64)), values).astype(np.int64)
 
 
-def mixed(values: Any, by: Any) -> Any:
+def mixed(values: Unsigned, by: Unsigned) -> Unsigned:
     """Return identities with numbers mixed in (arrays of unsigned 64-bit integers)."""
     import numpy as np
 
     with np.errstate(over="ignore"):
         value = (values ^ (by * np.uint64(GOLDEN))) * np.uint64(0xBF58476D1CE4E5B9)
-    return value ^ (value >> np.uint64(29))
+    found: Unsigned = value ^ (value >> np.uint64(29))
+    return found

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.shedding.alone import arrays_of, shares
 from penstock.spark.shipped.checkpoint import offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.spec import Door, WriterSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from penstock.files import Document
 
 TABLES, RATES = "tables", "rates"
 
@@ -30,7 +36,7 @@ class Local:
         self.spec, self.doors = spec, spec.knobs.doors if spec.knobs is not None else ()
         self.place = spec.folder / TABLES / spec.host
         self.rates: dict[str, float] = {}
-        self._table: tuple[int, Any, dict[str, Any]] | None = None
+        self._table: tuple[int, Document | None, Document] | None = None
         self._total = dict.fromkeys((door.name for door in self.doors), 0.0)
         self._since: dict[str, tuple[float, float]] = {}
 
@@ -81,7 +87,7 @@ class Local:
 
     def _come(self, door: Door, batch: int) -> int:
         """Return the rows that a batch took through a door."""
-        found: dict[str, Any] = {}
+        found: dict[str, list[int]] = {}
         for file in (
             self.spec.folder / "batches" / self.spec.query / f"{batch:012d}.json",
             report_of(self.spec.folder, self.spec.query, batch),
@@ -91,7 +97,7 @@ class Local:
         return int(found[door.stream][0]) if door.stream in found else 0
 
 
-def tables_of(folder: Place, documents: Mapping[str, Any]) -> None:
+def tables_of(folder: Place, documents: Mapping[str, Document | None]) -> None:
     """Give hosts other tables; a document that is None takes a host's away."""
     for host, document in documents.items():
         place = folder / TABLES / host
@@ -112,7 +118,7 @@ def tables_there(folder: Place) -> dict[str, str]:
     return found
 
 
-def _row(rates: Mapping[str, float], names: Any) -> Any:
+def _row(rates: Mapping[str, float], names: Sequence[str]) -> npt.NDArray[np.float64]:
     import numpy as np
 
     return np.array([rates.get(name, 0.0) for name in names])

@@ -7,7 +7,11 @@ identity as a header, so that a batch that is done again writes only those that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 HEADER = "penstock"
 """Name of the header with a message's identity."""
@@ -57,7 +61,9 @@ def marked(parts: list[str], mark: str) -> list[str]:
     return [*(part for part in parts if part != "headers"), both]
 
 
-def deliver_messages(frame: Any, options: Mapping[str, str], mark: str, session: Any, begun: int | None) -> None:
+def deliver_messages(
+    frame: DataFrame, options: Mapping[str, str], mark: str, session: SparkSession, begun: int | None
+) -> None:
     """Send a batch's rows, those that are missing.
 
     Parameters
@@ -83,7 +89,7 @@ def deliver_messages(frame: Any, options: Mapping[str, str], mark: str, session:
     frame.selectExpr(*marked(message(options, names), mark)).write.format("kafka").options(**client).save()
 
 
-def sent(session: Any, client: Mapping[str, str], topics: Sequence[str], mark: str, since: int) -> Any:
+def sent(session: SparkSession, client: Mapping[str, str], topics: Sequence[str], mark: str, since: int) -> pa.Table:
     """Return the identities (Arrow table) of a batch's messages that are in topics since a moment (ms)."""
     import pyarrow as pa
 

@@ -8,18 +8,25 @@ import json
 import time
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from penstock.spark.shipped import Offset
 from penstock.spark.shipped.gate import end_with_parent
 from penstock.spark.shipped.place import place_of
 from penstock.workload.nexmark import COLUMNS, SCHEMA, Nexmark, Schedule
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 ROWS = f"{SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
 """The rows' schema as DDL, envelope included."""
+
+Fields = tuple[Any, ...]
+"""A row's values, envelope included."""
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -42,7 +49,7 @@ class NexmarkSource(DataSource):
         """Return the rows' schema as DDL, envelope included."""
         return ROWS
 
-    def streamReader(self, schema: Any) -> SpreadNexmarkReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> SpreadNexmarkReader:  # noqa: N802
         """Return a reader whose events tasks make, if the host has several at a time."""
         if int(self.options.get("slots", "1")) == 1:
             raise PySparkNotImplementedError(
@@ -50,7 +57,7 @@ class NexmarkSource(DataSource):
             )  # fmt: skip
         return SpreadNexmarkReader(dict(self.options))
 
-    def simpleStreamReader(self, schema: Any) -> NexmarkReader:  # noqa: N802
+    def simpleStreamReader(self, schema: StructType) -> NexmarkReader:  # noqa: N802
         """Return a reader."""
         return NexmarkReader(dict(self.options))
 
@@ -78,11 +85,11 @@ class Events:
         self.until = time.time() - self.epoch / 1e6
 
     @property
-    def first(self) -> dict[str, Any]:
+    def first(self) -> Offset:
         """The offset of the first event to take."""
         return {"source": self.name, "event": self.begin, "starts": 0}
 
-    def due(self, start: dict[str, Any]) -> dict[str, Any]:
+    def due(self, start: Offset) -> Offset:
         """Return the offset behind the events that are due by now; a new reader counts its start, as that of a log."""
         if not self.open():
             return start
@@ -96,7 +103,7 @@ class Events:
             event = min(event, start["event"] + self.most)
         return {**start, "event": event, "starts": starts}
 
-    def rows(self, first: int, last: int) -> list[Any]:
+    def rows(self, first: int, last: int) -> list[Fields]:
         """Return given events, with envelope."""
         self.open()
         rows = []
@@ -105,7 +112,7 @@ class Events:
             rows.append((*row, key, self.epoch + round((row[3] - self.zero) / self.tick), row[3]))
         return rows
 
-    def mark(self, start: dict[str, Any], end: dict[str, Any], rows: list[Any]) -> list[Any]:
+    def mark(self, start: Offset, end: Offset, rows: list[Fields]) -> list[Fields]:
         """Return a row without identity that carries the event time behind given events (``rows``, if at hand)."""
         self.open()
         if (end["event"] <= start["event"] and end["starts"] == start["starts"]) or self.events is None:
@@ -134,21 +141,21 @@ class NexmarkReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what is due now, and nothing that comes later."""
         self.events.now()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         """Begin with the first event to take."""
         return self.events.first
 
-    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
+    def read(self, start: Offset) -> tuple[Iterator[Fields], Offset]:
         """Read the events that are due by now."""
         end = self.events.due(start)
         return self.readBetweenOffsets(start, end), end
 
-    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
+    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Fields]:  # noqa: N802
         """Read given events, and the mark behind them."""
         rows = self.events.rows(start["event"], end["event"])
         return iter([*rows, *self.events.mark(start, end, rows)])
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing to do: any event can be made again."""
 
 
@@ -162,24 +169,24 @@ class SpreadNexmarkReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what is due now, and nothing that comes later."""
         self.events.now()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         """Begin with the first event to take."""
         end_with_parent()
         return self.events.first
 
-    def latestOffset(self, start: dict[str, Any], _limit: Any) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Offset, _limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the offset behind the events that are due by now."""
         end_with_parent()
         return self.events.due(start)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return which events each task makes; the last one also the mark."""
         first, last = start["event"], max(start["event"], end["event"])
         cuts = [first + (last - first) * number // self.slots for number in range(self.slots + 1)]
         shares = [(begin, until, None) for begin, until in itertools.pairwise(cuts) if until > begin]
         return [InputPartition(share) for share in [*shares, (last, last, (start, end))]]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[Fields]:
         """Make a task's share."""
         first, last, ends = partition.value
         if ends is None:
@@ -187,5 +194,5 @@ class SpreadNexmarkReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start, end = ends
         return iter(self.events.mark(start, end, []))
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing to do: any event can be made again."""

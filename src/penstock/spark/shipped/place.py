@@ -6,7 +6,13 @@ import os
 import shutil
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
+    from penstock.files import Document
 
 LOCAL = ("", "file")
 ALIASES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}
@@ -82,7 +88,7 @@ class Place:
         with open(self.path, "rb") as file:
             return file.read()
 
-    def open(self) -> Any:
+    def open(self) -> pa.NativeFile:
         """Return a pyarrow file to read from."""
         import pyarrow as pa
 
@@ -104,20 +110,20 @@ class Place:
         heads = [name.split(".")[0] for name in self.names() if not name.endswith(".tmp")]
         return sorted(int(head) for head in heads if head.isdigit())
 
-    def publish(self, content: Any) -> bool:
+    def publish(self, content: bytes | pa.Buffer) -> bool:
         """Make a file appear whole; return False if it is there already (a replayed batch).
 
         Parameters
         ----------
         content
-            Bytes, or anything with the buffer protocol.
+            Of the file.
         """
         if self.exists():
             return False
         self.replace(content)
         return True
 
-    def replace(self, content: Any) -> None:
+    def replace(self, content: bytes | pa.Buffer) -> None:
         """Make a file appear whole, in place of one that may be there."""
         temporary = f"{self.path}.{os.getpid()}.{threading.get_native_id()}.tmp"
         try:
@@ -170,9 +176,9 @@ class RemotePlace(Place):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._known: tuple[Any, str] | None = None
+        self._known: tuple[fs.FileSystem, str] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Document:
         return {"path": self.path, "_known": None}
 
     def __truediv__(self, name: str) -> RemotePlace:
@@ -192,7 +198,7 @@ class RemotePlace(Place):
         """The URI, as it was given."""
         return self.path
 
-    def _at(self) -> tuple[Any, str]:
+    def _at(self) -> tuple[fs.FileSystem, str]:
         import pyarrow as pa
         from pyarrow import fs
 
@@ -211,7 +217,7 @@ class RemotePlace(Place):
         with system.open_input_stream(path) as file:
             return bytes(file.read())
 
-    def open(self) -> Any:
+    def open(self) -> pa.NativeFile:
         """Return a pyarrow file to read from."""
         system, path = self._at()
         return system.open_input_file(path)
@@ -231,7 +237,7 @@ class RemotePlace(Place):
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in found)
 
-    def replace(self, content: Any) -> None:
+    def replace(self, content: bytes | pa.Buffer) -> None:
         """Write a file; object stores show it when it is closed."""
         system, path = self._at()
         system.create_dir(path.rpartition("/")[0], recursive=True)

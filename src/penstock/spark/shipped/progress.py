@@ -6,10 +6,17 @@ import datetime
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import WriterSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+    from pyspark.sql.connect.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+    from penstock.files import Document
 
 
 def report_of(folder: Place, query: str, batch: int) -> Place:
@@ -17,7 +24,7 @@ def report_of(folder: Place, query: str, batch: int) -> Place:
     return folder / "progress" / query / f"{batch:012d}.json"
 
 
-def document(progress: Any, spec: WriterSpec, frontiers: Mapping[str, int]) -> dict[str, Any] | None:
+def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapping[str, int]) -> Document | None:
     """Return what is kept of a report; None of one that tells of no batch (Spark only looked for data).
 
     Parameters
@@ -61,7 +68,7 @@ def document(progress: Any, spec: WriterSpec, frontiers: Mapping[str, int]) -> d
     }
 
 
-def save(progress: Any, spec: WriterSpec) -> bool:
+def save(progress: StreamingQueryProgress, spec: WriterSpec) -> bool:
     """Keep a report; return False if it tells of no batch."""
     before = report_of(spec.folder, spec.query, progress.batchId - 1)
     try:
@@ -75,38 +82,44 @@ def save(progress: Any, spec: WriterSpec) -> bool:
     return True
 
 
-def save_from_within(spec: WriterSpec, batch: int, known: dict[str, Any]) -> None:
-    """Keep the report of the batch before this one, asked of Spark by the query's own writer.
+class Reports:
+    """The reports of a query's batches, asked of Spark by the query's own writer."""
 
-    Nothing of a batch is computed before: so at most the last ended batch must be done again for its counts after a
-    kill, and the controller need not live.
+    def __init__(self, spec: WriterSpec) -> None:
+        self._spec = spec
+        self._query: StreamingQuery | None = None
 
-    Parameters
-    ----------
-    known
-        Memory between batches: Spark's handle of the query.
+    def keep_before(self, batch: int) -> None:
+        """Keep the report of the batch before this one.
 
-    Raises
-    ------
-    RuntimeError
-        If Spark does not tell.
-    """
-    if not spec.observed or batch == 0 or report_of(spec.folder, spec.query, batch - 1).exists():
-        return
-    if "handle" not in known:
+        Nothing of a batch is computed before: so at most the last ended batch must be done again for its counts after a
+        kill, and the controller need not live.
+
+        Raises
+        ------
+        RuntimeError
+            If Spark does not tell.
+        """
+        spec = self._spec
+        if not spec.observed or batch == 0 or report_of(spec.folder, spec.query, batch - 1).exists():
+            return
+        if self._query is None:
+            self._query = self._found()
+        query = self._query
+        for progress in (query.lastProgress, *reversed(query.recentProgress)) if query is not None else ():
+            if progress is not None and progress.batchId == batch - 1 and save(progress, spec):
+                return
+        raise RuntimeError(f"Spark does not tell what batch {batch - 1} of {spec.query} counted")
+
+    def _found(self) -> StreamingQuery | None:
         from pyspark.sql.connect.session import SparkSession
 
-        url = f"{os.environ['SPARK_CONNECT_LOCAL_URL']};session_id={spec.session}"
+        url = f"{os.environ['SPARK_CONNECT_LOCAL_URL']};session_id={self._spec.session}"
         session = SparkSession.builder.remote(url).create()
-        known["handle"] = next((query for query in session.streams.active if query.name == spec.query), None)
-    handle = known["handle"]
-    for progress in (handle.lastProgress, *reversed(handle.recentProgress)) if handle is not None else ():
-        if progress is not None and progress.batchId == batch - 1 and save(progress, spec):
-            return
-    raise RuntimeError(f"Spark does not tell what batch {batch - 1} of {spec.query} counted")
+        return next((query for query in session.streams.active if query.name == self._spec.query), None)
 
 
-def _values(row: Any, count: int) -> list[int]:
+def _values(row: Row | Mapping[str, object] | None, count: int) -> list[int]:
     """Return the values of an observation, which Connect gives as a row or as a table of its parts."""
     if row is None:
         return [0] * count

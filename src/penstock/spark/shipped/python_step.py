@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.spark.shipped import ENVELOPE
-from penstock.spark.shipped.identity import mixed, ordinals, told_apart
+from penstock.spark.shipped.identity import Signed, mixed, ordinals, told_apart
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Step: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+"""What Spark's ``mapInArrow`` calls."""
 
 ROW = "_row"
 """The column by which a function says which row it took a row from."""
 
 
-def wrap_python(
-    function: Callable[[Iterator[Any]], Iterator[Any]], shape: Any, *, name: str, kept: bool, needed: bool
-) -> Callable[[Any], Any]:
+def wrap_python(function: Step, shape: pa.Schema, *, name: str, kept: bool, needed: bool) -> Step:
     """Return a mapInArrow function that hands the user's columns to ``function`` and carries the envelope along.
 
     Parameters
@@ -32,12 +36,12 @@ def wrap_python(
         Whether windows or joins lie behind, which need each row's own event time.
     """
 
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         taken = _Taken()
 
-        def feed() -> Iterator[Any]:
+        def feed() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 if batch.num_rows:
                     rows = taken.take(batch)
@@ -69,11 +73,11 @@ class _Taken:
     """The envelopes of the rows that a function has taken."""
 
     def __init__(self) -> None:
-        self.parts: list[Any] = []
+        self.parts: list[pa.RecordBatch] = []
         self.count = self.given = 0
-        self.copies: Any = None
+        self.copies: Signed | None = None
 
-    def take(self, data: Any) -> Any:
+    def take(self, data: pa.RecordBatch) -> pa.Array:
         """Note a batch's envelopes, and return the numbers of its rows."""
         import numpy as np
         import pyarrow as pa
@@ -82,7 +86,7 @@ class _Taken:
         first, self.count = self.count, self.count + data.num_rows
         return pa.array(np.arange(first, self.count, dtype=np.int64))
 
-    def next(self, rows: int, name: str) -> list[Any]:
+    def next(self, rows: int, name: str) -> list[pa.Array]:
         """Return the envelopes of the next rows."""
         import numpy as np
 
@@ -96,7 +100,7 @@ class _Taken:
         if self.given != self.count:
             raise ValueError(f"operator {name!r} says rows = 'kept' but took {self.count} rows and gave {self.given}")
 
-    def of(self, rows: Any, name: str) -> list[Any]:
+    def of(self, rows: pa.Array, name: str) -> list[pa.Array]:
         """Return the envelopes of given rows; the second, third, … row from one row has an identity of its own."""
         import numpy as np
         import pyarrow as pa
@@ -114,7 +118,7 @@ class _Taken:
         identity, *rest = self._at(numbers)
         return [pa.array(told_apart(identity.to_numpy().astype(np.uint64), nth)), *rest]
 
-    def latest(self, rows: int) -> list[Any]:
+    def latest(self, rows: int) -> list[pa.Array]:
         """Return envelopes of rows that nobody can assign: the latest times, and identities in the order of rows."""
         import numpy as np
         import pyarrow as pa
@@ -129,7 +133,7 @@ class _Taken:
         times = [pa.array([pc.max(part.column(n)).as_py()] * rows, part.column(n).type) for n in ENVELOPE[1:]]
         return [pa.array(ids.astype(np.int64)), *times]
 
-    def _at(self, numbers: Any) -> list[Any]:
+    def _at(self, numbers: Signed) -> list[pa.Array]:
         import pyarrow as pa
 
         if len(self.parts) > 1:

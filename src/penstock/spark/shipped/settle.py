@@ -6,14 +6,17 @@ import contextlib
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.spark.shipped.deliver import Delivery, noted
 from penstock.spark.shipped.gate import committing
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.spec import WriterSpec
 from penstock.spark.shipped.tasks import aside
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 INTENTS = "intents"
 
@@ -24,7 +27,7 @@ def intent_of(folder: Place, query: str, batch: int) -> Place:
 
 
 @contextlib.contextmanager
-def intend(spec: WriterSpec, batch: int, delivered: Sequence[Delivery], manifest: Mapping[str, Any]) -> Iterator[None]:
+def intend(spec: WriterSpec, batch: int, delivered: Sequence[Delivery], manifest: Document) -> Iterator[None]:
     """Write down which files a batch shows, while it shows them; nothing where there are none."""
     if not any(delivery.moves for delivery in delivered):
         yield
@@ -57,7 +60,7 @@ def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
     aside(spec).remove()
 
 
-def _finish(said: Mapping[str, Any], manifest: Place) -> None:
+def _finish(said: Document, manifest: Place) -> None:
     for file, target in said["moves"]:
         # Those that were moved before are not there any more.
         if place_of(file).exists():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.shipped import BITS, ENVELOPE
 from penstock.spark.shipped.identity import unique
 from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def added(counts: Counts, more: Mapping[str, list[int]]) -> Counts:
     }
 
 
-def logged(way: LogExit, table: Any, salt: int | None) -> Any:
+def logged(way: LogExit, table: pa.Table, salt: int | None) -> pa.Table:
     """Return the rows that leave to a log, with envelope; ``salt``: see `unique`."""
     import pyarrow as pa
 
@@ -54,12 +57,12 @@ def logged(way: LogExit, table: Any, salt: int | None) -> Any:
 class Brought:
     """What rows bring to a sink: an Arrow table; stimulus time and identity of each where it has one."""
 
-    rows: Any
-    stimulus: Any
-    ids: Any = None
+    rows: pa.Table
+    stimulus: pa.ChunkedArray
+    ids: pa.Array | None = None
 
 
-def brought(way: SinkExit, table: Any) -> Brought:
+def brought(way: SinkExit, table: pa.Table) -> Brought:
     """Return the rows that arrived at a sink and were not dropped on the way."""
     import pyarrow as pa
 
@@ -71,7 +74,7 @@ def brought(way: SinkExit, table: Any) -> Brought:
     return Brought(rows, table.column("_stimulus").filter(there), ids)
 
 
-def arrived(table: Any, way: SinkExit) -> Any:
+def arrived(table: pa.Table, way: SinkExit) -> pa.BooleanArray:
     """Return which rows arrived on a sink's stream and were not dropped."""
     import pyarrow.compute as pc
 
@@ -81,7 +84,7 @@ def arrived(table: Any, way: SinkExit) -> Any:
     return pc.equal(both, 1 << bit)
 
 
-def reached_by(table: Any, spec: WriterSpec) -> Reached:
+def reached_by(table: pa.Table, spec: WriterSpec) -> Reached:
     """Return how far event time has come by some rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -100,7 +103,7 @@ def reached_by(table: Any, spec: WriterSpec) -> Reached:
     return Reached(found, max((value for value in told if value is not None), default=None))
 
 
-def count(table: Any, passes: tuple[tuple[str, ...], ...]) -> Counts:
+def count(table: pa.Table, passes: tuple[tuple[str, ...], ...]) -> Counts:
     """Return arrived and dropped rows of the streams that the rows' bits tell of."""
     import pyarrow.compute as pc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
@@ -13,8 +13,13 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from penstock.spark.hop import READ_ROWS, Hop, Piece
 from penstock.spark.hop.logs import log_of
 from penstock.spark.hop.topics import Topics
+from penstock.spark.shipped import Offset
 from penstock.spark.shipped.gate import end_with_parent
 from penstock.spark.shipped.place import place_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 
 class LogSource(DataSource):
@@ -30,13 +35,13 @@ class LogSource(DataSource):
         """Return the name of the format."""
         return "penstock-log"
 
-    def schema(self) -> Any:
+    def schema(self) -> StructType:
         """Return the rows' type."""
         from pyspark.sql.types import StructType
 
         return StructType.fromJson(json.loads(self.options["schema"]))
 
-    def streamReader(self, schema: Any) -> SpreadLogReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> SpreadLogReader:  # noqa: N802
         """Return a reader whose rows tasks read, if the host has several at a time."""
         slots = int(self.options.get("slots", "1"))
         if slots == 1:
@@ -46,11 +51,11 @@ class LogSource(DataSource):
             )
         return SpreadLogReader(self.log(schema), int(self.options.get("begin", "0")), slots)
 
-    def simpleStreamReader(self, schema: Any) -> LogReader:  # noqa: N802
+    def simpleStreamReader(self, schema: StructType) -> LogReader:  # noqa: N802
         """Return a reader."""
         return LogReader(self.log(schema), int(self.options.get("begin", "0")))
 
-    def log(self, schema: Any) -> Hop:
+    def log(self, schema: StructType) -> Hop:
         """Return the log."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -79,11 +84,11 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what there is now, and nothing that comes later."""
         self.until = self.log.length()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         """Begin with the first batch to take."""
         return {"log": self.log.writer, **self.log.at(self.begin), "starts": 0}
 
-    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
+    def read(self, start: Offset) -> tuple[Iterator[pa.RecordBatch], Offset]:
         """Read what follows, a bounded number of rows."""
         starts = start["starts"] + (self.fresh and start["batch"] > 0)
         self.fresh = False
@@ -91,14 +96,14 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {"log": start["log"], **position, "starts": starts}
         return iter(self._first(start, end) + batches), end
 
-    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802
+    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[pa.RecordBatch]:  # noqa: N802
         """Read what lies between two offsets; the same again after a failure."""
         return iter(self._first(start, end) + self.log.between(start, end))
 
-    def _first(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    def _first(self, start: Offset, end: Offset) -> list[pa.RecordBatch]:
         return list(self.log.mark(start)) if end["starts"] > start["starts"] else []
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing to do: a log is cleaned when all its readers have passed."""
 
 
@@ -108,13 +113,13 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, log: Hop, begin: int, slots: int) -> None:
         self.log, self.begin, self.slots, self.fresh = log, begin, slots, True
         self.until: int | None = None
-        self.planned: tuple[Any, Any, list[Piece]] | None = None
+        self.planned: tuple[Offset, Offset, list[Piece]] | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read what there is now, and nothing that comes later."""
         self.until = self.log.length()
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> Offset:  # noqa: N802
         """Begin with the first batch to take."""
         end_with_parent()
         return {"log": self.log.writer, **self.log.at(self.begin), "starts": 0}
@@ -123,7 +128,7 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take a bounded number of rows."""
         return ReadMaxRows(READ_ROWS * self.slots)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the position behind the rows that are read next."""
         end_with_parent()
         starts = start["starts"] + (self.fresh and start["batch"] > 0)
@@ -133,7 +138,7 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.planned = start, end, pieces
         return end
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return what each task reads: pieces, and one of them the marks."""
         known = self.planned is not None and self.planned[:2] == (start, end)
         pieces = self.planned[2] if known and self.planned else self.log.pieces(start, end)
@@ -142,7 +147,7 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks += [end] if end["batch"] > start["batch"] else []
         return [InputPartition((share, marks if not number else [])) for number, share in enumerate(shares)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a task's share."""
         pieces, marks = partition.value
         for mark in marks:
@@ -150,7 +155,7 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from self.log.fetch(pieces)
         self.log.close()
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: Offset) -> None:
         """Nothing to do: a log is cleaned when all its readers have passed."""
 
 

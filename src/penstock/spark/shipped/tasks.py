@@ -6,13 +6,22 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.spark.hop import Stored
 from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.share import Brought, Counts, Reached, added, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from penstock.files import Document
+
+Task: TypeAlias = "Callable[[int, bool, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+"""What a task does: given the batch's number, whether to store anything, and the rows."""
 
 ASIDE = "aside"
 """Folder, below the run's, of rows that tasks have prepared for sinks."""
@@ -39,10 +48,10 @@ def aside(spec: WriterSpec) -> Place:
     return spec.folder / ASIDE / spec.query
 
 
-def make_task(spec: WriterSpec) -> Callable[[int, bool, Iterator[Any]], Iterator[Any]]:
+def make_task(spec: WriterSpec) -> Task:
     """Return the function by which a task takes its share of a batch to logs and sinks; see `gather`."""
 
-    def take(batch: int, store: bool, batches: Iterator[Any]) -> Iterator[Any]:
+    def take(batch: int, store: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyspark import TaskContext
 
@@ -59,10 +68,10 @@ def make_task(spec: WriterSpec) -> Callable[[int, bool, Iterator[Any]], Iterator
     return take
 
 
-def _taken(spec: WriterSpec, batch: int, table: Any, part: int, store: bool) -> tuple[dict[str, Any], list[bytes]]:
+def _taken(spec: WriterSpec, batch: int, table: pa.Table, part: int, store: bool) -> Stored:
     """Write a task's share, if it is to be stored; return what is to be told of it."""
     reached = reached_by(table, spec)
-    said: dict[str, Any] = {"counts": count(table, spec.passes), "reached": [reached.frontiers, reached.latest]}
+    said: Document = {"counts": count(table, spec.passes), "reached": [reached.frontiers, reached.latest]}
     said |= {"logs": [], "sinks": []}
     blobs: list[bytes] = []
     for way in spec.logs if store else ():
@@ -96,7 +105,7 @@ def _aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> str:
     return name
 
 
-def gather(spec: WriterSpec, task: bytes, frame: Any, batch: int, *, store: bool) -> Written:
+def gather(spec: WriterSpec, task: bytes, frame: DataFrame, batch: int, *, store: bool) -> Written:
     """Let the tasks of a batch write its rows, and return what they tell.
 
     Parameters
@@ -109,7 +118,7 @@ def gather(spec: WriterSpec, task: bytes, frame: Any, batch: int, *, store: bool
         False for a batch that is done again for Spark's counts only.
     """
 
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
 
         yield from pickle.loads(task)(batch, store, batches)  # noqa: S301 - our own bytes

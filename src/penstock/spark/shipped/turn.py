@@ -15,11 +15,16 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import Knobs, WriterSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.files import Document
 
 BUCKETS = 1_000_000
 """Keep fractions and shares are multiples of one in this many."""
@@ -43,6 +48,23 @@ LENGTH = 1 << 16
 """Bytes of such a file: Spark remembers how long it was when the query began."""
 
 EVER = -(2**63)
+
+
+class Decided(TypedDict):
+    """What is decided for a batch.
+
+    Attributes
+    ----------
+    limits
+        Of each stream whose rows are dropped one by one.
+    windows
+        By stream, since which event time (µs) which limit holds for windows.
+    """
+
+    limits: dict[str, int]
+    windows: dict[str, list[list[int]]]
+
+
 WIDTH = 20
 """Bits of a limit, where two share a number."""
 
@@ -57,7 +79,7 @@ def packed(now: int, before: int) -> int:
     return (now << WIDTH) | before
 
 
-def make_turn(spec: WriterSpec, local: Local) -> Callable[[Any, int, Mapping[str, int], int | None], None]:
+def make_turn(spec: WriterSpec, local: Local) -> Callable[[DataFrame, int, Mapping[str, int], int | None], None]:
     """Return the function that a query's writer calls before it computes a batch, where tasks share the driver's JVM.
 
     It takes the batch's frame and number, and the frontiers and the latest event time that earlier batches reached.
@@ -66,7 +88,7 @@ def make_turn(spec: WriterSpec, local: Local) -> Callable[[Any, int, Mapping[str
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
     known: dict[str, str] = {}
 
-    def turn(frame: Any, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
+    def turn(frame: DataFrame, batch: int, frontiers: Mapping[str, int], latest: int | None) -> None:
         values = _decided(spec, batch, frontiers, latest, lambda: _wanted(spec, local, batch, batch, wanted.prompt))
         changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
         if changed:
@@ -110,8 +132,7 @@ def _wanted(spec: WriterSpec, local: Local, batch: int, seen: int, prompt: bool)
     keep = local.keep(seen)
     if keep is not None:
         return keep
-    found: Mapping[str, float] = _announced(spec.folder, spec.query, batch, prompt)
-    return found
+    return _announced(spec.folder, spec.query, batch, prompt)
 
 
 def _decided(
@@ -126,7 +147,7 @@ def _decided(
     place = folder / KNOBS / spec.query
     file = place / f"{batch:012d}.json"
     if file.exists():
-        decided = json.loads(file.read())
+        decided: Decided = json.loads(file.read())
     else:
         decided = _decide(wanted, _latest(place), keep(), frontiers, latest)
         file.publish(json.dumps(decided).encode())
@@ -135,7 +156,7 @@ def _decided(
     return _values(decided, wanted, folder)
 
 
-def _values(decided: Any, wanted: Knobs, folder: Place) -> dict[str, str]:
+def _values(decided: Decided, wanted: Knobs, folder: Place) -> dict[str, str]:
     """Return the properties that a decision asks for."""
     values = {stream: str(limit) for stream, limit in decided["limits"].items()}
     for stream, entries in decided["windows"].items():
@@ -152,10 +173,13 @@ def _listed(entries: list[list[int]]) -> str:
     return ",".join(f"{since}:{limit}" for since, limit in entries)
 
 
-def _latest(place: Place) -> Any:
+def _latest(place: Place) -> Decided:
     """Return what was decided for the last batch."""
     names = [name for name in place.names() if name.endswith(".json")]
-    return json.loads((place / names[-1]).read()) if names else {"limits": {}, "windows": {}}
+    if not names:
+        return {"limits": {}, "windows": {}}
+    last: Decided = json.loads((place / names[-1]).read())
+    return last
 
 
 def limits_of(folder: Place, query: str) -> dict[str, float]:
@@ -165,16 +189,17 @@ def limits_of(folder: Place, query: str) -> dict[str, float]:
     return {stream: limit / BUCKETS for stream, limit in {**decided["limits"], **newest}.items()}
 
 
-def _announced(folder: Place, query: str, batch: int, prompt: bool) -> Any:
+def _announced(folder: Place, query: str, batch: int, prompt: bool) -> Mapping[str, float]:
     """Return the keep fractions that penstock has announced, for this batch's rates if it looks in time."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            found = json.loads((folder / ANNOUNCED).read())
+            found: Document = json.loads((folder / ANNOUNCED).read())
         except FileNotFoundError:
             found = {"keep": {}, "looked": {}}
         if not prompt or found["looked"].get(query, -1) >= batch or time.monotonic() > deadline:
-            return found["keep"]
+            keep: Mapping[str, float] = found["keep"]
+            return keep
         time.sleep(0.005)
 
 
@@ -189,8 +214,8 @@ def share_of_windows(rows: float, count: int) -> float:
 
 
 def _decide(
-    wanted: Knobs, before: Any, keep: Mapping[str, float], frontiers: Mapping[str, int], latest: int | None
-) -> dict[str, Any]:
+    wanted: Knobs, before: Decided, keep: Mapping[str, float], frontiers: Mapping[str, int], latest: int | None
+) -> Decided:
     """Return the limits of a batch."""
     limits = {stream: round(keep.get(stream, 1.0) * BUCKETS) for stream in wanted.limits}
     windows = {}

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from penstock.spark.hop import Hop
+from penstock.spark.hop import Hop, Mark, Stored
 from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped.checkpoint import offsets, watermark
 from penstock.spark.shipped.deliver import Aside, Here, Rows, deliver
@@ -19,12 +19,16 @@ from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.probe import probe
-from penstock.spark.shipped.progress import save_from_within
+from penstock.spark.shipped.progress import Reports
 from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import LogExit, WriterSpec
 from penstock.spark.shipped.tasks import Written, aside, gather
 from penstock.spark.shipped.turn import look_ahead, make_turn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def manifest_of(folder: Place, query: str, batch: int) -> Place:
@@ -60,13 +64,13 @@ class Batch:
     number: int
     reached: Reached
     counts: Counts
-    appends: Sequence[tuple[Callable[[int, Any], bool], int]]
+    appends: Sequence[tuple[Callable[[int, Mark], bool], int]]
     sinks: Sequence[Rows | None]
     begun: int | None = None
     speed: Sequence[tuple[float, float]] = ()
 
 
-def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], None]:
+def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
     Each batch leaves in each log and sink what is named by its number there, and lastly its manifest, which holds the
@@ -82,10 +86,11 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
     turn = None if spec.knobs is None or spec.knobs.file is not None else make_turn(spec, local)
     # What is open stays so from batch to batch.
     logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
-    state: dict[str, Any] = {"next": None, "reached": Reached()}
-    reports: dict[str, Any] = {}
+    next_batch: int | None = None
+    so_far = Reached()
+    reports = Reports(spec)
 
-    def write(frame: Any, batch: int) -> None:
+    def write(frame: DataFrame, batch: int) -> None:
         try:
             take(frame, batch)
         except Exception as error:
@@ -94,35 +99,36 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[Any, int], Non
             error_of(spec.folder, spec.query).replace(json.dumps(said).encode())
             raise
 
-    def take(frame: Any, batch: int) -> None:
+    def take(frame: DataFrame, batch: int) -> None:
+        nonlocal next_batch, so_far
         end_with_parent()
         check(spec.folder, spec.query, spec.generation)
-        save_from_within(spec, batch, reports)
+        reports.keep_before(batch)
         manifest = manifest_of(spec.folder, spec.query, batch)
-        if state["next"] != batch:
+        if next_batch != batch:
             settle(spec, batch, manifest)
         done = manifest.exists()
         if done and not spec.observed:
             look_ahead(spec, local, batch + 1, *known(spec, batch))
             return
         begun = None
-        if state["next"] != batch:
+        if next_batch != batch:
             # An earlier run may have been cut off in the middle of this batch.
             begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
-            state["reached"] = Reached(*known(spec, batch - 1))
+            so_far = Reached(*known(spec, batch - 1))
         before = probe()
         if turn is not None:
-            turn(frame, batch, state["reached"].frontiers, state["reached"].latest)
+            turn(frame, batch, so_far.frontiers, so_far.latest)
         if spec.spread:
             computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
         else:
             computed = _here(spec, logs, frame.toArrow(), batch)
-        reached = state["reached"].further(computed.reached)
+        reached = so_far.further(computed.reached)
         computed = dataclasses.replace(computed, reached=reached, begun=begun, speed=(before, probe()))
         if not done:
             _commit(spec, computed, frame.sparkSession)
         look_ahead(spec, local, batch + 1, reached.frontiers, reached.latest)
-        state.update(next=batch + 1, reached=reached)
+        next_batch, so_far = batch + 1, reached
 
     return write
 
@@ -135,7 +141,7 @@ def known(spec: WriterSpec, batch: int) -> tuple[dict[str, int], int | None]:
     return said["frontiers"], said["latest"]
 
 
-def _here(spec: WriterSpec, logs: Sequence[Hop], table: Any, number: int) -> Batch:
+def _here(spec: WriterSpec, logs: Sequence[Hop], table: pa.Table, number: int) -> Batch:
     """Return a batch whose rows are in this process."""
     appends = []
     for log, way in zip(logs, spec.logs, strict=True):
@@ -145,7 +151,7 @@ def _here(spec: WriterSpec, logs: Sequence[Hop], table: Any, number: int) -> Bat
     return Batch(number, reached_by(table, spec), count(table, spec.passes), appends, sinks)
 
 
-def _write(log: Hop, rows: Any, number: int, mark: Any) -> bool:
+def _write(log: Hop, rows: pa.Table, number: int, mark: Mark) -> bool:
     return log.write(number, rows, mark)
 
 
@@ -161,11 +167,11 @@ def _spread(spec: WriterSpec, logs: Sequence[Hop], written: Written, number: int
     return Batch(number, written.reached, written.counts, appends, sinks)
 
 
-def _append(log: Hop, stored: Any, number: int, mark: Any) -> bool:
+def _append(log: Hop, stored: Sequence[Stored], number: int, mark: Mark) -> bool:
     return log.append(number, stored, mark)
 
 
-def _commit(spec: WriterSpec, batch: Batch, session: Any) -> None:
+def _commit(spec: WriterSpec, batch: Batch, session: SparkSession) -> None:
     """Make a batch's rows visible, all of them or, if another query of the unit delivers, none."""
     delivered = [
         deliver(spec, way, batch.number, rows, session, batch.begun)
