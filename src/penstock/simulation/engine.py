@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 
+from penstock.arrays import Array, Records
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.network import Network
 from penstock.simulation.alone import Alone
 from penstock.simulation.options import Options
 from penstock.simulation.run import Simulation
-from penstock.simulation.state import Records
 from penstock.simulation.watch import moving
 from penstock.steering import (
     Admit,
@@ -31,6 +31,7 @@ from penstock.steering import (
     Slow,
     changes,
 )
+from penstock.steering import plan as kinds
 from penstock.workload import Rates
 
 _MOST_PERIODS = 10_000_000
@@ -123,7 +124,7 @@ class SimulationEngine:
         refused: list[Refused] = []
         for change in changes(plan, self._sim.network):
             try:
-                getattr(self, f"_{change.kind}")(change, plan)
+                MAKES[change.kind](self, change, plan)
             except InputError as error:
                 refused.append(Refused(change, error.problem))
             else:
@@ -149,7 +150,7 @@ class SimulationEngine:
         elif isinstance(event, Admit):
             raise InputError("queries are attached by a plan, not by themselves", at="admit")
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Document:
         """Return what came of the run so far."""
         run = self._sim.run
         places = zip(run.units, run.state.units["host"].tolist(), strict=True)
@@ -271,6 +272,19 @@ class SimulationEngine:
         self._sim.become(network, cluster or self._sim.cluster, placement or {}, chosen(self._rates, network))
 
 
+MAKES: dict[str, Callable[[SimulationEngine, Change, Plan], None]] = {
+    kinds.ADD: SimulationEngine._add,
+    kinds.ATTACH: SimulationEngine._attach,
+    kinds.MOVE: SimulationEngine._move,
+    kinds.KEEP: SimulationEngine._keep,
+    kinds.TABLES: SimulationEngine._tables,
+    kinds.LIMIT: SimulationEngine._limit,
+    kinds.TRIGGER: SimulationEngine._trigger,
+    kinds.RETIRE: SimulationEngine._retire,
+}
+"""What makes each kind of change."""
+
+
 def chosen(rates: Rates, network: Network) -> Rates:
     """Return the rates of a network's sources; 0 for those of which nothing is known."""
     nothing = np.zeros(rates.periods)
@@ -312,7 +326,7 @@ def spliced(old: Rates, new: Rates, at: float, end: float) -> Rates:
     return Rates.of(step, found)
 
 
-def _held(series: Any, times: int, count: int) -> Any:
+def _held(series: Array, times: int, count: int) -> Array:
     """Return a series with each value held for several steps, cut or filled with 0 to a length."""
     longer = np.repeat(series, times)[:count]
     return np.concatenate([longer, np.zeros(count - longer.size)])

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple, TypeVar
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array, Ints
 from penstock.cluster import Cluster, Link
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled, Control
 from penstock.simulation.state import LINK
 
-Ints = NDArray[np.int64]
+Numbers = TypeVar("Numbers", Array, Ints)
+
+
+class Counts(NamedTuple):
+    """How many there are from now on."""
+
+    units: int
+    hosts: int
+    streams: int
+    sources: int
 
 
 @attrs.frozen(eq=False)
 class Maps:
     """The new number of everything that an old run numbers, as arrays by old number.
 
-    ``sizes`` holds how many of each there are from now on, ``homes`` the host of each unit.
+    ``homes`` holds the host of each unit from now on.
     """
 
     units: Ints
@@ -32,14 +41,14 @@ class Maps:
     sources: Ints
     inputs: Ints
     cores: Ints
-    sizes: Mapping[str, int]
+    counts: Counts
     homes: tuple[int, ...]
 
     @classmethod
     def of(cls, old: Compiled, new: Compiled) -> Maps:
         """Compare two runs, of which the new one has everything that the old one has."""
 
-        def places(mine: Iterable[Any], theirs: Iterable[Any]) -> Ints:
+        def places(mine: Iterable[Hashable], theirs: Iterable[Hashable]) -> Ints:
             number = {name: index for index, name in enumerate(theirs)}
             return np.array([number[name] for name in mine], np.int64)
 
@@ -57,21 +66,21 @@ class Maps:
             sources=places(old.state.sources["key"].tolist(), new.state.sources["key"].tolist()),
             inputs=places(_ends(old), _ends(new)),
             cores=cores,
-            sizes={"units": len(new.units), "hosts": len(new.hosts), "streams": len(new.streams),
-                   "sources": len(new.state.sources)},
+            counts=Counts(len(new.units), len(new.hosts), len(new.streams), len(new.state.sources)),
             homes=tuple(new.state.units["host"].tolist()),
         )  # fmt: skip
-
-    def spread(self, kind: str, row: NDArray[Any]) -> NDArray[Any]:
-        """Return an array by old number as one by new number, 0 for what is new."""
-        grown = np.zeros(self.sizes[kind], row.dtype)
-        grown[getattr(self, kind)] = row
-        return grown
 
     def control(self, control: Control) -> Control:
         """Return a control in new numbers."""
         host = int(self.hosts[control.host]) if control.host >= 0 else -1
         return attrs.evolve(control, host=host, unit=int(self.units[control.unit]) if control.unit >= 0 else -1)
+
+
+def spread(row: Numbers, places: Ints, count: int) -> Numbers:
+    """Return an array by old number as one by new number, of which there are ``count``; 0 for what is new."""
+    grown = np.zeros(count, row.dtype)
+    grown[places] = row
+    return grown
 
 
 def _ends(run: Compiled) -> list[tuple[str, int, str]]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Ints
 from penstock.cluster import Cluster
 from penstock.network import Network
 from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import MOVE, RESUME, Compiled, Control, written
-from penstock.simulation.maps import Maps, linked
+from penstock.simulation.maps import Maps, linked, spread
 from penstock.simulation.state import ROUND_ROBIN
 from penstock.steering import HostSeen, LatencySeen, Observation
 
@@ -50,7 +50,8 @@ class Watch:
         self._changing = changing
         self._places = [{home} for home in run.state.units["host"].tolist()]
         self._busy, self._work = run.state.units["busy"].copy(), np.zeros(len(run.units))
-        self._before: dict[str, NDArray[Any]] = {}
+        self._before: dict[str, Ints] = {}
+        self._hosts = np.zeros(len(run.hosts))
         self._late: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
 
     def arrived(self, sinks: NDArray[np.int64], latency: NDArray[np.float64]) -> None:
@@ -64,9 +65,14 @@ class Watch:
         self._places = [{home} for home in maps.homes]
         for old, found in zip(maps.units.tolist(), places, strict=True):
             self._places[old] |= found
-        self._busy, self._work = maps.spread("units", self._busy), maps.spread("units", self._work)
-        kinds = {"entered": "sources", "hosts": "hosts", "arrived": "streams", "dropped": "streams"}
-        self._before = {name: maps.spread(kinds.get(name, "units"), row) for name, row in self._before.items()}
+        units = maps.units, maps.counts.units
+        streams = maps.streams, maps.counts.streams
+        numbers = {
+            "entered": (maps.sources, maps.counts.sources), "arrived": streams, "dropped": streams,
+        }  # fmt: skip
+        self._busy, self._work = spread(self._busy, *units), spread(self._work, *units)
+        self._hosts = spread(self._hosts, maps.hosts, maps.counts.hosts)
+        self._before = {name: spread(row, *numbers.get(name, units)) for name, row in self._before.items()}
         self._late = [(maps.sinks[sinks], values) for sinks, values in self._late]
 
     def fork(self) -> Watch:
@@ -92,8 +98,10 @@ class Watch:
         for row, part in zip(streams, ("arrived", "dropped"), strict=True):
             np.add.at(row, s.inputs["stream"], s.inputs[part])
         # What is scheduled is one ahead of what has entered; a trace counts what has entered.
-        count = self._since("entered", s.sources["number"] + (s.trace.size > 0))
-        busy_hosts = self._since("hosts", busy(run, now)[1]) / max(period, 1e-12)
+        entered: Ints = s.sources["number"] + (s.trace.size > 0)
+        count = self._since("entered", entered)
+        hosts = busy(run, now)[1]
+        busy_hosts, self._hosts = (hosts - self._hosts) / max(period, 1e-12), hosts.copy()
         waiting, behind = _waiting(run, now)
         batch = run.options.microbatch
         return Observation(
@@ -129,7 +137,7 @@ class Watch:
             triggers={} if batch is None else dict(zip(run.hosts, s.hosts["trigger"].tolist(), strict=True)),
         )
 
-    def _since(self, name: str, now: NDArray[Any]) -> NDArray[Any]:
+    def _since(self, name: str, now: Ints) -> Ints:
         """Return how much more there is than at the look before."""
         before = self._before.get(name)
         self._before[name] = np.array(now)
