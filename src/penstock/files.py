@@ -84,7 +84,7 @@ class Text:
     def json(self) -> Any:
         """Parse as JSON; a key given twice is an error."""
 
-        def once(pairs: list[tuple[str, Any]]) -> Document:
+        def once(pairs: list[tuple[str, object]]) -> Document:
             table = dict(pairs)
             if len(table) < len(pairs):
                 names = [key for key, _ in pairs]
@@ -127,7 +127,7 @@ class Text:
         return best
 
 
-def convert(value: Any, shape: type[T], at: str) -> T:
+def convert(value: object, shape: type[T], at: str) -> T:
     """Check a parsed value against a msgspec type.
 
     Raises
@@ -153,7 +153,7 @@ def convert(value: Any, shape: type[T], at: str) -> T:
         raise InputError(problem, at=where or None) from None
 
 
-def _at_path(value: Any, path: str) -> Any:
+def _at_path(value: Any, path: str) -> object:
     """Return what a msgspec path such as ``$.a[0].b`` names in a document, as deep as it goes."""
     for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         try:
@@ -204,18 +204,18 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
         Path(temporary).unlink(missing_ok=True)
 
 
-def write_json(path: str | os.PathLike[str], document: Any) -> None:
+def write_json(path: str | os.PathLike[str], document: object) -> None:
     """Write a JSON document atomically."""
     with atomic(path) as file:
         file.write(to_json(document))
 
 
-def to_json(document: Any) -> str:
+def to_json(document: object) -> str:
     """Return a document as JSON: plain numbers, what is not finite as ``null``."""
     return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a document as JSON has it: lists for arrays, None for what is not finite."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
@@ -228,7 +228,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def compact(document: Any) -> str:
+def compact(document: object) -> str:
     """Return a document as JSON on one line, for machines."""
     return json.dumps(plain(document), separators=(",", ":"), allow_nan=False)
 
@@ -237,7 +237,7 @@ SITE = "https://penstock.github.io/penstock/"
 """Where the documentation, and with it the schemas, is published."""
 
 
-def schema_of(shape: type[Any], name: str) -> Document:
+def schema_of(shape: type[object], name: str) -> Document:
     """Return the JSON schema of a file's shape, under the address at which it is published."""
     address = f"{SITE}reference/{name}.schema.json"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": address, **msgspec.json.schema(shape)}

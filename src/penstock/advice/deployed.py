@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from penstock.advice.values import Array, Deployment, Facts, Job
+from penstock.advice.values import Deployment, Facts, Job
+from penstock.arrays import Array
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest

@@ -10,7 +10,8 @@ import attrs
 import numpy as np
 
 from penstock.advice.deployed import busiest
-from penstock.advice.values import Array, Deployment
+from penstock.advice.values import Deployment
+from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.units import human

@@ -8,7 +8,8 @@ import attrs
 import numpy as np
 
 from penstock.advice.replay import Draw, Replayed, Rows, replay
-from penstock.advice.values import Aims, Array, Deployment, Interval, Latency
+from penstock.advice.values import Aims, Deployment, Interval, Latency
+from penstock.arrays import Array
 
 LOW_HIGH = (0.05, 0.5, 0.95)
 """Quantiles that make an interval."""

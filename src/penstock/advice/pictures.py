@@ -12,7 +12,8 @@ import numpy as np
 
 from penstock.advice.measure import correlation
 from penstock.advice.replay import Replayed, replay
-from penstock.advice.values import Advice, Array, Deployment, Report
+from penstock.advice.values import Advice, Deployment, Report
+from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.pictures.save import UNDATED, save
 

@@ -8,17 +8,20 @@ batches that run. Where these would keep more cores busy than there are, all run
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+
+from penstock.arrays import Array
 
 SHORTEST = 0.02
 """No batch is shorter than this (s): Spark plans it and writes two logs for it."""
 
 
 @register_jitable
-def begins(settings: Any, arrived: Any, period: float, taken: float, place: int, earliest: float) -> Any:
+def begins(
+    settings: Array, arrived: Array, period: float, taken: float, place: int, earliest: float
+) -> tuple[int, float]:
     """Return when a query's next batch begins (s): a whole row waits and the trigger fires; infinite if none comes.
 
     Before it stands the period in which that row arrives; `place` is one that is not later.
@@ -39,14 +42,15 @@ def begins(settings: Any, arrived: Any, period: float, taken: float, place: int,
 
 
 @register_jitable
-def come(arrived: Any, period: float, now: float) -> Any:
+def come(arrived: Array, period: float, now: float) -> int:
     """Return how many whole rows have arrived by a time (s)."""
     here = min(int(now / period), arrived.size - 2)
     there = arrived[here] + (arrived[here + 1] - arrived[here]) * min(now / period - here, 1.0)
-    return math.floor(there + 1e-6)
+    whole: int = math.floor(there + 1e-6)
+    return whole
 
 
-def batches(settings: Any, arrived: Any, period: float, cores: float, noise: Any, most: int) -> Any:
+def batches(settings: Array, arrived: Array, period: float, cores: float, noise: Array, most: int) -> Array:
     """Return all batches until every row has been taken.
 
     Parameters

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import attrs
 import numpy as np
 
-from penstock.advice.values import Array, Deployment, Job
+from penstock.advice.values import Deployment, Job
+from penstock.arrays import Array
 from penstock.errors import InputError
 
 MOST = 4_000_000

@@ -7,11 +7,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.files import Document
-
-Array = NDArray[np.float64]
 
 
 @attrs.frozen(eq=False, kw_only=True)

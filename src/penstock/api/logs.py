@@ -20,6 +20,7 @@ from penstock.units import human, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 Path = str | os.PathLike[str]
 
@@ -35,7 +36,7 @@ class Listening(Protocol):
         """Write what waits."""
 
 
-def table(rows: Sequence[Mapping[str, Any]], index: str | None = None) -> Any:
+def table(rows: Sequence[Document], index: str | None = None) -> DataFrame:
     """Return rows as a pandas data frame, or as they are where pandas is not installed."""
     try:
         import pandas
@@ -77,7 +78,7 @@ def inspect(
     return Inspected(measure(told, begin, end))
 
 
-def _html(title: str, body: Any, notes: Sequence[str] = ()) -> str:
+def _html(title: str, body: DataFrame, notes: Sequence[str] = ()) -> str:
     shown = body._repr_html_() if hasattr(body, "_repr_html_") else f"<pre>{html.escape(str(body))}</pre>"
     lines = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
     return f"<h4>{html.escape(title)}</h4>{shown}" + (f"<ul>{lines}</ul>" if lines else "")
@@ -96,7 +97,7 @@ class Inspected:
     inspection: Inspection
 
     @property
-    def queries(self) -> Any:
+    def queries(self) -> DataFrame:
         """A row a query: batches, rates, overhead, cost, trigger, headroom, lag, state (SI units)."""
         rows = []
         for name, query in self.inspection.queries.items():
@@ -108,17 +109,17 @@ class Inspected:
         return table(rows, "query")
 
     @property
-    def findings(self) -> Any:
+    def findings(self) -> DataFrame:
         """A row a finding, the weightiest first."""
         return table([{"kind": f.kind, "about": f.about, "says": f.says} for f in self.inspection.findings])
 
     @property
-    def applications(self) -> Any:
+    def applications(self) -> DataFrame:
         """A row an application: name, version, cores, busy share."""
         told = self.inspection.document()["apps"]
         return table([{"application": name, **row} for name, row in told.items()], "application")
 
-    def batches(self, query: str) -> Any:
+    def batches(self, query: str) -> DataFrame:
         """Return a row a batch of one query: start (s since the epoch), duration (s), rows, lag, state, late.
 
         Raises
@@ -221,7 +222,7 @@ class Advised:
     consultation: Consultation
 
     @property
-    def table(self) -> Any:
+    def table(self) -> DataFrame:
         """A row an advice, the best first; latencies are the middle of their intervals (s)."""
         return table(
             [

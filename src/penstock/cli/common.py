@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError
@@ -32,7 +32,7 @@ def answer(document: Document) -> None:
     sys.stdout.write(to_json(document))
 
 
-def show_plan(found: Mapping[str, Any]) -> None:
+def show_plan(found: Document) -> None:
     """Print what a plan table made of a run."""
     beyond = f", {found['outside']} beyond its region" if found["outside"] else ""
     table(
@@ -83,7 +83,7 @@ def _numeric(cell: str) -> bool:
     return True
 
 
-def microseconds(row: Mapping[str, Any]) -> str:
+def microseconds(row: Document) -> str:
     """Return an operator's cost for people (µs), or that it is below what calibration can tell from nothing."""
     cost, least = row.get("cost") or 0.0, row.get("resolution") or 0.0
     cost = max(cost) if isinstance(cost, list | tuple) else cost

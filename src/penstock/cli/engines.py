@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -128,11 +128,21 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             running.close()
 
 
-ENGINES: dict[str, Callable[[Wanted, Report], Any]] = {"simulation": simulation, "spark": spark}
+ENGINES: dict[str, Callable[[Wanted, Report], AbstractContextManager[Engine]]] = {
+    "simulation": simulation,
+    "spark": spark,
+}
 
 
 def first_placement(
-    given: str | None, algorithm: str | None, rates: Rates | None, seed: int, folder: str | None, **parts: Any
+    given: str | None,
+    algorithm: str | None,
+    rates: Rates | None,
+    seed: int,
+    folder: str | None,
+    *,
+    network: Network,
+    cluster: Cluster,
 ) -> Placement:
     """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says.
 
@@ -142,12 +152,9 @@ def first_placement(
     ----------
     folder
         Of a run on Spark; None: the simulator runs.
-    parts
-        ``network`` and ``cluster``.
     """
     from penstock.cli import reading
 
-    network, cluster = parts["network"], parts["cluster"]
     if folder is not None:
         from penstock.spark.run import claimed, placement_of
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
 from penstock.files import Document
+
+if TYPE_CHECKING:
+    from penstock.spark.hosts.kept import Kept
 
 FileOption = Annotated[
     str, typer.Option("--file", metavar="FILE", help="File that names the running hosts; only you can read it.")
@@ -79,7 +82,7 @@ def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.Jso
         common.say(f"stopped {', '.join(ended)}" if ended else "no host ran")
 
 
-def _row(kept: Any) -> Document:
+def _row(kept: Kept) -> Document:
     alive = kept.jvm is not None
     return {"endpoint": f"sc://127.0.0.1:{kept.port}", "pid": kept.pid, "cores": kept.cores, "alive": alive}
 

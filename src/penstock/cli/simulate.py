@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import attrs
 import typer
@@ -225,7 +225,7 @@ def _arrivals(inputs: InputOptions, network: Network) -> Rates | Arrivals:
     return reading.get_rates(network, inputs.rates, 60.0 if inputs.duration is None else inputs.duration, inputs.period)
 
 
-def _events(given: EventOptions) -> dict[str, Any]:
+def _events(given: EventOptions) -> Document:
     from penstock.simulation import Failure, Move, Recovery
 
     def moved(what: str, at: float) -> Move:
@@ -267,7 +267,7 @@ def _shed(plan: str | None, period: float) -> Shed | None:
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:
     """Return who moves operators, if anybody does; what is not given is left to the policy's defaults."""
     parts = {"every": wish.every, "window": wish.window, "sample": wish.sample, "theta": wish.theta}
-    given: dict[str, Any] = {key: value for key, value in parts.items() if value is not None}
+    given: Document = {key: value for key, value in parts.items() if value is not None}
     if wish.rebalance is None and wish.initial is None:
         for key in (*given, *(["weights"] if wish.weights is not None else [])):
             raise InputError(f"expected --rebalance with --{key}", at=f"--{key}")

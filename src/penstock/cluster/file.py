@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -112,7 +112,7 @@ def parse_cluster(document: Document) -> Cluster:
     return Cluster.of(hosts, default, links, _spark(document.get("spark")), machines)
 
 
-def _host(name: str, document: Any) -> Host:
+def _host(name: str, document: object) -> Host:
     at = f"hosts.{name}"
     if not name or set(name) & set(",=@:# \t") or "->" in name:
         raise InputError("expected a name of letters, digits, '_', '-' and '.'", at=at)
@@ -129,7 +129,7 @@ def _host(name: str, document: Any) -> Host:
     return Host(name=name, **{key: getattr(table, key) for key in HostTable.__struct_fields__})
 
 
-def _links(document: Any) -> tuple[Link, dict[tuple[str, str], Link]]:
+def _links(document: Document) -> tuple[Link, dict[tuple[str, str], Link]]:
     own = {key: value for key, value in document.items() if not isinstance(value, dict)}
     default = _link(own, Link(), "links")
     links = {}
@@ -142,7 +142,7 @@ def _links(document: Any) -> tuple[Link, dict[tuple[str, str], Link]]:
     return default, links
 
 
-def _link(document: Any, default: Link, at: str) -> Link:
+def _link(document: object, default: Link, at: str) -> Link:
     table = convert(document, LinkTable, at)
     delay = default.delay if table.delay is None else table.delay
     bandwidth = default.bandwidth if table.bandwidth is None else table.bandwidth
@@ -153,7 +153,7 @@ def _link(document: Any, default: Link, at: str) -> Link:
     return Link(delay, bandwidth)
 
 
-def _spark(document: Any) -> SparkSettings:
+def _spark(document: object) -> SparkSettings:
     table = convert({} if document is None else document, SparkTable, "spark")
     try:
         trigger = seconds(table.trigger)

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.files import compact
+from penstock.files import Document, compact
 from penstock.monitor import Question, View
 
 PERIOD = 1.0
@@ -178,6 +178,6 @@ class Watcher(threading.Thread):
                     loop.call_soon_threadsafe(queue.put_nowait, message)
 
 
-def event(kind: str, document: Any) -> str:
+def event(kind: str, document: Document | str | None) -> str:
     """Return a document as a server-sent event."""
     return f"event: {kind}\ndata: {compact(document)}\n\n"

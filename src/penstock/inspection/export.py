@@ -16,9 +16,9 @@ from pathlib import Path
 import attrs
 import numpy as np
 
+from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.files import atomic, write_json
-from penstock.inspection.fit import Array
 from penstock.inspection.pace import rate_series
 from penstock.inspection.values import Inspection, Query
 from penstock.load.statistics import HostStatistics, OperatorStatistics, Statistics

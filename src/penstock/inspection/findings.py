@@ -9,7 +9,7 @@ from itertools import pairwise
 import attrs
 import numpy as np
 
-from penstock.inspection.fit import Array
+from penstock.arrays import Array
 from penstock.inspection.pace import Running, find_limit
 from penstock.inspection.values import Finding, Query
 from penstock.telemetry import STATE_COMMIT, Application, QueryLog

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from penstock.arrays import Array
 
 LEAST = 8
 """Batches with rows that a fit needs."""

@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.inspection.findings import Neighbours, find_all
-from penstock.inspection.fit import Array, fit_batches, warm
+from penstock.inspection.fit import fit_batches, warm
 from penstock.inspection.pace import (
     find_arrivals,
     find_capacity,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from penstock.inspection.fit import Array, Fit
+from penstock.arrays import Array
+from penstock.inspection.fit import Fit
 from penstock.inspection.values import Capacity
 from penstock.telemetry import Batches
 

@@ -8,8 +8,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.files import Document
-from penstock.inspection.fit import Array, Fit
+from penstock.inspection.fit import Fit
 from penstock.telemetry import Application, Batches, QueryLog
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.latency.carried import Carried, carried
 from penstock.latency.draws import DRAWS, Draws, certain, draw
 from penstock.latency.estimate import Estimate, Quantiles, Spread
@@ -23,8 +23,6 @@ from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_dra
 from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
-
-Array = NDArray[np.float64]
 
 DRAIN = 3600.0
 """Seconds after the end of the rates at which a prediction stops at the latest."""
@@ -276,7 +274,7 @@ def microbatch_estimate(
     )
 
 
-def _steady(model: LoadModel, placement: Mapping[str, str], hosts: BatchHosts) -> dict[str, Any] | None:
+def _steady(model: LoadModel, placement: Mapping[str, str], hosts: BatchHosts) -> Document | None:
     if hosts.progressive or any(len(members) > cores for members, cores in hosts.machines.values()):
         return None
     queries = fragments(model.network, placement)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array, Bools, Ints, Records
 from penstock.latency.shape import Batches, Pace, Shape
 from penstock.latency.tables import FULL, GLOBALS, TABLES
 from penstock.native import Kernel
@@ -14,8 +14,8 @@ from penstock.native import Kernel
 KERNEL = Kernel("penstock.latency.recursion", "follow", ("tables.py",))
 """``python -m penstock.latency.batching`` writes its bitcode anew."""
 
-Ints = NDArray[np.int64]
-Records = NDArray[np.void]
+Column = Array | Ints | Bools | float
+"""A field of all rows of a table."""
 
 ROOM = 256
 """Batches that there is room for at first."""
@@ -87,7 +87,7 @@ def _laid_out(shape: Shape) -> dict[str, Records]:
     affected = _affected(shape)
     other = np.concatenate([[0], np.cumsum([len(row) for row in affected])])
     hosts = int(shape.host.max(initial=-1)) + 1
-    columns: dict[str, dict[str, Any]] = {
+    columns: dict[str, dict[str, Column]] = {
         "points": {"time": shape.times, "end": shape.ends, "segment": shape.segment},
         "roots": {**_spans("point", shape.point_first), **_spans("edge", shape.segment_first)},
         "edges": {"point": shape.edge},
@@ -126,7 +126,7 @@ def _spans(name: str, first: Ints) -> dict[str, Ints]:
     return {name: first[:-1], f"{name}s": first[1:]}
 
 
-def _table(name: str, columns: dict[str, Any]) -> Records:
+def _table(name: str, columns: Mapping[str, Column]) -> Records:
     size = max(np.size(column) for column in columns.values() if np.ndim(column))
     table = np.zeros(size, TABLES[name])
     for key, column in columns.items():

@@ -13,13 +13,11 @@ from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, hosts_of
 from penstock.load import LoadModel
 from penstock.network import Network, Operator
-
-Array = NDArray[np.float64]
 
 
 @attrs.frozen(eq=False)

@@ -7,16 +7,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array, Ints
 from penstock.latency.event_time import event_time, first_of, groups_of, homes, ints, lateness_of, outside
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Shape
 from penstock.load import LoadModel, growth_factor
 from penstock.network import Operator, Stream
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 POINTS = 2e6
 """Points that stand for the tuples of all sources, at most; then a point is several tuples."""
@@ -312,7 +309,7 @@ class _Builder:
         shape = Shape(**rows, progressive=progressive)
         return Carried(shape, self.roots, inlets, work, sinks, list(dict.fromkeys(f.host for f in self.fragments)))
 
-    def _points(self) -> dict[str, Any]:
+    def _points(self) -> dict[str, Array | Ints]:
         """Return the points of all roots, one after another."""
         roots, empty = self.roots, np.zeros(0)
         first = np.concatenate([[0], np.cumsum([len(root.edge) for root in roots])]).astype(np.int64)

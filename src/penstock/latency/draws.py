@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import base_name
 from penstock.latency.mace import relative_errors
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
-
-Array = NDArray[np.float64]
 
 DRAWS = 200
 """How often a prediction is made again."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from penstock.arrays import Array
+from penstock.files import Document
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class Spread:
             high=np.maximum(self.high, series),
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the keys ``interval``, ``p05``, ``p95`` and ``draws`` of a report."""
         return {
             "interval": {key: list(pair) for key, pair in self.total.items()},
@@ -198,12 +198,12 @@ class Estimate:
     bounds: Mapping[str, float | None] = attrs.field(factory=dict)
     error: ErrorBar
     notes: tuple[str, ...] = ()
-    statistics: Mapping[str, Any] = attrs.field(factory=dict)
+    statistics: Document = attrs.field(factory=dict)
     episodes: tuple[Episode, ...] = ()
-    steady: Mapping[str, Any] | None = None
+    steady: Document | None = None
     spread: Spread | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the keys of ``penstock estimate --json``."""
         return {
             "model": self.model,
@@ -223,7 +223,7 @@ class Estimate:
             **({} if self.spread is None else self.spread.document()),
         }
 
-    def _interval(self, sink: str) -> dict[str, Any]:
+    def _interval(self, sink: str) -> Document:
         if self.spread is None:
             return {}
         return {"interval": {key: list(pair) for key, pair in self.spread.sinks[sink].items()}}

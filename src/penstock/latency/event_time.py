@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array, Bools, Ints
 from penstock.latency.fragments import Fragment
 from penstock.network import Network, Stream
 
-Ints = NDArray[np.int64]
 
-
-def ints(values: Any) -> Ints:
+def ints(values: Iterable[int]) -> Ints:
     """Return whole numbers as an array."""
     return np.array(list(values), np.int64)
 
 
-def first_of(owners: Any, count: int) -> Ints:
+def first_of(owners: Iterable[int], count: int) -> Ints:
     """Return where the things of each owner begin, and where the last ends; things are ordered by owner."""
     return np.searchsorted(ints(owners), np.arange(count + 1)).astype(np.int64)
 
@@ -44,7 +41,7 @@ def lateness_of(network: Network) -> dict[str, float]:
 
 def event_time(
     network: Network, fragments: Sequence[Fragment], feeds: Sequence[tuple[int, str]], late: Mapping[str, float]
-) -> dict[str, Any]:
+) -> dict[str, Ints | Array | Bools]:
     """Return the rows of water and the announcers of `penstock.latency.shape.Shape`; feeds are queries and streams."""
     streams, home = {stream.name: stream for stream in network.streams}, homes(fragments)
     announcers: dict[str, int] = {}
@@ -101,7 +98,7 @@ def _behind(network: Network, fragments: Sequence[Fragment], home: Mapping[str, 
     return found
 
 
-def groups_of(hosts: Sequence[str], machines: Mapping[str, tuple[Sequence[str], float]]) -> dict[str, Any]:
+def groups_of(hosts: Sequence[str], machines: Mapping[str, tuple[Sequence[str], float]]) -> dict[str, Ints | Array]:
     """Return hosts of queries, and the groups of queries that share cores."""
     names = list(dict.fromkeys(hosts))
     machine = {host: f"machine {name}" for name, (members, _) in machines.items() for host in members}

@@ -19,10 +19,9 @@ of arrays, and are inlined: numba counts references, which else takes several ti
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from penstock.arrays import Array, Ints
 from penstock.native.jit import njit
 
 PARTS = 3
@@ -31,9 +30,10 @@ PARTS = 3
 
 @njit(cache=True)
 def flow(
-    resource: Any, capacity: Any, first: Any, count: Any, writer: Any, delay: Any, cost: Any, share: Any, gain: Any,
-    arrivals: Any, join: Any, after: Any, slack: Any, ends: Any, width: float, fine: int, steps: int,
-) -> Any:  # fmt: skip
+    resource: Ints, capacity: Array, first: Ints, count: Ints, writer: Ints, delay: Array, cost: Array, share: Array,
+    gain: Array, arrivals: Array, join: Ints, after: Array, slack: Array, ends: Ints, width: float, fine: int,
+    steps: int,
+) -> tuple[Array, Array]:  # fmt: skip
     """Follow slices of stimulus time through stations, oldest first.
 
     The tuples of a slice reach a station as a few spans of time, evenly spread over each. It serves them from the
@@ -87,7 +87,7 @@ def flow(
 
 
 @njit(inline="always")
-def _room(capacity: Any, width: float, steps: int) -> Any:
+def _room(capacity: Array, width: float, steps: int) -> tuple[Array, Ints]:
     """Return the work that each step has room for, and for full steps one further on that may have some.
 
     Paths over full steps are shortened as they are walked.
@@ -101,7 +101,7 @@ def _room(capacity: Any, width: float, steps: int) -> Any:
 
 
 @njit(inline="always")
-def _insert(spans: Any, by: Any, have: int, begin: float, end: float, tuples: float, source: int) -> None:
+def _insert(spans: Array, by: Ints, have: int, begin: float, end: float, tuples: float, source: int) -> None:
     """Put a span among the first ones, which are ordered by beginning, behind those that begin with it."""
     at = have
     while at > 0 and spans[0, at - 1] > begin:
@@ -113,8 +113,8 @@ def _insert(spans: Any, by: Any, have: int, begin: float, end: float, tuples: fl
 
 @njit(inline="always")
 def _collect(
-    start: int, stop: int, writer: Any, delay: Any, share: Any, arrivals: Any, p: int, kept: Any, number: Any, q: int,
-    width: float, here: Any, by: Any,
+    start: int, stop: int, writer: Ints, delay: Array, share: Array, arrivals: Array, p: int, kept: Array,
+    number: Ints, q: int, width: float, here: Array, by: Ints,
 ) -> int:  # fmt: skip
     """Gather the spans that reach a station, by beginning; return how many there are."""
     have = 0
@@ -131,7 +131,7 @@ def _collect(
 
 
 @njit(inline="always")
-def _open_step(follow: Any, r: int, k: int, steps: int) -> int:
+def _open_step(follow: Ints, r: int, k: int, steps: int) -> int:
     """Return the first step from this one on that may have room, and shorten the path to it."""
     root = k
     while root < steps and follow[r, root] != root:
@@ -144,7 +144,9 @@ def _open_step(follow: Any, r: int, k: int, steps: int) -> int:
 
 
 @njit(inline="always")
-def _serve(free: Any, follow: Any, r: int, rate: float, width: float, start: float, last: float, work: float) -> Any:
+def _serve(
+    free: Array, follow: Ints, r: int, rate: float, width: float, start: float, last: float, work: float
+) -> tuple[float, float]:
     """Give a span the room of the first steps that have some; return when its service begins and ends (s)."""
     steps = free.shape[1]
     if work <= 0.0:
@@ -175,7 +177,7 @@ def _serve(free: Any, follow: Any, r: int, rate: float, width: float, start: flo
 
 
 @njit(inline="always")
-def _progress(here: Any, by: Any, have: int, start: int, slack: float, width: float, come: Any) -> None:
+def _progress(here: Array, by: Ints, have: int, start: int, slack: float, width: float, come: Array) -> None:
     """Find up to when (s) the two inputs of a join have come, which begin at ``start``; infinite without tuples."""
     for side in range(2):
         until, tuples = np.inf, 0.0
@@ -189,8 +191,8 @@ def _progress(here: Any, by: Any, have: int, start: int, slack: float, width: fl
 
 @njit(inline="always")
 def _hold(
-    here: Any, by: Any, have: int, some: bool, gain: Any, p: int, start: int, come: Any, after: Any, j: int, q: int,
-    width: float, late: Any, queue: Any, out: Any,
+    here: Array, by: Ints, have: int, some: bool, gain: Array, p: int, start: int, come: Array, after: Array, j: int,
+    q: int, width: float, late: Array, queue: Ints, out: Array,
 ) -> int:  # fmt: skip
     """Put out what a join yields for this slice, and let wait what is for a later one; return how many spans come."""
     made, final = 0, q == after.shape[2] - 1
@@ -215,7 +217,7 @@ def _hold(
 
 @njit(inline="always")
 def _release(
-    come: Any, after: Any, j: int, q: int, width: float, late: Any, queue: Any, out: Any, made: int, room: int
+    come: Array, after: Array, j: int, q: int, width: float, late: Array, queue: Ints, out: Array, made: int, room: int
 ) -> int:
     """Put out what has waited for the other input of a join to come so far, at the last slice everything."""
     final = q == after.shape[2] - 1
@@ -243,7 +245,7 @@ def _release(
 
 
 @njit(inline="always")
-def _nothing(here: Any, have: int, out: Any) -> int:
+def _nothing(here: Array, have: int, out: Array) -> int:
     """Put out a span without tuples where the first input has ended, so that readers know how far it has come."""
     first = 0
     for i in range(1, have):
@@ -254,7 +256,7 @@ def _nothing(here: Any, have: int, out: Any) -> int:
 
 
 @njit(inline="always")
-def _fewer(out: Any, by: Any, made: int) -> int:
+def _fewer(out: Array, by: Ints, made: int) -> int:
     """Order spans by beginning; join those that overlap, then the nearest, until few enough are left."""
     for i in range(1, made):
         _insert(out, by, i, out[0, i], out[1, i], out[2, i], 0)
@@ -274,7 +276,7 @@ def _fewer(out: Any, by: Any, made: int) -> int:
 
 
 @njit(inline="always")
-def _keep(kept: Any, s: int, out: Any, made: int) -> Any:
+def _keep(kept: Array, s: int, out: Array, made: int) -> tuple[float, float]:
     """Keep a station's output for its readers; return when the last tuple has left (s), and how many leave."""
     total, latest, last = 0.0, -1.0, 0.0
     for i in range(made):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
+from penstock.arrays import Array, Floats, Ints
+
 
 @njit(cache=True)
-def gather(rows: Any, where: Any, hosts: int) -> Any:
+def gather(rows: Floats, where: Ints, hosts: int) -> Floats:
     """Return the sums of the rows on each host; see `penstock.latency.waits.gathered`."""
     total = np.zeros((hosts, rows.shape[1]), rows.dtype)
     for r in range(rows.shape[0]):
@@ -21,7 +21,7 @@ def gather(rows: Any, where: Any, hosts: int) -> Any:
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
-def worst_side_by_side(load: Any, capacity: Any, period: float) -> Any:
+def worst_side_by_side(load: Floats, capacity: Floats, period: float) -> Floats:
     """Return each column's largest cumulative excess over capacity, array (periods, hosts) given."""
     periods, hosts = load.shape
     excess = np.zeros(hosts, load.dtype)
@@ -39,11 +39,11 @@ def worst_side_by_side(load: Any, capacity: Any, period: float) -> Any:
 
 
 @njit(cache=True)
-def worst(load: Any, capacity: Any, period: float) -> Any:
+def worst(load: Array, capacity: Array, period: float) -> Array:
     """Return each row's largest cumulative excess over capacity; see `penstock.latency.waits.worst_waits_plain`."""
     rows, periods = load.shape
     found = np.zeros(rows)
-    # Rows side by side: each row is a chain of dependent steps, eight chains fill the processor.
+    # Floats side by side: each row is a chain of dependent steps, eight chains fill the processor.
     for first in range(0, rows, 8):
         last = min(first + 8, rows)
         excess = np.zeros(8)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name, hosts_of
+from penstock.files import Document
 from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.load import LoadModel, Statistics
 from penstock.network import Network
-
-Array = NDArray[np.float64]
 
 NOTES = (
     "assumes hosts that serve the oldest stimulus first, tuple by tuple",
@@ -168,7 +167,7 @@ def _relative_error(name: str, before: Mapping[str, frozenset[str]], known: Stat
     return cost + float(np.sqrt(spread))
 
 
-def described(statistics: Statistics | None) -> dict[str, Any]:
+def described(statistics: Statistics | None) -> Document:
     """Return where the costs of an estimate come from."""
     if statistics is None or not statistics.operators:
         return {"costs": "network file"}

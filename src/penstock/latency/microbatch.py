@@ -17,13 +17,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.latency.batching import Recursion
 from penstock.latency.carried import Carried, carried
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Batches, Pace
 from penstock.load import LoadModel
-
-Array = NDArray[np.float64]
 
 READING, COMMIT = 0.004, 0.010
 """Seconds from a batch's start until it sees its input, and from the output's becoming visible to the batch's end."""

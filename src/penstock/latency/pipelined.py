@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.bounds import service_times
@@ -22,8 +23,6 @@ from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.load import LoadModel, Statistics, growth_factor
 from penstock.native.jit import kernel
-
-Array = NDArray[np.float64]
 
 SLICE = 0.1
 """Longest slice of stimulus time (s)."""

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 import attrs
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from penstock.arrays import Array, Bools, Ints
 
 
 class Shape(NamedTuple):

@@ -14,16 +14,14 @@ from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.load import LoadModel, Statistics, growth_factor
 from penstock.network import Network
-
-Array = NDArray[np.float64]
 
 STEP = 0.1
 """Longest step of time, and slice of stimulus time (s)."""

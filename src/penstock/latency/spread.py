@@ -8,12 +8,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.latency.batching import Recursion
 from penstock.latency.carried import Carried
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.latency.shape import Batches, Pace
-
-Array = NDArray[np.float64]
 
 LOW, HIGH = 0.05, 0.95
 """The interval: in nine of ten cases the truth lies inside."""

@@ -8,10 +8,10 @@ time goes into tuples. Rows that one query makes visible within T are taken by t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 
+from penstock.files import Document
 from penstock.latency.fragments import Fragment
 from penstock.latency.microbatch import COMMIT, READING
 from penstock.load import LoadModel
@@ -33,7 +33,7 @@ class Steady:
     queries: Mapping[str, Interval]
     sinks: Mapping[str, tuple[float, float]]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return it as a plain document."""
         return {
             "queries": {name: attrs.asdict(row) for name, row in self.queries.items()},

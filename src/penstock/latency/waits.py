@@ -6,15 +6,11 @@ min over hosts bounds every placement from below.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array, Floats, Ints
 from penstock.cluster import Cluster
 from penstock.load import LoadModel
-
-Array = NDArray[np.float64]
 
 COMPILED = 200_000
 """Loads (hosts times periods) from which on the compiled loop is used: below, loading it takes longer."""
@@ -53,7 +49,7 @@ def worst_waits_plain(load: Array, capacity: Array, period: float) -> Array:
     return worst
 
 
-def host_loads(model: LoadModel, where: NDArray[np.int64], hosts: int) -> Array:
+def host_loads(model: LoadModel, where: Ints, hosts: int) -> Array:
     """Return the load of hosts, array (hosts, periods), with operators (rows of the model) on host numbers.
 
     A linear network's loads are few coefficients times the rates of its sources, so that thousands of operators cost
@@ -65,25 +61,24 @@ def host_loads(model: LoadModel, where: NDArray[np.int64], hosts: int) -> Array:
     return loads
 
 
-def gathered(rows: Array, where: NDArray[np.int64], hosts: int) -> Array:
+def gathered(rows: Array, where: Ints, hosts: int) -> Array:
     """Return the sums of the rows on each host, array (hosts, columns)."""
     if rows.size >= COMPILED:
         from penstock.latency.kernel import gather
 
-        found: Array = gather(rows, where, hosts)
-        return found
+        return gather(rows, where, hosts).astype(np.float64, copy=False)
     total = np.zeros((hosts, rows.shape[1]), rows.dtype)
     np.add.at(total, where, rows)
     return total
 
 
 def placed_waits(
-    rows: NDArray[Any],
-    where: NDArray[np.int64],
-    capacity: NDArray[Any],
+    rows: Floats,
+    where: Ints,
+    capacity: Floats,
     period: float,
-    sources: NDArray[Any] | None = None,
-) -> NDArray[Any]:
+    sources: Floats | None = None,
+) -> Floats:
     """Return the worst wait of each host for a placement, of networks too large to be objects.
 
     Compiled. Single precision halves the memory that is read, and is right to about one part in a million.
@@ -111,7 +106,7 @@ def placed_waits(
     total = gather(rows, where, capacity.size)
     # Periods by hosts, so that the recursion goes over all hosts at once.
     columns = np.ascontiguousarray(total.T) if sources is None else sources.T @ total.T
-    found: NDArray[Any] = worst_side_by_side(columns, capacity, period)
+    found: Floats = worst_side_by_side(columns, capacity, period)
     return found
 
 

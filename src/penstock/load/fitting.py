@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.load.statistics import HostStatistics
-
-Array = NDArray[np.float64]
 
 FAR = 0.5
 """A batch that differs by more than this part of its duration counts as one that differs by as much."""
@@ -260,7 +258,7 @@ def agreement(bursts: Sequence[Mapping[str, HostBatches]], tolerance: float = AG
     return Agreement(not missing and all(gap <= tolerance for gap in apart.values()), apart)
 
 
-def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistics:
+def fit(load: Array, took: Array) -> HostStatistics:
     """Fit ``took = overhead + factor · load`` by a regression that a few disturbed batches do not sway.
 
     Disturbances only lengthen batches, so that plain least squares would take them for cost: residuals beyond a
@@ -271,7 +269,7 @@ def fit(load: np.ndarray[Any, Any], took: np.ndarray[Any, Any]) -> HostStatistic
 
     table = np.column_stack([np.ones(len(load)), load])
 
-    def misfit(guess: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def misfit(guess: Array) -> Array:
         return np.asarray(table @ guess - took)
 
     least = (0.0, LEAST)

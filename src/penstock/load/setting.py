@@ -69,7 +69,7 @@ class Setting:
         }
 
 
-def setting_of(document: Mapping[str, Any]) -> Setting:
+def setting_of(document: Document) -> Setting:
     """Return the setting that `Setting.document` wrote."""
     graph, cluster, rates = document["network"], document["cluster"], document["rates"]
     links = {(start, end): _link_of(link) for start, end, link in cluster["links"]}
@@ -124,10 +124,10 @@ def _row(value: attrs.AttrsInstance) -> Document:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    return attrs.asdict(value) if attrs.has(type(value)) else value
+    return attrs.asdict(value) if isinstance(value, Growth) else value
 
 
 def _value(key: str, value: Any) -> Any:

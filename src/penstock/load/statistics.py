@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 import msgspec
@@ -85,7 +85,7 @@ class Statistics:
 
     operators: Mapping[str, OperatorStatistics] = attrs.field(factory=dict)
     hosts: Mapping[str, HostStatistics] = attrs.field(factory=dict)
-    measured: Mapping[str, Any] = attrs.field(factory=dict)
+    measured: Document = attrs.field(factory=dict)
 
     def of(self, network: Network) -> Statistics:
         """Return the statistics of a network's own operators."""
@@ -103,7 +103,7 @@ class Statistics:
         for operator in network.operators.values():
             known = self.operators.get(operator.name)
             if known is not None:
-                changes: dict[str, Any] = {}
+                changes: Document = {}
                 for key in ("cost", "selectivity"):
                     measured = getattr(known, key)
                     if measured is not None and (override or getattr(operator, key) is None):
@@ -214,7 +214,7 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
         raise error.located(text.name) from None
 
 
-def parse_statistics(document: Any, network: Network | None = None) -> Statistics:
+def parse_statistics(document: object, network: Network | None = None) -> Statistics:
     """Check the content of a statistics file; operators that a given network does not have are refused."""
     if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
         raise InputError('expected {"operators": {"name": {"cost": …}}}', at="operators")

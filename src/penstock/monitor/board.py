@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from penstock.arrays import Array
 
 BINS = 900
 """Bins of a window: a quarter of an hour of seconds."""
@@ -136,7 +134,7 @@ class Board:
         """How many bins of the window something fell into, or lie before one."""
         return min(self.bins, self.last - self.first + 1)
 
-    def seen(self, series: Array, begin: int, end: int) -> list[Any]:
+    def seen(self, series: Array, begin: int, end: int) -> list[float | None]:
         """Return part of the series as `tail`, with None before anybody looked."""
         unknown = np.arange(series.shape[-1]) + self.first < self.since
         return tail(np.where(unknown, np.nan, series), begin, end)
@@ -240,7 +238,7 @@ class Board:
         self.changed = min(self.changed, self.first + place)
 
 
-def tail(series: Array, begin: int, end: int, digits: int = 4) -> list[Any]:
+def tail(series: Array, begin: int, end: int, digits: int = 4) -> list[float | None]:
     """Return part of the series, rounded to so many digits, None for NaN; a list for each row."""
     part = np.asarray(series)[..., begin:end]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -80,7 +78,7 @@ class ControlledView(View):
             self._take(known)
             return True
 
-    def act(self, kind: str, given: Mapping[str, Any]) -> Document:
+    def act(self, kind: str, given: Document) -> Document:
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 

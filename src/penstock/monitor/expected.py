@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
 from penstock.files import Document, suggest
@@ -24,8 +24,6 @@ from penstock.placement import ALGORITHMS, Problem, place
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import build_program
 from penstock.workload import Rates
-
-Array = NDArray[np.float64]
 
 DRAWS, QUICK = 200, 40
 """How often an interval is drawn: where there is time, and where somebody waits for the answer."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -109,7 +107,7 @@ class RunView(View):
             self._expected = None
             self.revision += 1
 
-    def act(self, kind: str, given: Mapping[str, Any]) -> Document:
+    def act(self, kind: str, given: Document) -> Document:
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 

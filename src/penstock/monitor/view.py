@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.errors import InputError, PenstockError
 from penstock.files import Document
 from penstock.latency.estimate import KEYS
@@ -23,8 +22,6 @@ from penstock.network import Network
 from penstock.network.model import Operator
 from penstock.pictures.lanes import lay_out
 from penstock.workload import Rates
-
-Array = NDArray[np.float64]
 
 AGAIN = 10.0
 """Seconds after which a run whose rates nobody told is expected anew, from the rates that came."""
@@ -103,7 +100,7 @@ class View:
         """What runs."""
         return self.setting.network
 
-    def needs_expecting(self, now: float) -> Callable[[], Any] | None:
+    def needs_expecting(self, now: float) -> Callable[[], object] | None:
         """Return the work of expecting, if it is time for that; it may take seconds, and needs no lock."""
         if self.begin is None and self.kind == "run":
             return None
@@ -251,7 +248,7 @@ class View:
             setting, usual = self.setting, self.usual_rates()
         return what_if(setting, question, usual, batches=self.batches)
 
-    def act(self, kind: str, given: Mapping[str, Any]) -> Document:
+    def act(self, kind: str, given: Document) -> Document:
         """Do something to what runs.
 
         Raises
@@ -274,7 +271,7 @@ class View:
                 found[self.board.hosts.index(host)] += row
         return found
 
-    def _offered(self, begin: int, end: int) -> list[Any]:
+    def _offered(self, begin: int, end: int) -> list[float | None]:
         """Return the rates that the sources were told to have, array (sources, bins); nothing where nobody told."""
         rates, board = self.setting.rates, self.board
         if rates is None or self.begin is None:
@@ -294,7 +291,7 @@ class View:
         inside = (place >= 0) & (place < found.series.size)
         place = np.clip(place, 0, found.series.size - 1)
 
-        def at(series: Array) -> list[Any]:
+        def at(series: Array) -> list[float | None]:
             return tail(np.where(inside, series[..., place], np.nan), 0, place.size)
 
         return {"predicted": at(found.series), "low": at(found.low), "high": at(found.high), "load": at(found.load)}

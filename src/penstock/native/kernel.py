@@ -22,13 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Records
 from penstock.errors import InputError
 from penstock.files import atomic
-
-Records = NDArray[np.void]
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p, ctypes.c_int64)
 _SIZE = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -307,7 +307,7 @@ def _columns(by: str | list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in names)
 
 
-def _per_input(value: Any, inputs: tuple[str, ...], at: str) -> tuple[float, ...] | None:
+def _per_input(value: float | list[float] | None, inputs: tuple[str, ...], at: str) -> tuple[float, ...] | None:
     if value is None:
         return None
     numbers = tuple(map(float, value)) if isinstance(value, list) else (float(value),) * len(inputs)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
+from penstock.files import Document
 from penstock.pictures.network import THEMES, Theme, draw_network
 from penstock.pictures.save import save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Array = NDArray[np.float64]
 
 
 SMOOTH = 6.0
@@ -25,7 +25,7 @@ FULL = 0.95
 """Share of its time from which on a host counts as saturated."""
 
 
-def demo_picture(report: Mapping[str, Any], path: str | os.PathLike[str], theme: str = "light") -> None:
+def demo_picture(report: Document, path: str | os.PathLike[str], theme: str = "light") -> None:
     """Draw a report as one picture, which can be read at the width of a page.
 
     Parameters
@@ -81,7 +81,7 @@ def demo_picture(report: Mapping[str, Any], path: str | os.PathLike[str], theme:
         save(figure, path, dpi=160)
 
 
-def _rates(axes: Axes, series: Mapping[str, Any], theme: Theme) -> None:
+def _rates(axes: Axes, series: Document, theme: Theme) -> None:
     time = _numbers(series["time"])
     for k, (source, values) in enumerate(sorted(series.get("rate", {}).items())):
         rate = _numbers(values)[: time.size]
@@ -99,7 +99,7 @@ def _rates(axes: Axes, series: Mapping[str, Any], theme: Theme) -> None:
         axes.legend(frameon=False, fontsize=9, loc="upper right", ncols=3)
 
 
-def _loads(axes: Axes, series: Mapping[str, Any], colour: Mapping[str, str], theme: Theme) -> None:
+def _loads(axes: Axes, series: Document, colour: Mapping[str, str], theme: Theme) -> None:
     time = _numbers(series["time"])
     for host, load in sorted(series.get("hosts", {}).items()):
         busy = load.get("busy", load.get("predicted"))
@@ -130,7 +130,7 @@ def _loads(axes: Axes, series: Mapping[str, Any], colour: Mapping[str, str], the
                     bbox_to_anchor=(1, 0.99), borderaxespad=0.0, handlelength=1.8, columnspacing=1.0)  # fmt: skip
 
 
-def _latency(axes: Axes, report: Mapping[str, Any], theme: Theme) -> None:
+def _latency(axes: Axes, report: Document, theme: Theme) -> None:
     series = report["series"]
     time, rows = _numbers(series["time"]), series.get("latency", {})
     predicted, measured, low, high = (_numbers(rows.get(key)) for key in ("predicted", "measured", "low", "high"))
@@ -166,7 +166,7 @@ def _latency(axes: Axes, report: Mapping[str, Any], theme: Theme) -> None:
               bbox={"boxstyle": "round,pad=0.5", "facecolor": theme.paper, "edgecolor": theme.grid})  # fmt: skip
 
 
-def _figures(report: Mapping[str, Any]) -> str:
+def _figures(report: Document) -> str:
     """Return predicted beside measured, with the interval, as lines of equal width."""
     interval = report.get("interval", {})
     wide = f"{'p05 to p95':>20}" if interval else ""
@@ -186,7 +186,7 @@ def _halves(series: Sequence[Array], half: int) -> list[Array]:
     return [first, np.concatenate([empty, *(values[half:] for values in series)])]
 
 
-def _panel(axes: Axes, series: Mapping[str, Any], title: str, theme: Theme) -> None:
+def _panel(axes: Axes, series: Document, title: str, theme: Theme) -> None:
     axes.set_title(title, loc="left", fontsize=12, fontweight="bold")
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -203,7 +203,7 @@ def _name(axes: Axes, place: float, word: str, theme: Theme) -> None:
               color=theme.ink, style="italic")  # fmt: skip
 
 
-def bursts(series: Mapping[str, Any]) -> list[tuple[float, float]]:
+def bursts(series: Document) -> list[tuple[float, float]]:
     """Return the intervals (s) in which the total rate is far above its median."""
     time = _numbers(series["time"])
     total = np.zeros(time.size)
@@ -214,7 +214,7 @@ def bursts(series: Mapping[str, Any]) -> list[tuple[float, float]]:
     return _spells(time, total > (usual + top) / 2) if top > 1.15 * usual else []
 
 
-def saturated(series: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+def saturated(series: Document) -> list[tuple[str, float, float]]:
     """Return hosts and the longest interval (s) in which each is busy nearly all of its time, as predicted."""
     time, found = _numbers(series["time"]), []
     for host, load in sorted(series.get("hosts", {}).items()):
@@ -227,7 +227,7 @@ def saturated(series: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     return found
 
 
-def drains(series: Mapping[str, Any]) -> list[tuple[float, float]]:
+def drains(series: Document) -> list[tuple[float, float]]:
     """Return the intervals (s) after a burst in which what waits is worked off: until latency is as usual again."""
     time, found = _numbers(series["time"]), []
     late = np.nan_to_num(_numbers(series.get("latency", {}).get("predicted"))[: time.size])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import numpy as np
 
+from penstock.files import Document
 from penstock.pictures.layers import layered
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ DASHED = (0, (3, 1.6))
 
 
 def draw_network(
-    axes: Axes, network: Mapping[str, Any], placement: Mapping[str, str], colour: Mapping[str, str], theme: Theme
+    axes: Axes, network: Document, placement: Mapping[str, str], colour: Mapping[str, str], theme: Theme
 ) -> None:
     """Draw a placed network in layers, its operators coloured by host."""
     inputs: dict[str, list[str]] = {name: [] for name in network["sources"]}
@@ -151,10 +152,10 @@ def _legend(axes: Axes, colour: Mapping[str, str], theme: Theme) -> None:
     axes.legend(handles=handles, loc="lower left", ncols=len(handles), frameon=False, borderaxespad=0.0)
 
 
-def _describe(operator: Mapping[str, Any]) -> str:
+def _describe(operator: Document) -> str:
     """Return kind, cost per tuple and selectivity, those that are known."""
 
-    def number(value: Any) -> float | None:
+    def number(value: float | Sequence[float | None] | None) -> float | None:
         values = [value] if isinstance(value, int | float) else [item for item in value or () if item is not None]
         return max(values) if values else None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from penstock.files import Document
 from penstock.shedding.doors import decided
 from penstock.shedding.host_table import HostTable
 from penstock.simulation.run import Simulation
@@ -23,7 +23,7 @@ class Alone:
         By host: `HostTable.document`.
     """
 
-    def __init__(self, documents: Mapping[str, Any], sim: Simulation) -> None:
+    def __init__(self, documents: Mapping[str, Document], sim: Simulation) -> None:
         self.tables = {host: HostTable.of(document) for host, document in documents.items()}
         self.versions = {host: str(document["id"]) for host, document in documents.items()}
         batches = sim.options.microbatch

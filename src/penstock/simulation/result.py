@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Records
+from penstock.files import Document
 from penstock.shedding.live import Taken, described
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import Compiled
-from penstock.simulation.state import COUNTS, Records
+from penstock.simulation.state import COUNTS
 from penstock.simulation.watch import Moved
 
 EXACT = 1 << 22
@@ -203,7 +204,7 @@ class SimulationResult:
     shed: tuple[Taken, ...] | None = None
     moves: tuple[Moved, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what ``penstock simulate --json`` prints, without the seconds that it took."""
         return {
             "latency": dict(self.latency),

@@ -7,9 +7,9 @@ import math
 import attrs
 import numpy as np
 
+from penstock.arrays import Records
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled
-from penstock.simulation.state import Records
 
 
 def grown(run: Compiled, status: int) -> Compiled:

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Records
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.network import Network
@@ -23,7 +24,6 @@ from penstock.simulation.maps import Maps
 from penstock.simulation.options import Arrivals, Options
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
 from penstock.simulation.room import copied, grown
-from penstock.simulation.state import Records
 from penstock.simulation.transplant import transplanted
 from penstock.simulation.watch import Watch, everywhere
 from penstock.steering import Observation

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Records = NDArray[Any]
+from penstock.arrays import Records
 
 FCFS, ROUND_ROBIN, STIMULUS = 0, 1, 2
 STATELESS, JOIN, AGGREGATE = 0, 1, 2
@@ -21,7 +20,7 @@ EPSILON = 1e-9
 """Slack of exact accumulation: 100 tuples at 0.29 are 29, whatever binary fractions say."""
 
 
-def _lines(fields: list[tuple[str, str]]) -> np.dtype[Any]:
+def _lines(fields: list[tuple[str, str]]) -> np.dtype[np.void]:
     """Return a record type that fills whole cache lines of 64 bytes; all fields have 8 bytes."""
     names, formats = zip(*fields, strict=True)
     size = -(-8 * len(fields) // 64) * 64
@@ -29,7 +28,7 @@ def _lines(fields: list[tuple[str, str]]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
-def table(count: int, kind: np.dtype[Any]) -> Records:
+def table(count: int, kind: np.dtype[np.void]) -> Records:
     """Return an empty table that begins with a cache line."""
     size = count * kind.itemsize
     raw = np.zeros(size + 64, np.uint8)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Ints, Records
 from penstock.cluster import Cluster
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled
-from penstock.simulation.maps import Ints, Maps, linked
+from penstock.simulation.maps import Maps, linked
 from penstock.simulation.state import (
     ARRIVAL,
     BATCH,
@@ -27,7 +26,6 @@ from penstock.simulation.state import (
     RELEASE,
     ROUND_ROBIN,
     WINDOW,
-    Records,
     State,
 )
 
@@ -180,7 +178,7 @@ def _heap(old: Compiled, new: Compiled, b: State, maps: Maps, same: Collection[i
             b.g["sequence"] += 1
             made.append((time, (ARRIVAL << 56) | int(b.g["sequence"][0]), index))
     heap = layout.table(max(b.heap.size, a.heap.size) + len(b.sources), layout.EVENT)
-    every: NDArray[Any] = np.concatenate([events, np.array(made, layout.EVENT)])
+    every: Records = np.concatenate([events, np.array(made, layout.EVENT)])
     # In order it is a heap.
     heap[: every.size] = every[np.lexsort((every["key"], every["time"]))]
     b.g["heaped"] = every.size

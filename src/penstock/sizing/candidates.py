@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
@@ -78,7 +77,7 @@ class Candidates:
     def _alike(self, network: Network) -> list[int]:
         """Number the hosts so that empty ones that can be exchanged for each other share a number."""
         named = {host for _, host in network.named_hosts}
-        kinds: dict[Any, int] = {}
+        kinds: dict[Hashable, int] = {}
         found = []
         for index, (name, host) in enumerate(self.cluster.hosts.items()):
             plain = not self.base[index].any() and name not in named and not self.cluster.links

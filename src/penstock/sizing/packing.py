@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, Host, Placement
 from penstock.errors import Infeasible
 from penstock.latency.waits import worst_waits
 from penstock.load import LoadModel
 from penstock.sizing.fleet import Fleet
 from penstock.sizing.search import TIE, Key, Search, Step
-
-Array = NDArray[np.float64]
 
 NODES = 20_000
 """Loads of one host that the exact search weighs before it gives up its proof."""
@@ -109,9 +106,9 @@ class Packing:
         for _, where in search.divisions(judge):
             yield Placement({name: hosts[h].name for name, h in zip(self.names, where, strict=True)})
 
-    def _search(self, hosts: Sequence[Host], places: Sequence[Sequence[int]], alike: Sequence[Any]) -> Search:
+    def _search(self, hosts: Sequence[Host], places: Sequence[Sequence[int]], alike: Sequence[Hashable]) -> Search:
         """Return the search over empty hosts; those that are alike by anything but None can be exchanged."""
-        kinds: dict[Any, int] = {}
+        kinds: dict[Hashable, int] = {}
         return Search(
             loads=np.array(self.load).reshape(len(self.names), self.model.rates.periods),
             places=places,

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.files import Document
 from penstock.latency.waits import worst_waits
-
-Array = NDArray[np.float64]
 
 TIE = 1e-9
 """Seconds of latency, and benchmark cores, that differ by less are the same."""

@@ -11,8 +11,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.telemetry.events import Progress, SourceProgress, epoch, offsets
-from penstock.telemetry.tables import STATE_COMMIT, Array, Batches, _frozen
+from penstock.telemetry.tables import STATE_COMMIT, Batches, _frozen
 
 NAN = math.nan
 _PLAIN = ("start", "duration", "rows", "output", "event_time", "state_rows", "state_bytes", "late")

@@ -137,7 +137,7 @@ class ExecutorRemoved(msgspec.Struct, frozen=True, gc=False):
 class Environment(msgspec.Struct, frozen=True, gc=False):
     """The application's settings."""
 
-    properties: dict[str, Any] = msgspec.field(name="Spark Properties", default_factory=dict)
+    properties: dict[str, object] = msgspec.field(name="Spark Properties", default_factory=dict)
 
 
 class JobProperties(msgspec.Struct, frozen=True, gc=False):
@@ -269,7 +269,7 @@ def _offset(raw: bytes) -> float | None:
     return _total(value)
 
 
-def _total(value: Any) -> float | None:
+def _total(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | dict):
         return None
     if not isinstance(value, dict):

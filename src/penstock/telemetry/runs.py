@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
@@ -138,7 +137,7 @@ class RunReader:
         return found
 
     @property
-    def past(self) -> Mapping[str, Any]:
+    def past(self) -> Document:
         """What older batches add up to, whose files are gone: ``counts``, ``late``, ``classes`` and ``worst``."""
         return _document(self.folder / "history.json") or {}
 

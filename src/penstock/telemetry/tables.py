@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from penstock.arrays import Array
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -17,16 +17,24 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Ints = NDArray[np.int64]
+Masked: TypeAlias = "np.ma.MaskedArray[tuple[int], np.dtype[np.generic]]"
+Column: TypeAlias = "NDArray[np.int64] | NDArray[np.datetime64] | _Words"
+
+Event = tuple[Any, ...]
+"""Values in the order of `SCHEMA`."""
 
 SCHEMA = (
     "event bigint, kind string, id bigint, at timestamp, auction bigint, bidder bigint, price bigint, seller bigint, "
@@ -226,7 +234,7 @@ class Nexmark:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_key", int(_mix(np.array([self.seed & _MASK], dtype=np.uint64))[0]))
 
-    def event(self, number: int) -> tuple[Any, ...]:
+    def event(self, number: int) -> Event:
         """Return one event as a tuple in the order of ``SCHEMA``."""
         return self.rows(number, number + 1)[0]
 
@@ -234,22 +242,24 @@ class Nexmark:
         """Return when an event enters the system: its ``at``, in microseconds since 1970-01-01 UTC."""
         return self.epoch + int(self.schedule.micros_of(np.array([number]))[0])
 
-    def rows(self, first: int, last: int) -> list[tuple[Any, ...]]:
+    def rows(self, first: int, last: int) -> list[Event]:
         """Return the events ``first`` … ``last - 1`` as tuples in the order of ``SCHEMA``, times in UTC."""
         n = np.arange(first, last, dtype=np.int64)
         at = self.epoch + self.schedule.micros_of(n)
         when = _datetimes(at)
-        out: list[Any] = [None] * n.size
+        out: list[Event] = [()] * n.size
         for kind, places in _places(n):
             part = self._of_kind(kind, n[places], at[places])
-            columns: list[Any] = [_listed(part[name]) if name in part else repeat(None) for name in COLUMNS]
+            columns: list[Iterable[object]] = [
+                _listed(part[name]) if name in part else repeat(None) for name in COLUMNS
+            ]
             columns[1] = repeat(kind)
             columns[3] = [when[k] for k in places.tolist()]
             for place, row in zip(places.tolist(), zip(*columns, strict=False), strict=False):
                 out[place] = row
         return out
 
-    def columns(self, first: int, last: int) -> dict[str, np.ma.MaskedArray[Any, Any]]:
+    def columns(self, first: int, last: int) -> dict[str, Masked]:
         """Return the events ``first`` … ``last - 1`` by column, null where masked.
 
         Returns
@@ -268,7 +278,7 @@ class Nexmark:
                 table[name][places] = values.take() if isinstance(values, _Words) else values
         return table
 
-    def batch(self, first: int, last: int) -> Any:
+    def batch(self, first: int, last: int) -> pa.RecordBatch:
         """Return the events ``first`` … ``last - 1`` as a pyarrow RecordBatch (the server has pyarrow)."""
         import pyarrow as pa
 
@@ -279,7 +289,7 @@ class Nexmark:
             arrays.append(pa.array(values.data, mask=np.ma.getmaskarray(values), type=kind, from_pandas=False))
         return pa.RecordBatch.from_arrays(arrays, names=list(COLUMNS))
 
-    def _of_kind(self, kind: str, n: Ints, at: Ints) -> dict[str, Any]:
+    def _of_kind(self, kind: str, n: Ints, at: Ints) -> dict[str, Column]:
         person, auction = _newest(n)
         if kind == "person":
             return {
@@ -321,7 +331,7 @@ class Nexmark:
         bits = _mix(n.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key) >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
 
-    def _below(self, n: Ints, draw: int, limit: Any) -> Ints:
+    def _below(self, n: Ints, draw: int, limit: int | Ints) -> Ints:
         return np.asarray(self._uniform(n, draw) * limit).astype(np.int64)
 
     def _price(self, n: Ints, draw: int) -> Ints:
@@ -342,7 +352,7 @@ class _Words:
         return np.array(self.words, dtype=object)[self.index]
 
 
-_DTYPES: dict[str, Any] = {
+_DTYPES: dict[str, np.dtype[np.generic]] = {
     **dict.fromkeys(("kind", "name", "city", "state"), np.dtype(object)),
     **dict.fromkeys(("at", "expires"), np.dtype("datetime64[us]")),
     "category": np.dtype(np.int32),
@@ -365,16 +375,16 @@ def _places(n: Ints) -> Iterator[tuple[str, Ints]]:
     yield "bid", np.flatnonzero(place >= PERSONS + AUCTIONS)
 
 
-def _nulls(size: int, kind: np.dtype[Any]) -> np.ma.MaskedArray[Any, Any]:
+def _nulls(size: int, kind: np.dtype[np.generic]) -> Masked:
     return np.ma.MaskedArray(np.zeros(size, kind), mask=np.ones(size, bool))
 
 
-def _listed(values: Any) -> list[Any]:
+def _listed(values: Column) -> Sequence[object]:
     if isinstance(values, _Words):
         return [values.words[k] for k in values.index.tolist()]
     if values.dtype.kind == "M":
         return _datetimes(values.view(np.int64))
-    listed: list[Any] = values.tolist()
+    listed: list[object] = values.tolist()
     return listed
 
 

@@ -10,22 +10,28 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.latency.cores import covered
 from penstock.network import Network
+from penstock.spark.compile import Query
 from penstock.spark.hop import START
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.folder import epoch_of
-from penstock.spark.run.outcome import Array, Batch, read_batch, read_latency
+from penstock.spark.run.outcome import Batch, read_batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
 from penstock.workload.nexmark import Schedule
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 Queue = tuple[float, float | None]
 """Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
@@ -148,7 +154,7 @@ class Observer:
             while log.entries and readers and all(log.entries[0][0] < batch for batch, _ in readers):
                 log.entries.popleft()
 
-    def _position(self, query: Any, name: str) -> tuple[int, int] | None:
+    def _position(self, query: Query, name: str) -> tuple[int, int] | None:
         if name not in query.reads:
             return None
         return next(((o["batch"], o["piece"]) for o in _ended(query) if o.get("log") == name), (0, 0))
@@ -211,7 +217,7 @@ class Observer:
     def _overhead(self, host: str) -> float:
         return float(np.median(self._empty[host])) if self._empty.get(host) else 0.0
 
-    def _queues(self, query: Any) -> dict[str, Queue | None]:
+    def _queues(self, query: Query) -> dict[str, Queue | None]:
         """Return what waits for a query, by source or log that it reads; None of what cannot be counted."""
         found: dict[str, Queue | None] = {}
         known = {o.get("log", o.get("source")): o for o in _ended(query)}
@@ -299,7 +305,7 @@ def _part(queue: Queue | None, share: float) -> Queue | None:
 
 def operators_seen(
     network: Network, counts: Mapping[str, tuple[int, int]], entered: Mapping[str, int]
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> dict[str, NDArray[np.int64]]:
     """Return ``served``, ``tried`` and ``emitted`` of each operator, and ``entered`` of each source.
 
     What ``entered`` does not say of a source is taken from the counts: tuples enter when they are read.
@@ -323,7 +329,7 @@ def operators_seen(
     }
 
 
-def _ended(query: Any) -> list[dict[str, Any]]:
+def _ended(query: Query) -> list[Document]:
     """Return the offsets up to which a query has ended its batches."""
     ended = begun_and_ended(query.spec.checkpoint)[1]
     try:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.network import Network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
@@ -21,8 +21,6 @@ from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.writer import manifest_of
-
-Array = NDArray[np.float64]
 
 
 @attrs.frozen(eq=False)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.arrays import Array
 from penstock.network import Network
-from penstock.spark.run.outcome import Array, Outcome
+from penstock.spark.run.outcome import Outcome
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 
-def summary(outcome: Outcome, network: Network, placement: Mapping[str, str]) -> dict[str, Any]:
+def summary(outcome: Outcome, network: Network, placement: Mapping[str, str]) -> Document:
     """Return placement, latencies, counts of streams, how busy the hosts were, and whether nothing was lost."""
     stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
     busy: dict[str, float] = {}
