@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -13,6 +13,18 @@ from penstock.telemetry.events import parse
 from penstock.telemetry.metrics import Metrics, MetricsServer
 from penstock.telemetry.recorder import Recorder, event_line, progress_line
 from penstock.telemetry.worker import Worker
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject, JVMView
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.conf import RuntimeConfig
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
 
 
 class Listener(StreamingQueryListener):
@@ -84,18 +96,18 @@ class Listener(StreamingQueryListener):
             self._server.close()
             self._server = None
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Keep the start of a query."""
         self._worker.put(lambda: self._keep(_started(event)))
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Keep a progress report."""
         self._worker.put(lambda: self._keep(progress_line(event.progress.json)))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing has happened: nothing is kept."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Keep the end of a query."""
         self._worker.put(lambda: self._keep(_terminated(event)))
 
@@ -114,13 +126,13 @@ class Listener(StreamingQueryListener):
         """Return identifier and name of the application, as the session says; this process where it does not."""
         try:
             conf = _conf(self.spark)
-            name = conf.get("spark.app.name", "")
+            name = conf.get("spark.app.name", "") or ""
             return conf.get("spark.app.id", "") or name or f"process-{os.getpid()}", name
         except Exception:  # no session, or one that has ended: the events are kept all the same
             return f"process-{os.getpid()}", ""
 
     @property
-    def _jlistener(self) -> Any:
+    def _jlistener(self) -> JavaObject:
         """The listener as classic sessions want it.
 
         pyspark's own builds a Python object of each event before it calls, one round trip to the JVM a field: 15 to
@@ -129,7 +141,7 @@ class Listener(StreamingQueryListener):
         if not hasattr(self, "_jlistenerobj"):
             from pyspark import SparkContext
 
-            jvm: Any = SparkContext._jvm
+            jvm = cast("JVMView", SparkContext._jvm)
             self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(_Direct(self))
         return self._jlistenerobj
 
@@ -140,49 +152,48 @@ class _Direct:
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: JavaObject) -> None:  # noqa: N802
         self.listener._worker.put(lambda: self.listener._keep(_started_in_jvm(event)))
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: JavaObject) -> None:  # noqa: N802
         self.listener._worker.put(lambda: self.listener._keep(progress_line(event.progress().json())))
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: JavaObject) -> None:  # noqa: N802
         pass
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: JavaObject) -> None:  # noqa: N802
         self.listener._worker.put(lambda: self.listener._keep(_terminated_in_jvm(event)))
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-def _conf(session: Any) -> Any:
+def _conf(session: SparkSession | None) -> RuntimeConfig | SparkConf:
     """Return the settings of a session (Connect), or of the application of this process (classic)."""
     if session is not None:
         return session.conf
     from pyspark import SparkContext
 
-    context: Any = SparkContext._active_spark_context
-    return context.getConf()
+    return cast("SparkContext", SparkContext._active_spark_context).getConf()
 
 
-def _started(event: Any) -> bytes:
+def _started(event: QueryStartedEvent) -> bytes:
     content = {"id": str(event.id), "runId": str(event.runId), "name": event.name, "timestamp": event.timestamp}
     return event_line("QueryStartedEvent", content)
 
 
-def _terminated(event: Any) -> bytes:
+def _terminated(event: QueryTerminatedEvent) -> bytes:
     content = {"id": str(event.id), "runId": str(event.runId), "exception": event.exception}
     return event_line("QueryTerminatedEvent", content)
 
 
-def _started_in_jvm(event: Any) -> bytes:
+def _started_in_jvm(event: JavaObject) -> bytes:
     from pyspark.sql.streaming.listener import QueryStartedEvent
 
     return _started(QueryStartedEvent.fromJObject(event))
 
 
-def _terminated_in_jvm(event: Any) -> bytes:
+def _terminated_in_jvm(event: JavaObject) -> bytes:
     from pyspark.sql.streaming.listener import QueryTerminatedEvent
 
     return _terminated(QueryTerminatedEvent.fromJObject(event))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import datetime
+
+    import pyarrow as pa
 
 
-def appraise(batches: Iterator[Any]) -> Iterator[Any]:
+def appraise(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Add an appraised price to each event that has a price; takes some tenths of a millisecond for each of them."""
     import pyarrow as pa
 
@@ -27,14 +32,14 @@ appraise.schema = "auction bigint, bidder bigint, price double, appraised double
 appraise.rows = "kept"  # type: ignore[attr-defined]
 
 
-def hottest(batches: Iterator[Any]) -> Iterator[Any]:
+def hottest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Keep the busiest auction of each window; all results of a window come in one batch, when it has closed."""
     import pyarrow as pa
 
     for batch in batches:
         table = pa.Table.from_batches([batch])
         best = table.sort_by([("bids", "descending"), ("auction", "ascending")])
-        seen: set[Any] = set()
+        seen: set[datetime.datetime] = set()
         rows = []
         for place, end in enumerate(best.column("window_end").to_pylist()):
             if end not in seen:

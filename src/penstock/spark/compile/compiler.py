@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast
 
 import attrs
 import pyspark.sql.functions as F
@@ -30,6 +29,7 @@ from penstock.spark.compile.inputs import inputs_of
 from penstock.spark.compile.reading import RECALLED, read, recalled, slots_of
 from penstock.spark.compile.sources import positioned
 from penstock.spark.compile.sql import quoted
+from penstock.spark.hosts.sessions import id_of
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import absolute
@@ -121,7 +121,7 @@ class _Compiler:
             timed=graph.timed,
             knobs=self.knobs,
             generation=self.generation,
-            session=cast("Any", self.session).session_id,
+            session=id_of(self.session),
             topics=deployment.topics(self.run),
             host=graph.fragment.host,
             spread=self.slots > 1,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 import attrs
 from pyspark.sql.types import StructType
 
+from penstock.files import Document
 from penstock.latency.fragments import Fragment, fragments, lineage
 from penstock.network import Network
 from penstock.spark.compile.drops import Drops
@@ -75,7 +75,7 @@ class Deployment:
     units: tuple[Fragment, ...] | None = None
     begins: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict)
     since: Mapping[str, int] = attrs.field(factory=dict)
-    about: Mapping[str, Any] | None = None
+    about: Document | None = None
     kafka: Connection | None = None
     hop: str = "directory"
     real_time: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
@@ -14,10 +14,13 @@ from pyspark.sql.types import StructType
 from penstock.errors import InputError
 from penstock.network import Operator
 from penstock.spark.shipped import ENVELOPE
-from penstock.spark.shipped.python_step import ROW
+from penstock.spark.shipped.python_step import ROW, Step
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def import_function(operator: Operator, network: object = None) -> Any:
+def import_function(operator: Operator, network: object = None) -> Step:
     """Import a python operator's function from the current folder, that of the network's file, or what is installed.
 
     Its module travels to the hosts by value, so that they need not have it.
@@ -37,7 +40,7 @@ def import_function(operator: Operator, network: object = None) -> Any:
             sys.path.insert(0, folder)
     try:
         module = importlib.import_module(place)
-        function = getattr(module, name)
+        function: Step = getattr(module, name)
     except Exception as error:
         # The module is the user's code: whatever it raises is told in one message.
         problem = f"cannot be imported: {type(error).__name__}: {error}"
@@ -47,7 +50,7 @@ def import_function(operator: Operator, network: object = None) -> Any:
     return function
 
 
-def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, StructType]:
+def load_function(operator: Operator, frame: DataFrame) -> tuple[Step, StructType]:
     """Return a python operator's function with the columns that it gives, without the one that numbers rows.
 
     The function's attribute ``schema`` (DDL) names them; without one it gives the columns that it takes.
@@ -60,17 +63,17 @@ def load_function(operator: Operator, frame: DataFrame) -> tuple[Any, StructType
     return function, StructType([field for field in shape.fields if field.name != ROW])
 
 
-def keeps_rows(function: Any) -> bool:
+def keeps_rows(function: Step) -> bool:
     """Whether a function says that it gives each row that it takes, in the same order."""
     return getattr(function, "rows", None) == "kept"
 
 
-def parts_rows(function: Any) -> bool:
+def parts_rows(function: Step) -> bool:
     """Whether the rows of a batch may be dealt out to several calls of a function, since it says so or keeps rows."""
     return keeps_rows(function) or bool(getattr(function, "parallel", False))
 
 
-def tells_rows(function: Any, shape: Any) -> bool:
+def tells_rows(function: Step, shape: pa.Schema) -> bool:
     """Whether each row that a function gives can be told to come from one that it took, as far as is known by now.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -12,6 +12,9 @@ from penstock.errors import InputError
 from penstock.network import Source
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import Place
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 SPAN = 1.0
 """Seconds whose tuples a batch may read where batches follow each other at once."""
@@ -42,7 +45,7 @@ class Pace:
     def of(cls, interval: float, folder: Place) -> Pace:
         """Return the pace that an earlier controller of a run has noted, at another interval if that is new."""
         try:
-            known: dict[str, Any] = json.loads((folder / FILE).read())
+            known: Document = json.loads((folder / FILE).read())
         except FileNotFoundError:
             known = {}
         return cls(**{**known, "interval": interval})

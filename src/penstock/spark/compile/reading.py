@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -19,6 +19,9 @@ from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped.nexmark import NexmarkSource
 from penstock.spark.shipped.sources import LogSource
 from penstock.workload import Rates, read_rates
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 RECALLED = "recalled"
 """Folder, below the run's, of what queries knew of event time when they were stopped."""
@@ -39,7 +42,7 @@ def register(session: SparkSession) -> None:
         session.dataSource.register(source)
 
 
-def nexmark_options(source: Source, rates: Mapping[str, Any], gate: str) -> dict[str, str]:
+def nexmark_options(source: Source, rates: Document, gate: str) -> dict[str, str]:
     """Return the options of a scheduled source: its rates, its seed, and the file that holds its epoch."""
     return {
         "name": source.name,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -69,7 +67,7 @@ def read_rows(session: SparkSession, deployment: Deployment, name: str, run: str
     return reader.load().selectExpr(parsed).selectExpr(*shown, *envelope, *place)
 
 
-def _check_exact(writer: str, name: str, kind: Any) -> None:
+def _check_exact(writer: str, name: str, kind: DataType) -> None:
     """Refuse a column whose values would not come out of a message as they went in."""
     match kind:
         case StructType():
@@ -80,7 +78,7 @@ def _check_exact(writer: str, name: str, kind: Any) -> None:
         case MapType(keyType=StringType()):
             _check_exact(writer, name, kind.valueType)
         case _ if not isinstance(kind, SIMPLE):
-            shown = cast("DataType", kind).simpleString()
+            shown = kind.simpleString()
             raise InputError(
                 f"the column {name!r} ({shown}) cannot pass between queries in real-time mode",
                 at=f"operators.{writer}",

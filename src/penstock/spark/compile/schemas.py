@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +65,7 @@ def derive_schemas(
     frames: dict[str, DataFrame] = {}
     found: dict[str, StructType] = {}
 
-    def note(name: str, shape: Any) -> None:
+    def note(name: str, shape: StructType | str) -> None:
         frames[name] = session.createDataFrame([], shape)
         fields = [field for field in frames[name].schema if field.name not in (*ENVELOPE, "_origin")]
         found[name] = StructType([StructField(field.name, nullable(field.dataType), True) for field in fields])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,6 +16,10 @@ from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import absolute
 from penstock.spark.shipped.python_step import ROW
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 LIMITS = {"files": ("maxFilesPerTrigger", "maxBytesPerTrigger"), "kafka": ("maxOffsetsPerTrigger",)}
 """Options that bound what a batch reads, the first one by number."""
@@ -76,9 +80,9 @@ def read_source(
     timestamp; a file's path with the row's place in it, or its content (see `penstock.spark.shipped.identity`), and the
     time when the file appeared; elsewhere the content, and the time of reading.
     """
-    reader: Any = session.read if batch else session.readStream
+    plain: DataFrameReader | DataStreamReader = session.read if batch else session.readStream
     name = source.format or ""
-    reader = reader.format(name).options(**options_of(source, kafka or {}, unbounded=batch or placed, most=most))
+    reader = plain.format(name).options(**options_of(source, kafka or {}, unbounded=batch or placed, most=most))
     if source.schema is not None and name != "kafka":
         reader = reader.schema(source.schema)
     frame = reader.load()

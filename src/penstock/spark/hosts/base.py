@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class SparkHost(Protocol):
@@ -22,7 +25,7 @@ class SparkHost(Protocol):
     def start(self) -> Self:
         """Start the host or reach it; it answers from now on."""
 
-    def session(self, session_id: str | None = None) -> Any:
+    def session(self, session_id: str | None = None) -> SparkSession:
         """Return a new ``pyspark.sql.SparkSession``, or the one of that id again."""
 
     def alive(self) -> bool:

@@ -14,7 +14,7 @@ import urllib.parse
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from secrets import token_urlsafe as new_token
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import psutil
 
@@ -27,6 +27,9 @@ from penstock.spark.hosts.processes import Meter, resident, running
 from penstock.spark.hosts.sessions import Sessions
 from penstock.spark.hosts.supervised import Supervised
 from penstock.spark.hosts.supervisor import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 READY = re.compile(r"Spark Connect server started at: .*:(\d+)$", re.MULTILINE)
 
@@ -188,7 +191,7 @@ class EmbeddedHost:
             supervisor=root.pid, supervised=root.create_time(),
         )  # fmt: skip
 
-    def session(self, session_id: str | None = None) -> Any:
+    def session(self, session_id: str | None = None) -> SparkSession:
         """Return a new session (``pyspark.sql.connect``), or the one of that id again.
 
         Raises

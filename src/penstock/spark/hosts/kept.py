@@ -12,7 +12,7 @@ import os
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 import psutil
@@ -20,6 +20,9 @@ import psutil
 from penstock.errors import HostError, InputError
 from penstock.spark.hosts.processes import Meter, resident, running
 from penstock.spark.hosts.sessions import Sessions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DEFAULT = Path(".penstock") / "hosts.json"
 PATIENCE = 15.0
@@ -112,7 +115,7 @@ class KeptHost:
             raise HostError(f"host {self.name} does not run any more: penstock hosts stop, then start it again")
         return self
 
-    def session(self, session_id: str | None = None) -> Any:
+    def session(self, session_id: str | None = None) -> SparkSession:
         """Return a new session, or the one of that id again."""
         self.start()
         try:

@@ -7,10 +7,13 @@ import re
 import socket
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from penstock.errors import HostError, InputError
 from penstock.spark.hosts.sessions import Sessions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class RemoteHost:
@@ -88,7 +91,7 @@ class RemoteHost:
         self.session().stop()
         return self
 
-    def session(self, session_id: str | None = None) -> Any:
+    def session(self, session_id: str | None = None) -> SparkSession:
         """Return a new session (``pyspark.sql.connect``), or the one of that id again.
 
         Raises

@@ -6,14 +6,18 @@ import os
 import re
 import warnings
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from penstock.errors import HostError
 
-# gRPC reads these when it is imported: no notes about forks on standard error.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+if TYPE_CHECKING:
+    import grpc  # type: ignore[import-untyped]
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+QUIET = {"GRPC_VERBOSITY": "ERROR", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+"""What gRPC reads when it is imported: no notes about forks on standard error."""
 
 KNOWN = ("4.2", "4.3")
 """Versions of Spark on which penstock's tests have run."""
@@ -33,10 +37,12 @@ class Sessions:
     """
 
     def __init__(self, name: str, *, local: bool = False, timeout: float = 10.0) -> None:
+        for variable, value in QUIET.items():
+            os.environ.setdefault(variable, value)
         self._name, self._local, self._timeout = name, local, timeout
-        self._channels: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._channels: weakref.WeakKeyDictionary[ConnectSession, grpc.Channel] = weakref.WeakKeyDictionary()
 
-    def connect(self, endpoint: str, url: str, session_id: str | None) -> Any:
+    def connect(self, endpoint: str, url: str, session_id: str | None) -> SparkSession:
         """Return a session that has been seen to answer: a new one, or the one of that id.
 
         ``endpoint`` is what messages show, ``url`` may hold a token.
@@ -49,7 +55,7 @@ class Sessions:
         import pyspark
         from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
-        from pyspark.sql.connect.session import SparkSession
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         # What the client says about a server that has gone is said by penstock.
         warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
@@ -61,7 +67,7 @@ class Sessions:
         builder = DefaultChannelBuilder(url)
         channel = self._open(builder, where)
         builder.toChannel = lambda: channel  # type: ignore[method-assign]  # the one that answered
-        session = SparkSession.builder.channelBuilder(builder).create()
+        session = ConnectSession.builder.channelBuilder(builder).create()
         # A host that has gone is noticed within about 5 s, not after minutes.
         session.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=2000)])
         version = _ask(session, where)
@@ -71,11 +77,12 @@ class Sessions:
             session.stop()
             raise HostError(f"{where} runs Spark {version}: {refused}")
         self._channels[session] = channel
-        return session
+        # To whoever uses it, it is what every session is.
+        return cast("SparkSession", session)
 
-    def _open(self, builder: Any, where: str) -> Any:
+    def _open(self, builder: DefaultChannelBuilder, where: str) -> grpc.Channel:
         """Return a channel that is ready."""
-        import grpc  # type: ignore[import-untyped]
+        import grpc
 
         if self._local:
             builder.setChannelOption("grpc.enable_http_proxy", 0)
@@ -125,7 +132,12 @@ def minor(version: str) -> str:
     return ".".join(re.findall(r"\d+", version)[:2])
 
 
-def _ask(session: Any, where: str) -> str:
+def id_of(session: SparkSession) -> str:
+    """Return by which id a session is found again."""
+    return str(cast("ConnectSession", session).session_id)
+
+
+def _ask(session: ConnectSession, where: str) -> str:
     """Make a first call, which shows whether the token is right; return the version of Spark."""
     import grpc
     from pyspark.errors.exceptions.connect import SparkConnectException

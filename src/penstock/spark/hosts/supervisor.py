@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL = 0.25
@@ -222,7 +222,7 @@ def processes() -> list[tuple[int, int]]:
     return found
 
 
-def say(word: dict[str, Any]) -> None:
+def say(word: dict[str, str | int]) -> None:
     """Answer penstock, if it still listens."""
     try:
         sys.stdout.write(json.dumps(word) + "\n")

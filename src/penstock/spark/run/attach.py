@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from penstock.errors import InputError
-from penstock.latency.fragments import fragments
+from penstock.latency.fragments import Fragment, fragments
 from penstock.network import Network
 from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
 from penstock.spark.compile.graph import Graph
@@ -22,6 +22,9 @@ from penstock.spark.run.rows import rows_of_logs
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
 from penstock.workload.nexmark import Schedule
+
+if TYPE_CHECKING:
+    from penstock.spark.run.engine import Engine
 
 
 @attrs.frozen(eq=False)
@@ -44,7 +47,7 @@ class Grown:
 
 
 def grown(
-    engine: Any, system: System, network: Network, placement: Mapping[str, str], before: Grown | None = None
+    engine: Engine, system: System, network: Network, placement: Mapping[str, str], before: Grown | None = None
 ) -> Grown:
     """Check what is to be attached, together with what is attached ``before`` it.
 
@@ -115,8 +118,15 @@ def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> Non
         again.append(go_on(ready[unit.name], unit, [Border.of(system.compiled[unit.name])]))
     fresh = [attrs.evolve(unit, begins=_begins(system, change, unit)) for unit in change.fresh]
     since = {**system.claim.since, **_since(system, change, fresh)}
-    kept = {key: getattr(change.deployment, key) for key in ("network", "schemas", "speeds", "schedules", "apart")}
-    system.place([*again, *fresh], since=since, live=change.deployment.live, **kept)
+
+    def changed(before: Deployment) -> Deployment:
+        after = change.deployment
+        return attrs.evolve(
+            before, network=after.network, schemas=after.schemas, speeds=after.speeds, schedules=after.schedules,
+            apart=after.apart, live=after.live, since=since,
+        )  # fmt: skip
+
+    system.place([*again, *fresh], change=changed)
     for unit in again:
         system.deliver(ready[unit.name], unit)
         system.begin(unit.name, interval[unit.host])
@@ -146,7 +156,7 @@ def _restricted(now: Network, whole: Network, placement: Mapping[str, str]) -> N
     return Network.of(whole.name, sources, operators, sinks, whole.file)
 
 
-def _exits(network: Network, part: Any) -> tuple[Any, ...]:
+def _exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Return what leaves a query: if it changes, so does the query's plan."""
     graph = Graph(network, part)
     return part.cuts, tuple((origin, tuple(graph.logs(origin))) for origin in graph.origins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -26,6 +26,10 @@ from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.turn import ANNOUNCED, limits_of
 from penstock.steering import Change
 from penstock.steering import plan as kinds
+
+if TYPE_CHECKING:
+    from penstock.files import Document
+    from penstock.spark.hosts.base import SparkHost
 
 
 class Changes:
@@ -59,7 +63,7 @@ class Changes:
         self.targets: dict[str, Mapping[str, str]] = {}
         self.joining: dict[str, Future[None]] = {}
         self.retiring: set[str] = set()
-        self.mine: dict[str, Any] = {}
+        self.mine: dict[str, SparkHost] = {}
         self.pool = ThreadPoolExecutor(16, thread_name_prefix="penstock-change")
 
     @property
@@ -116,7 +120,7 @@ class Changes:
         (self.system.deployment.place / ANNOUNCED).replace(json.dumps(content).encode())
         self._tables({})
 
-    def _tables(self, documents: Mapping[str, Any]) -> None:
+    def _tables(self, documents: Mapping[str, Document]) -> None:
         """Let hosts decide by tables of their own; those that are not named by what is announced."""
         for host in documents:
             self.known(host)

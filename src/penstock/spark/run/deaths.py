@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import EngineError, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.spark.hosts.base import SparkHost
 
 
 def died(host: str) -> EngineError:
@@ -15,7 +18,7 @@ def died(host: str) -> EngineError:
     return EngineError(f"host {host!r} has died; run the same command again to go on")
 
 
-def raise_dead(hosts: Mapping[str, Any]) -> None:
+def raise_dead(hosts: Mapping[str, SparkHost]) -> None:
     """Raise if one of some hosts is on this machine and has died."""
     for name in sorted(hosts):
         if hosts[name].pid is not None and not hosts[name].alive():
@@ -23,7 +26,7 @@ def raise_dead(hosts: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def telling_deaths(hosts: Mapping[str, Any], patience: float = 1.0) -> Iterator[None]:
+def telling_deaths(hosts: Mapping[str, SparkHost], patience: float = 1.0) -> Iterator[None]:
     """Say of whatever fails because a host on this machine has died that it has died.
 
     A connection may be refused some time before the process is seen to be gone: for ``patience`` seconds one looks.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -51,6 +51,10 @@ from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place, place_of
 from penstock.workload import Rates
 
+if TYPE_CHECKING:
+    from penstock.files import Document
+    from penstock.spark.hosts.base import SparkHost
+
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
@@ -77,21 +81,23 @@ class Engine:
         Sessions of an earlier penstock by host, with the queries that it left running.
     """
 
-    def __init__(self, cluster: Cluster, hosts: Mapping[str, Any], again: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, hosts: Mapping[str, SparkHost], again: Mapping[str, str] | None = None
+    ) -> None:
         self.cluster, self.hosts = cluster, dict(hosts)
         self._again = dict(again or {})
         with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
             self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
         self._speeds: dict[str, float] = {}
 
-    def add(self, cluster: Cluster, host: Any) -> None:
+    def add(self, cluster: Cluster, host: SparkHost) -> None:
         """Take a host in, or back; the cluster is the one with it."""
         self.cluster = cluster
         self.hosts[host.name] = host
         self.sessions[host.name] = self._session(host.name)
 
     def _session(self, name: str) -> SparkSession:
-        session: SparkSession = self._found(name)
+        session = self._found(name)
         session.conf.set("spark.sql.session.timeZone", "UTC")
         slots = self._slots(name, session)
         session.conf.set(SLOTS, str(slots))
@@ -120,10 +126,10 @@ class Engine:
         known = self._again.pop(name, None)
         if known is not None:
             with contextlib.suppress(PenstockError, PySparkException):
-                session: SparkSession = self.hosts[name].session(known)
+                session = self.hosts[name].session(known)
                 session.conf.get("spark.sql.session.timeZone")
                 return session
-        return self.hosts[name].session()  # type: ignore[no-any-return]
+        return self.hosts[name].session()
 
     def speed(self, name: str) -> float:
         """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
@@ -156,7 +162,7 @@ class Engine:
         everything: bool = False,
         live: bool = False,
         apart: Iterable[str] = (),
-        about: Mapping[str, Any] | None = None,
+        about: Document | None = None,
     ) -> Deployment:
         """Check a network and gather what its queries need.
 

@@ -36,8 +36,8 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -46,9 +46,17 @@ from penstock.errors import InputError
 from penstock.files import compact
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
+from penstock.spark.hosts.sessions import id_of
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.telemetry.runs import ABOUT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.files import Document
+
+Part = TypeVar("Part")
 
 FORM = 3
 """Of what a run leaves; another version of penstock may have left it otherwise."""
@@ -113,9 +121,9 @@ def open_schedules(deployment: Deployment, trigger: float) -> None:
     (deployment.place / "epoch").publish(str(begin).encode())
 
 
-def note_sessions(folder: Place, sessions: Mapping[str, Any]) -> None:
+def note_sessions(folder: Place, sessions: Mapping[str, SparkSession]) -> None:
     """Write down the sessions by host, for a penstock that finds their queries running."""
-    found = {name: str(session.session_id) for name, session in sorted(sessions.items())}
+    found = {name: id_of(session) for name, session in sorted(sessions.items())}
     (folder / "sessions.json").replace(json.dumps(found).encode())
 
 
@@ -137,10 +145,10 @@ def digest(network: Network) -> str:
     return _hashed("\n".join(parts))
 
 
-def claimed(folder: str) -> dict[str, Any] | None:
+def claimed(folder: str) -> Document | None:
     """Return what runs in a folder, if anything does."""
     try:
-        document: dict[str, Any] = json.loads((place_of(folder) / "run.json").read())
+        document: Document = json.loads((place_of(folder) / "run.json").read())
     except FileNotFoundError:
         return None
     return document
@@ -189,21 +197,24 @@ def note(deployment: Deployment, claim: Claim) -> None:
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
 
 
-def _parts(network: Network) -> dict[str, Any]:
-    kinds = ("sources", "operators", "sinks")
-    rows = {kind: [attrs.asdict(part) for part in getattr(network, kind).values()] for kind in kinds}
-    return {"name": network.name, **rows}
+def _parts(network: Network) -> Document:
+    return {
+        "name": network.name,
+        "sources": [attrs.asdict(source) for source in network.sources.values()],
+        "operators": [attrs.asdict(operator) for operator in network.operators.values()],
+        "sinks": [attrs.asdict(sink) for sink in network.sinks.values()],
+    }
 
 
-def _network(parts: Mapping[str, Any], file: str | None) -> Network:
-    def made(kind: Any, rows: list[dict[str, Any]]) -> list[Any]:
+def _network(parts: Document, file: str | None) -> Network:
+    def made(kind: Callable[..., Part], rows: list[Document]) -> list[Part]:
         return [kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
 
     sources, operators = made(Source, parts["sources"]), made(Operator, parts["operators"])
     return Network.of(parts["name"], sources, operators, made(Sink, parts["sinks"]), file)
 
 
-def _described(deployment: Deployment) -> dict[str, Any]:
+def _described(deployment: Deployment) -> Document:
     schedules = {name: options["rates"] for name, options in sorted(deployment.schedules.items())}
     return {
         "form": FORM,
@@ -224,12 +235,12 @@ def _tell(deployment: Deployment) -> None:
         (deployment.place / ABOUT).replace(compact(deployment.about).encode())
 
 
-def placement_of(document: Mapping[str, Any]) -> Placement:
+def placement_of(document: Document) -> Placement:
     """Return the placement that a folder's run has."""
     return Placement(document["placement"])
 
 
-def probe(folder: Place, name: str, session: Any) -> None:
+def probe(folder: Place, name: str, session: SparkSession) -> None:
     """Refuse a host that does not see the run's folder.
 
     Raises

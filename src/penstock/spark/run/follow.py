@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 
@@ -150,7 +149,7 @@ class Follower(Looking):
 
     def _come(self, feed: _Feed) -> int | None:
         """Return the tuples of the feed's next batch, once they have been counted."""
-        counts: dict[str, Any] = {}
+        counts: dict[str, list[int]] = {}
         for file in (manifest_of, report_of):
             try:
                 counts |= json.loads(file(self.folder, feed.query, feed.batch + 1).read())["counts"]

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -35,6 +35,10 @@ from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, UnitSeen, changes
 
+if TYPE_CHECKING:
+    from penstock.files import Document
+    from penstock.spark.compile import Deployment
+
 AGAIN = 3
 """So often a unit whose query fails is started again within `FORGIVEN` seconds, before the engine gives up."""
 
@@ -57,7 +61,7 @@ class SparkEngine:
     """
 
     def __init__(
-        self, engine: Engine, deployment: Any, *, follow: Answers | None = None, trigger: float | None = None
+        self, engine: Engine, deployment: Deployment, *, follow: Answers | None = None, trigger: float | None = None
     ) -> None:
         if deployment.real_time:
             raise InputError(
@@ -130,7 +134,7 @@ class SparkEngine:
             moving = self.changes.moving
             seen = self._observer.look(moving, sorted(self.down))
             network, at = self.network, self.now
-            known: dict[str, Any] = {**operators_seen(network, seen.counts, seen.entered)}
+            known = operators_seen(network, seen.counts, seen.entered)
             units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)
         queues = [seen.queues.get(name) for name in network.operators]
@@ -284,7 +288,7 @@ class SparkEngine:
             case _:
                 raise InputError(f"{type(event).__name__} cannot happen on Spark", at="events")
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Document:
         """Return what came of the run so far, in the keys of ``penstock run``."""
         with self.system.lock:
             outcome = collect(self.system.deployment, self.system.queries, self.now)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.network import Network
 from penstock.spark.compile import Query
@@ -14,6 +14,9 @@ from penstock.spark.hop import Hop
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import Report, System
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 AGAIN = 3
 """Failures that pass by themselves after which units are run again, all together."""
@@ -115,9 +118,9 @@ class _Drain:
     def _launch(self, name: str) -> tuple[Runner, threading.Thread]:
         """Run a unit over what there is; the thread ends with it."""
         runner = Runner(self.system.units[name], self.system.compiled[name])
-        runner.launch(availableNow=True)
+        runner.launch()
         self.system.runners[name] = runner
-        waiter = threading.Thread(target=_await_end, args=(runner.handle,), daemon=True)
+        waiter = threading.Thread(target=_await_end, args=(runner.under_way,), daemon=True)
         waiter.start()
         return runner, waiter
 
@@ -136,10 +139,10 @@ class _Drain:
         """Stop what still runs, since something else has failed."""
         for runner, waiter in self.running.values():
             with contextlib.suppress(Exception):
-                runner.handle.stop()
+                runner.under_way.stop()
             waiter.join(timeout=10.0)
 
 
-def _await_end(handle: Any) -> None:
+def _await_end(handle: StreamingQuery) -> None:
     with contextlib.suppress(Exception):
         handle.awaitTermination()

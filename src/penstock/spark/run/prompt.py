@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
@@ -25,6 +25,9 @@ from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, off
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of, save
 from penstock.spark.shipped.writer import manifest_of
+
+if TYPE_CHECKING:
+    from penstock.spark.hosts.base import SparkHost
 
 BATCH = "10 seconds"
 """How often Spark notes how far a query has come; between two such moments each row passes by itself."""
@@ -57,20 +60,20 @@ class PromptRunner(Runner):
 
     query: PromptQuery
 
-    def __init__(self, unit: Unit, query: PromptQuery, client: Mapping[str, str], host: Any) -> None:
+    def __init__(self, unit: Unit, query: PromptQuery, client: Mapping[str, str], host: SparkHost) -> None:
         super().__init__(unit, query)
         self.client, self.host = client, host
         self._used = time.monotonic(), host.cpu_seconds()
 
-    def launch(self, **trigger: Any) -> None:
-        """Start the query; of the trigger only ``availableNow`` counts."""
-        if "availableNow" not in trigger:
-            trigger = {"realTime": BATCH}
+    def launch(self, interval: float | None = None) -> None:
+        """Start the query; None: over what there is now, in an ordinary batch."""
         messages, spec = self.query.messages, self.query.spec
         frame = messages.missing(self.there())
         writer = frame.writeStream.format("kafka").options(**messages.options)
         writer = writer.option("checkpointLocation", spec.checkpoint.uri).outputMode("update").queryName(self.name)
-        self.handle = launch(writer.trigger(**trigger))
+        # Spark's own types know nothing of real time yet.
+        prompt = writer.trigger(realTime=BATCH) if interval is not None else writer.trigger(availableNow=True)  # type: ignore[call-overload]
+        self.handle = launch(prompt)
 
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""
@@ -92,7 +95,7 @@ class PromptRunner(Runner):
 
     def ready(self, before: int) -> bool:
         """Whether rows pass."""
-        status = self.handle.status
+        status = self.under_way.status
         return self.marks[1] > before or str(status["message"]).startswith("Processing new data")
 
     def look(self) -> None:
@@ -119,7 +122,7 @@ class PromptRunner(Runner):
     def check(self) -> None:
         """Raise the error that the query ended with, if it did."""
         with contextlib.suppress(PySparkException):
-            error = self.handle.exception()
+            error = self.under_way.exception()
             if error is not None and REFUSED in str(error):
                 raise InputError(
                     f"Spark refuses to run it in real-time mode: {short(error)}",
@@ -128,7 +131,7 @@ class PromptRunner(Runner):
                 )
         super().check()
 
-    def end(self, host: Any, patience: float = 30.0) -> bool:
+    def end(self, host: SparkHost, patience: float = 30.0) -> bool:
         """Stop the query; what Spark has not reported is done again when it goes on, and nothing is written twice."""
         with contextlib.suppress(Exception):
             if self.handle is not None and host.alive():
@@ -136,13 +139,13 @@ class PromptRunner(Runner):
                 self.look()
         return True
 
-    def finish(self, host: Any) -> None:
+    def finish(self, host: SparkHost) -> None:
         """Go over what Spark has not reported, in an ordinary batch."""
         if self.handle is None or not host.alive() or self.handle.exception() is not None:
             return
         # What its producers still had is on its way.
         time.sleep(AWAY)
-        self.launch(availableNow=True)
+        self.launch()
         deadline = time.monotonic() + PATIENCE
         while self.handle.isActive and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -178,7 +181,7 @@ def recount_prompt(query: PromptQuery) -> None:
         ended -= 1
 
 
-def end_left(hosts: Mapping[str, Any], sessions: Mapping[str, str], names: Collection[str]) -> None:
+def end_left(hosts: Mapping[str, SparkHost], sessions: Mapping[str, str], names: Collection[str]) -> None:
     """End queries that a penstock that was killed has left running on hosts elsewhere.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
@@ -12,6 +12,10 @@ from penstock.spark.compile import Query
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import report_of, save
 from penstock.spark.shipped.writer import error_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SLOW = "failed to connect back"
 """What Spark says when a Python worker did not start within its 10 s: the machine was busy."""
@@ -25,7 +29,7 @@ def marks(query: Query) -> tuple[int, int]:
     return begun_and_ended(query.spec.checkpoint)
 
 
-def save_reports(query: Query, handle: Any) -> None:
+def save_reports(query: Query, handle: StreamingQuery) -> None:
     """Save Spark's reports of all batches that a query has ended, unless they are saved."""
     folder, ended = query.spec.folder, marks(query)[1]
     if ended < 0 or report_of(folder, query.name, ended).exists():
@@ -51,7 +55,7 @@ def recount(query: Query) -> None:
         forget_commit(query.spec.checkpoint, ended)
 
 
-def launch(writer: Any, again: int = 5) -> Any:
+def launch(writer: DataStreamWriter, again: int = 5) -> StreamingQuery:
     """Start a query, again if its Python worker was slow or the query of an earlier run is about to end."""
     try:
         return writer.start()
@@ -61,7 +65,7 @@ def launch(writer: Any, again: int = 5) -> Any:
         raise
 
 
-def was_passing(handle: Any) -> bool:
+def was_passing(handle: StreamingQuery) -> bool:
     """Whether a query ended for a reason that passes."""
     with contextlib.suppress(Exception):
         error = handle.exception()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -26,6 +26,9 @@ from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.settle import intent_of
 from penstock.spark.shipped.turn import KNOBS
 from penstock.spark.shipped.writer import manifest_of
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 
 @attrs.frozen(eq=False)
@@ -179,9 +182,9 @@ def _named(frontiers: Mapping[str, int], names: Mapping[str, str]) -> dict[str, 
     return {names[number]: at for number, at in frontiers.items() if number in names}
 
 
-def _read(file: Place) -> dict[str, Any]:
+def _read(file: Place) -> Document:
     try:
-        content: dict[str, Any] = json.loads(file.read())
+        content: Document = json.loads(file.read())
     except FileNotFoundError:
         return {}
     return content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
@@ -18,6 +18,11 @@ from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.tasks import make_task
 from penstock.spark.shipped.turn import LIMITS, look_ahead
 from penstock.spark.shipped.writer import known, make_writer
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.spark.hosts.base import SparkHost
 
 
 class Runner:
@@ -33,7 +38,7 @@ class Runner:
 
     def __init__(self, unit: Unit, query: Query) -> None:
         self.unit, self.query = unit, query
-        self.handle: Any = None
+        self.handle: StreamingQuery | None = None
         self.begun_at = time.monotonic()
 
     @property
@@ -42,12 +47,19 @@ class Runner:
         return self.unit.name
 
     @property
+    def under_way(self) -> StreamingQuery:
+        """Spark's handle of the query, once it is launched."""
+        if self.handle is None:
+            raise RuntimeError(f"query {self.name!r} is not launched")
+        return self.handle
+
+    @property
     def marks(self) -> tuple[int, int]:
         """The last batch begun, and the last ended."""
         return marks(self.query)
 
-    def launch(self, **trigger: Any) -> None:
-        """Start the query."""
+    def launch(self, interval: float | None = None) -> None:
+        """Start the query, with a batch every ``interval`` (s); None: over what there is now."""
         recall(self.query)
         spec = self.query.spec
         self._decide_first()
@@ -59,7 +71,11 @@ class Runner:
             .outputMode("append")
             .queryName(self.name)
         )
-        self.handle = launch(writer.trigger(**trigger))
+        if interval is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{round(interval * 1000)} milliseconds")
+        self.handle = launch(writer)
 
     def _decide_first(self) -> None:
         """Write the keep fractions of the first batch where executors read them; later ones are the writer's."""
@@ -77,23 +93,23 @@ class Runner:
 
     def ready(self, before: int) -> bool:
         """Whether a batch after that number has ended, or the query has looked for data and found none."""
-        return self.marks[1] > before or _waits(self.handle)
+        return self.marks[1] > before or _waits(self.under_way)
 
     def look(self) -> None:
         """Keep what Spark reports of its batches."""
-        save_reports(self.query, self.handle)
+        save_reports(self.query, self.under_way)
 
     def goes_on(self) -> bool:
         """Whether the query runs and may deliver."""
         owner = owner_of(self.query.spec.folder, self.name)
         mine = owner["generation"] == self.query.spec.generation and not owner["closing"]
         with contextlib.suppress(Exception):
-            return mine and bool(self.handle.isActive)
+            return mine and bool(self.under_way.isActive)
         return False
 
     def failed(self) -> str | None:
         """Return what the query ended with, if it did."""
-        error = self.handle.exception()
+        error = self.under_way.exception()
         return None if error is None else f"query {self.name!r} failed: {told(self.query) or short(error)}"
 
     def check(self) -> None:
@@ -105,9 +121,9 @@ class Runner:
     @property
     def passing(self) -> bool:
         """Whether it ended for a reason that passes."""
-        return was_passing(self.handle)
+        return was_passing(self.under_way)
 
-    def end(self, host: Any, patience: float = 30.0) -> bool:
+    def end(self, host: SparkHost, patience: float = 30.0) -> bool:
         """Stop at the end of the batch that runs; return whether nothing of a later one was done.
 
         A query that waits for data, or has failed, stops at once. One whose batch lasts too long, or whose host has
@@ -129,7 +145,7 @@ class Runner:
         return begun == ended or time.monotonic() < deadline
 
 
-def _waits(handle: Any) -> bool:
+def _waits(handle: StreamingQuery) -> bool:
     """Whether a query has looked for data and found none."""
     status = handle.status
     return str(status["message"]).startswith("Waiting for") and not status["isTriggerActive"]

@@ -58,7 +58,8 @@ def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mappin
             go_on(ready[p.name], attrs.evolve(p, bases=unit.bases if p.name == unit.name else {}), [border])
             for p in parts
         ]
-        system.place(went, since={**system.claim.since, **_since(system, unit, parts)})
+        since = {**system.claim.since, **_since(system, unit, parts)}
+        system.place(went, change=lambda before: attrs.evolve(before, since=since))
         for part in went:
             system.deliver(ready[part.name], part)
     finally:

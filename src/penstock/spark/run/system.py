@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,11 +25,19 @@ from penstock.spark.run.units import Unit, stamped
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.gate import owner_of, take_over
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.hosts.base import SparkHost
+
 Report = Callable[[str, float], None]
 """Told what is being done and how much of it is done, 0..1."""
 
 LOOK, UPKEEP = 0.25, 10.0
 """Seconds between two looks at the hosts, and at what may be removed."""
+
+Change = Callable[[Deployment], Deployment]
+"""What becomes of a deployment."""
 
 
 class System:
@@ -51,13 +59,13 @@ class System:
         self,
         deployment: Deployment,
         claim: Claim,
-        hosts: Mapping[str, Any],
-        sessions: Mapping[str, Any],
+        hosts: Mapping[str, SparkHost],
+        sessions: Mapping[str, SparkSession],
         *,
         prompt: bool = False,
     ) -> None:
         self.claim, self.hosts, self.sessions, self.prompt = claim, hosts, sessions, prompt
-        self.deployment = attrs.evolve(deployment, **_as_claimed(claim))
+        self.deployment = _as_claimed(deployment, claim)
         self.units: dict[str, Unit] = {unit.name: unit for unit in claim.units}
         self.compiled: dict[str, Query] = {}
         self.runners: dict[str, Runner] = {}
@@ -155,7 +163,7 @@ class System:
         """Start one unit, and wait until it has ended a batch or found no data: its plans are then compiled."""
         runner = self._runner(name)
         before = runner.marks[1]
-        runner.launch(processingTime=f"{round(interval * 1000)} milliseconds")
+        runner.launch(interval)
         self.runners[name] = runner
         while not runner.ready(before):
             if self._ended.wait(0.2):
@@ -183,9 +191,11 @@ class System:
         if error is not None:
             runner.check()
 
-    def place(self, units: Iterable[Unit], gone: Iterable[str] = (), **changes: Any) -> None:
-        """Write down units that are new, changed or gone, all at once; ``changes`` are those of the deployment."""
+    def place(self, units: Iterable[Unit], gone: Iterable[str] = (), change: Change | None = None) -> None:
+        """Write down units that are new, changed or gone, all at once; ``change``: what the deployment becomes."""
         with self.lock:
+            before = self.deployment
+            after = before if change is None else change(before)
             for name in gone:
                 self.units.pop(name, None)
                 self.compiled.pop(name, None)
@@ -194,10 +204,10 @@ class System:
             self.claim = attrs.evolve(
                 self.claim,
                 units=tuple(self.units[name] for name in sorted(self.units)),
-                since=changes.get("since", self.claim.since),
-                grown=changes.get("network", self.claim.grown),
+                since=after.since,
+                grown=self.claim.grown if after.network is before.network else after.network,
             )
-            self.deployment = attrs.evolve(self.deployment, **{**changes, **_as_claimed(self.claim)})
+            self.deployment = _as_claimed(after, self.claim)
             note(self.deployment, self.claim)
 
     def go_at(self, pace: Pace) -> None:
@@ -283,11 +293,12 @@ class System:
             take_over(self.deployment.place, name, deliver=False)
 
 
-def _as_claimed(claim: Claim) -> dict[str, Any]:
-    """Return what a deployment says that the run's folder knows better."""
-    return {
-        "units": tuple(unit.fragment for unit in claim.units),
-        "placement": {name: unit.host for unit in claim.units for name in unit.fragment.operators},
-        "begins": {unit.name: unit.begins for unit in claim.units},
-        "since": claim.since,
-    }
+def _as_claimed(deployment: Deployment, claim: Claim) -> Deployment:
+    """Return a deployment with what the run's folder knows better."""
+    return attrs.evolve(
+        deployment,
+        units=tuple(unit.fragment for unit in claim.units),
+        placement={name: unit.host for unit in claim.units for name in unit.fragment.operators},
+        begins={unit.name: unit.begins for unit in claim.units},
+        since=claim.since,
+    )

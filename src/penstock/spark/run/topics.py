@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import EngineError, InputError
 from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.hop.partition import PATIENCE
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": str(64 << 20)}
 """Rows go when all readers have passed them, and not before."""
 
 
-def make_topics(deployment: Deployment, query: Query, host: str, session: Any) -> None:
+def make_topics(deployment: Deployment, query: Query, host: str, session: SparkSession) -> None:
     """Make the topics of a query's logs that are not there yet.
 
     Parameters
@@ -66,10 +70,10 @@ def make_topics(deployment: Deployment, query: Query, host: str, session: Any) -
         raise EngineError(f"Kafka at {address} does not make the topics of this run: {error.args[0].str()}") from None
 
 
-def _check_client(name: str, session: Any) -> None:
+def _check_client(name: str, session: SparkSession) -> None:
     """Refuse a host without the package by which queries read and write topics."""
 
-    def look(batches: Iterator[Any]) -> Iterator[Any]:
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib.util
 
         import pyarrow as pa

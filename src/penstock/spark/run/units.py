@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from penstock.latency.fragments import Fragment, fragment
 from penstock.network import Network
 from penstock.spark.compile import Query
+
+if TYPE_CHECKING:
+    from penstock.files import Document
 
 
 @attrs.frozen
@@ -61,7 +64,7 @@ class Unit:
         """Return the unit in a network that has more to read from it."""
         return attrs.evolve(self, fragment=fragment(network, self.host, self.fragment.operators))
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return what the run's folder keeps."""
         part = self.fragment
         return {
@@ -70,7 +73,7 @@ class Unit:
         }  # fmt: skip
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Unit:
+    def of(cls, document: Document) -> Unit:
         """Return the unit that a run's folder keeps."""
         part = Fragment(
             document["name"], document["host"], tuple(document["operators"]), frozenset(document["cuts"])

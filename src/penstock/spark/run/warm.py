@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.compile import slots_of
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.shipped.place import Place
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 SCHEMA = "k bigint, _id bigint, _stimulus bigint, _time timestamp"
 PATIENCE = 60.0
 
 
-def warm(session: Any, folder: Place) -> None:
+def warm(session: SparkSession, folder: Place) -> None:
     """Run a window over a log of one row once; nothing of it stays, and whatever goes wrong is no matter."""
     with contextlib.suppress(Exception):
         handle = _writer(session, folder).start()
@@ -25,7 +29,7 @@ def warm(session: Any, folder: Place) -> None:
     folder.remove()
 
 
-def _writer(session: Any, folder: Place) -> Any:
+def _writer(session: SparkSession, folder: Place) -> DataStreamWriter:
     import pyarrow as pa
     import pyspark.sql.functions as F
     from pyspark.sql.types import StructType
@@ -34,7 +38,7 @@ def _writer(session: Any, folder: Place) -> Any:
     table = table.append_column("_time", pa.array([1], pa.timestamp("us", "UTC")))
     DirectoryLog(folder / "logs" / "log").write(0, table, (1, 1))
 
-    def take(frame: Any, _batch: int) -> None:
+    def take(frame: DataFrame, _batch: int) -> None:
         frame.toArrow()
 
     reader = session.readStream.format("penstock-log").option("schema", StructType.fromDDL(SCHEMA).json())
