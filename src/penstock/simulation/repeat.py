@@ -14,6 +14,7 @@ import numpy as np
 from penstock.cluster import Cluster
 from penstock.network import Network
 from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.passing import packed, unpacked
 from penstock.simulation.result import SimulationResult
 from penstock.simulation.run import simulate
 from penstock.workload import Rates
@@ -32,6 +33,14 @@ class Job:
     def run(self, seed: int) -> SimulationResult:
         """Simulate with a seed."""
         return simulate(self.network, self.cluster, dict(self.placement), self.arrivals, self.options, seed=seed)
+
+    def packed(self, result: SimulationResult) -> bytes:
+        """Return a result as data that another process can send back."""
+        return packed(result)
+
+    def unpacked(self, content: bytes) -> SimulationResult:
+        """Return the result that another process has sent."""
+        return unpacked(content)
 
 
 @attrs.frozen(eq=False)

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-Result = TypeVar("Result", covariant=True)
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
 
 
 class Job(Protocol[Result]):
-    """Work that a seed determines; it and its result can be pickled."""
+    """Work that a seed determines; it can be pickled, and its result comes back as data."""
 
     def run(self, seed: int) -> Result:
         """Do it."""
         ...
 
+    def packed(self, result: Result) -> bytes:
+        """Return a result as data, which says nothing that could be run."""
+        ...
 
-def fan_out(session: Any, job: Job[Result], seeds: Sequence[int]) -> list[Result]:
+    def unpacked(self, content: bytes) -> Result:
+        """Return the result that a worker has sent."""
+        ...
+
+
+def fan_out(session: SparkSession, job: Job[Result], seeds: Sequence[int]) -> list[Result]:
     """Run a job, such as a simulation, once per seed, spread over a Spark session's cores.
 
     Every number is that of `penstock.simulation.repeat`: a run depends on its seed only, not on where it ran. The
-    workers need penstock installed.
+    workers need penstock installed. Code goes to them, and only data comes back.
 
     Parameters
     ----------
@@ -37,21 +48,18 @@ def fan_out(session: Any, job: Job[Result], seeds: Sequence[int]) -> list[Result
     list
         The results in the order of the seeds.
     """
-    import pandas as pd
+    import pyarrow as pa
 
-    packed = pickle.dumps(job)
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
 
-    def run(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        import pickle
+        for batch in batches:
+            results = [job.packed(job.run(seed)) for seed in batch.column("seed").to_pylist()]
+            yield pa.RecordBatch.from_arrays(
+                [batch.column("place"), pa.array(results, pa.binary())], names=["place", "result"]
+            )
 
-        import pandas as pd
-
-        mine = pickle.loads(packed)  # noqa: S301 - our own bytes
-        for frame in frames:
-            results = [pickle.dumps(mine.run(int(seed))) for seed in frame["seed"]]
-            yield pd.DataFrame({"place": frame["place"], "result": results})
-
-    rows = pd.DataFrame({"place": range(len(seeds)), "seed": list(seeds)})
+    rows = pa.table({"place": pa.array(range(len(seeds)), pa.int64()), "seed": pa.array(seeds, pa.int64())})
     frame = session.createDataFrame(rows).repartitionByRange(len(seeds), "place")
-    found = frame.mapInPandas(run, "place long, result binary").collect()
-    return [pickle.loads(row["result"]) for row in sorted(found, key=lambda row: row["place"])]  # noqa: S301
+    found = frame.mapInArrow(run, "place long, result binary").toArrow().sort_by("place")
+    return [job.unpacked(content) for content in found.column("result").to_pylist()]

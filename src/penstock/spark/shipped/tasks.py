@@ -121,7 +121,8 @@ def gather(spec: WriterSpec, task: bytes, frame: DataFrame, batch: int, *, store
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
 
-        yield from pickle.loads(task)(batch, store, batches)  # noqa: S301 - our own bytes
+        # It comes from penstock, with the query; what tasks tell comes back as JSON and rows.
+        yield from pickle.loads(task)(batch, store, batches)  # noqa: S301
 
     told = frame.mapInArrow(run, "said string, blobs array<binary>").toArrow()
     written = Written({}, Reached(), [([], 0) for _ in spec.logs], [([], []) for _ in spec.sinks])
