@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pytest
 
-from penstock.inspection import Finding, Inspection, inspect
+from penstock.inspection import Finding, Inspection, alike, inspect
 from penstock.inspection.findings import KINDS
 from penstock.telemetry import read_telemetry
 
@@ -31,6 +31,13 @@ def only(inspection: Inspection, kind: str) -> Finding:
 def kinds(inspection: Inspection) -> set[str]:
     """Return the kinds of all findings."""
     return {finding.kind for finding in inspection.findings}
+
+
+def test_findings_that_say_the_same_are_one() -> None:
+    """What is said of several queries in the same words is said once, of all of them, where the first stood."""
+    rows = (("skew", "a", "x"), ("behind", "a", "y"), ("behind", "b", "y"), ("skew", "b", "z"))
+    said = [Finding(kind=kind, about=about, says=says) for kind, about, says in rows]
+    assert alike(said) == [("skew", ["a"], "x"), ("behind", ["a", "b"], "y"), ("skew", ["b"], "z")]
 
 
 def test_a_healthy_query_has_no_findings(make: SimpleNamespace, write: Callable[..., Path]) -> None:

@@ -97,10 +97,9 @@ def _show(found: Inspection) -> None:
         [_part_row(name, query) for name, query in queries],
     )
     if found.findings:
-        alike: dict[tuple[str, str], list[str]] = {}
-        for finding in found.findings:
-            alike.setdefault((finding.kind, finding.says), []).append(finding.about)
-        sys.stdout.write("findings\n" + "".join(_finding(*what, about) for what, about in alike.items()))
+        from penstock.inspection import alike
+
+        sys.stdout.write("findings\n" + "".join(_finding(*row) for row in alike(found.findings)))
     known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
     if known:
         low, high = f"{min(known):.1%}", f"{max(known):.1%}"
@@ -135,7 +134,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _finding(kind: str, says: str, about: list[str]) -> str:
+def _finding(kind: str, about: list[str], says: str) -> str:
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     text = f"{kind:<19}{', '.join(about)}: {says}"
     return textwrap.fill(text, width, initial_indent=" ", subsequent_indent=" " * 20) + "\n"

@@ -8,6 +8,6 @@ which all other commands work.
 from penstock.inspection.export import export
 from penstock.inspection.fit import Fit, fit_batches
 from penstock.inspection.inspect import inspect, moment
-from penstock.inspection.values import Capacity, Finding, Inspection, Query
+from penstock.inspection.values import Capacity, Finding, Inspection, Query, alike
 
-__all__ = ["Capacity", "Finding", "Fit", "Inspection", "Query", "export", "fit_batches", "inspect", "moment"]
+__all__ = ["Capacity", "Finding", "Fit", "Inspection", "Query", "alike", "export", "fit_batches", "inspect", "moment"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 import numpy as np
@@ -37,6 +37,14 @@ class Finding:
     says: str
     evidence: Mapping[str, float] = attrs.field(factory=dict, hash=False)
     other: str | None = None
+
+
+def alike(findings: Iterable[Finding]) -> list[tuple[str, list[str], str]]:
+    """Return findings that say the same as one: kind, what it is about, and what it says, in the order of the first."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        found.setdefault((finding.kind, finding.says), []).append(finding.about)
+    return [(kind, about, says) for (kind, says), about in found.items()]
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.inspection import Inspection, Query, export, inspect
+from penstock.inspection import Inspection, Query, alike, export, inspect
 from penstock.inspection.export import Exported, named_in
 from penstock.load.setting import Setting, read_setting
 from penstock.monitor.board import BINS, Board, step_of
@@ -51,7 +51,9 @@ class LogView(View):
         super().__init__("log", ", ".join(paths), setting, board, measured="batches took")
         self.begin = begin
         self.status = Status(word="recorded", since=end)
-        self.findings = [{"kind": each.kind, "about": each.about, "says": each.says} for each in found.findings]
+        self.findings = [
+            {"kind": kind, "about": ", ".join(about), "says": says} for kind, about, says in alike(found.findings)
+        ]
         self.notes += [*found.warnings, *(f"skipped {line}" for line in found.skipped)]
         names = named_in(found)
         for name, query in found.queries.items():

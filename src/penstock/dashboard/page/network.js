@@ -151,8 +151,10 @@ function table(rates) {
 
 // From the width that was observed: asking for it would lay the page out at once.
 function size() {
-  const fit = Math.min(1.15, Math.max(room / parts.width, window.innerWidth < 720 ? 0.7 : 0.42));
-  parts.scale = zoom || fit;
+  const wide = Math.min(1.15, Math.max(room / parts.width, window.innerWidth < 720 ? 0.7 : 0.42));
+  // As high as the style lets it be; what would get too small to read is scrolled instead.
+  const high = 0.64 * window.innerHeight / parts.height;
+  parts.scale = zoom || (high < wide && high >= 0.7 ? high : wide);
   return [parts.width * parts.scale, parts.height * parts.scale];
 }
 
