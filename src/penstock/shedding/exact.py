@@ -182,6 +182,10 @@ class Exact:
                 return repaired(self.program, rates, y)
         return self.solver.solve(rates)
 
+    def plans(self, points: Matrix) -> Matrix:
+        """Return the kept rates of an optimal plan at each point, array (points, sources) to array (points, arcs)."""
+        return np.array([self.plan(point) for point in points]).reshape(len(points), self.program.arcs)
+
     def find(self, rates: Matrix, y: Matrix) -> int:
         """Fill the kept rates by the table alone and return the row, or -1."""
         from penstock.shedding import kernels

@@ -8,9 +8,10 @@ The promise: rounding the optimal rates down the grid loses at most 0.8 of the e
 below the smallest rate of the grid is worth at most 0.2 of the error of the least optimum that any overload can have
 (concave in the rates, so it is at the end of an axis).
 
-Where streams split or merge, points may be feasible only with complementary local plans. Where no host
-reads from another they are the greedy ones of section 6.2.2 (`penstock.shedding.trees`), else those of the linear
-program: the merged tables of section 6.3 can be a thousand times as large as the grid.
+Where streams split or merge, points may be feasible only with complementary local plans. They are the greedy ones of
+section 6.2.2 (`penstock.shedding.greedy`; where no host reads from another, `penstock.shedding.trees`). Where no greedy
+order is known, they are those of the linear program: the merged tables of section 6.3 can be a thousand times as large
+as the grid.
 
 Sources that differ only in scale (same hosts, same worth per load) count as one input, as section 8.2.4 advises.
 """
@@ -18,13 +19,14 @@ Sources that differ only in scale (same hosts, same worth per load) count as one
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
 from penstock.shedding.exact import Exact
+from penstock.shedding.greedy import Greedy
 from penstock.shedding.grid import (
     MOST_POINTS,
     TooLarge,
@@ -95,25 +97,45 @@ def plain_grid(
     return levels, counts, load, worth, group, factor
 
 
-def planned_table(exact: Exact, upto: Matrix, error: float) -> dict[str, Any]:
-    """Build the table of a network with splits on any hosts, with the linear program's plan at each point.
+class Plans(Protocol):
+    """Optimal plans at any rates: `Exact`, or `Greedy` where its order is optimal."""
+
+    program: Program
+
+    def plans(self, points: Matrix) -> Matrix:
+        """Return the kept rates at each point, array (points, sources) to array (points, arcs)."""
+
+    def values(self, points: Matrix) -> Matrix:
+        """Return the score at each point, array (points, sources) to array (points,)."""
+
+
+def local_plans(exact: Exact, upto: Matrix) -> Plans:
+    """Return the greedy plans, or where no greedy order is known to be optimal, those of the linear program."""
+    try:
+        return Greedy(exact.program, upto)
+    except InputError:
+        return exact
+
+
+def planned_table(plans: Plans, upto: Matrix, error: float) -> dict[str, Any]:
+    """Build the table of a network with splits on any hosts, with a complementary plan at each point.
 
     Returns
     -------
     dict
         As `plain_table`, and ``plans`` (points, arcs).
     """
-    program = exact.program
+    program = plans.program
     load, worth = _totals(program)
     sources = load.shape[1]
-    least = _least(exact, load, list(range(sources)))
+    least = _least(plans, load, list(range(sources)))
     levels, counts = _grid(load, worth, least, error, upto)
     affordable(counts, 1)
     countable(int(np.prod(counts.astype(float))))
     grids = np.meshgrid(*(levels[s, : counts[s]] for s in range(sources)), indexing="ij")
     points = np.stack([grid.ravel() for grid in grids], axis=1)
     fits = np.all(points @ load.T <= 1, axis=1)
-    score = np.where(fits, points @ worth, exact.values(points)).reshape(counts)
+    score = np.where(fits, points @ worth, plans.values(points)).reshape(counts)
     useless = np.stack([_same_below(score, s) for s in range(sources)])
     # An overload between a point and the next one up in every coordinate is rounded down to the point, or, where a
     # source can be lowered without loss, to the one below.
@@ -132,8 +154,7 @@ def planned_table(exact: Exact, upto: Matrix, error: float) -> dict[str, Any]:
     if not chosen.any():
         chosen[-1] = True
     points = points[chosen]
-    plans = np.array([exact.plan(point) for point in points]).reshape(-1, program.arcs)
-    return indexed(points, score.ravel()[chosen], {"plans": plans}) | {
+    return indexed(points, score.ravel()[chosen], {"plans": plans.plans(points)}) | {
         "group": np.arange(sources),
         "factor": np.ones(sources),
     }
@@ -168,16 +189,16 @@ def _totals(program: Program) -> tuple[Matrix, Matrix]:
     return np.ascontiguousarray(program.K @ flow / program.limit[:, None]), program.weight @ flow
 
 
-def _least(exact: Exact, load: Matrix, sources: list[int]) -> float:
+def _least(plans: Plans, load: Matrix, sources: list[int]) -> float:
     """Return a lower bound of the optimum at any overloaded point: its least at the ends of the axes."""
     points = []
     for column, s in enumerate(sources):
         for row in load[:, column]:
             if row > 0:
-                point = np.zeros(len(exact.program.sources))
+                point = np.zeros(len(plans.program.sources))
                 point[s] = 1 / row
                 points.append(point)
-    scores = exact.values(np.array(points)) if points else np.zeros(0)
+    scores = plans.values(np.array(points)) if points else np.zeros(0)
     return float(scores[scores > 0].min(initial=math.inf))
 
 

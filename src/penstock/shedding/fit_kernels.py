@@ -161,3 +161,62 @@ def best_pairs(
                 where[slot, 0], where[slot, 1] = i, j
     used = keys != -1
     return where[used, 0], where[used, 1], True
+
+
+@njit(cache=True)
+def thinned(G: Any, cost: Any, ends: Any, worth: Any, kept: Any) -> Any:
+    """Thin what a host keeps at each point, arcs by what they earn per load, until it fits; see `greedy.thinned`.
+
+    ``kept`` holds, for each point, the rates with nothing dropped, and is overwritten.
+    """
+    arcs = len(cost)
+    q, load, gain, start = np.zeros(arcs), np.zeros(arcs), np.zeros(arcs), np.zeros(arcs)
+    slack = np.zeros(arcs, np.bool_)
+    for p in range(len(kept)):
+        y = kept[p]
+        slack[:] = False
+        while True:
+            used = 0.0
+            for a in range(arcs - 1, -1, -1):
+                used += cost[a] * y[a]
+                at = 0
+                while ends[a, at] < y[a] / (1.0 + 1e-12):
+                    at += 1
+                q[a], load[a] = worth[a, at], cost[a]
+                start[a] = ends[a, at - 1] if at > 0 else 0.0
+                for k in range(a + 1, arcs):
+                    if G[k, a] > 0.0 and not slack[k]:
+                        q[a] += G[k, a] * q[k]
+                        load[a] += G[k, a] * load[k]
+            if used <= 1.0 + 1e-12:
+                break
+            arc, least = -1, np.inf
+            for a in range(arcs):
+                if y[a] > 0.0 and load[a] > 0.0 and q[a] / load[a] < least:
+                    arc, least = a, q[a] / load[a]
+            by = min((used - 1.0) / load[arc], y[arc])
+            gain[:] = 0.0
+            gain[arc] = 1.0
+            for k in range(arc, arcs):
+                falls, offered = 0.0, 0.0
+                for a in range(k):
+                    falls += G[k, a] * gain[a]
+                    offered += G[k, a] * y[a]
+                if k != arc and not slack[k]:
+                    gain[k] = falls
+                if gain[k] > 0.0:
+                    by = min(by, (y[k] - start[k]) / gain[k])
+                elif slack[k] and y[k] > 0.0 and falls > 0.0:
+                    by = min(by, (offered - y[k]) / falls)
+            # At least a little, so that rounding cannot make it stand still.
+            y[arc] = max(0.0, y[arc] - max(by, 1e-13 * y[arc]))
+            slack[arc] = True
+            for k in range(arc + 1, arcs):
+                falls, offered = 0.0, 0.0
+                for a in range(arc, k):
+                    falls += G[k, a] * gain[a]
+                for a in range(k):
+                    offered += G[k, a] * y[a]
+                if falls > 0.0:
+                    slack[k] = slack[k] and (y[k] < offered * (1.0 - 1e-12) or y[k] == 0.0)
+                    y[k] = min(y[k], offered) if slack[k] else offered

@@ -108,12 +108,12 @@ def build_fit(question: Question) -> PlanTable:
     elif (table := _by_host(question)) is not None:
         return table
     else:
-        arrays = fit.planned_table(exact, question.upto, error)
+        arrays = fit.planned_table(fit.local_plans(exact, question.upto), question.upto, error)
     return _table(question, "c-fit", len(arrays["points"]), arrays, error)
 
 
 def _by_host(question: Question) -> PlanTable | None:
-    """Return the hosts' tables with their greedy local plans, or None where a linear program is the better way.
+    """Return the hosts' tables with their greedy local plans, or None where one grid of the sources is the better way.
 
     What one place makes for all hosts is what each makes alone (sections 6.2.2 and 6.3), without the messages. Where
     hosts read from each other and streams split, merged tables can be a thousand times as large as the grid of the
