@@ -12,7 +12,7 @@ from numba import njit
 
 from penstock.cluster import base_name
 from penstock.simulation import Failure, Move, Recovery, kernel
-from penstock.simulation.compile import key
+from penstock.simulation.numbers import key
 from penstock.workload import Rates
 
 MASK, EPSILON = 2**64 - 1, 1e-9

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, Placement, base_name, copies_of
+from penstock.arrays import Ints, Records
+from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.network import Network, Operator, Stream
+from penstock.network import Network, Stream
 from penstock.network.windows import windows_behind
 from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
+from penstock.simulation.numbers import Numbers, key
 from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.places import hosts_of, links_of
+from penstock.simulation.rows import inputs_of, outputs_of, sources_of, units_of
 from penstock.workload import Rates
 
 _NODES, _ROWS, _SEEN = 1024, 4096, 1024
-_KINDS = {"join": layout.JOIN, "aggregate": layout.AGGREGATE}
-_SERVICES = {
-    "constant": layout.CONSTANT,
-    "exponential": layout.EXPONENTIAL,
-    "gamma": layout.GAMMA,
-    "two-point": layout.TWO_POINT,
-}
+POLICIES = {"fcfs": layout.FCFS, "round-robin": layout.ROUND_ROBIN, "stimulus": layout.STIMULUS}
 WIDE = 5000
 """Operators beyond which memory is slower than the processor, so that it is worth fetching ahead."""
 FAIL, RECOVER, MOVE, RESUME, PAUSE = "fail", "recover", "move", "resume", "pause"
@@ -59,12 +55,6 @@ class Compiled:
     shedder: Shedder | None = None
 
 
-def key(*words: object) -> np.uint64:
-    """Return 64 bits that belong to these words, on every machine."""
-    text = "\0".join(map(str, words)).encode()
-    return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
-
-
 def compile_run(
     network: Network,
     cluster: Cluster,
@@ -81,180 +71,105 @@ def compile_run(
     InputError
         If parts do not fit each other.
     """
-    placed = Placement(placement).check(network.operators, cluster.hosts)
+    numbers = Numbers.of(network, cluster, placement, seed)
     _check_ends(network, cluster)
-    hosts = tuple(cluster.hosts)
-    host_of = {name: index for index, name in enumerate(hosts)}
-    copies = copies_of(placed)
-    unit_names = tuple(copy for name in network.operators for copy in copies[name])
-    unit_of = {name: index for index, name in enumerate(unit_names)}
-    streams = {stream.name: index for index, stream in enumerate(network.streams)}
-    controls = _controls(options, host_of, unit_of)
-
-    counts = {name: len(copies[name]) for name in network.operators}
-    units = layout.table(len(unit_names), layout.UNIT)
-    inputs: list[tuple[int, int, int, int, float, float, int, float, int]] = []
-    ports: dict[tuple[str, int], int] = {}
-    ring, pane = 0, 0
-    for u, name in enumerate(unit_names):
-        operator = network.operators[base_name(name)]
-        row = units[u]
-        row["key"], row["draw"] = key("operator", operator.name), key("draw", name, seed)
-        if counts[operator.name] > 1:
-            # Copies must let the same tuples through, whatever order each of them sees.
-            row["chance"] = 1
-            row["draw"] = key("draw", operator.name, seed)
-        row["chance"] |= operator.emit == "chance"
-        row["kind"] = _KINDS.get(operator.kind, layout.STATELESS)
-        row["host"] = host_of[placed[name]]
-        row["first"] = len(inputs)
-        row["head"] = row["tail"] = -1
-        row["service"], row["shape"], row["share"] = _service(operator)
-        if row["kind"] == layout.AGGREGATE:
-            if operator.window is None:
-                row["kind"] = layout.STATELESS
-            else:
-                row["window"], row["slide"] = operator.window, operator.slide or operator.window
-                row["panes"] = math.ceil(operator.window / row["slide"]) + 2
-                row["pane"] = pane
-                pane += int(row["panes"])
-        for port, stream in enumerate(network.inputs(operator.name)):
-            capacity, within = 0, -1.0
-            if operator.kind == "join":
-                if operator.counts is not None:
-                    capacity = operator.counts[port]
-                else:
-                    capacity, within = 16, operator.within or 0.0
-            assert operator.cost is not None  # noqa: S101 - checked in _check_ends
-            selectivity = 1.0 if operator.selectivity is None else operator.selectivity[port]
-            ports[name, port] = len(inputs)
-            inputs.append((u, -1, streams[stream.name], port, operator.cost[port], selectivity, capacity, within, ring))
-            ring += capacity
-    for t, sink in enumerate(network.sinks.values()):
-        ports[sink.name, 0] = len(inputs)
-        inputs.append((-1, t, streams[f"{sink.input}->{sink.name}"], 0, 0.0, 0.0, 0, -1.0, 0))
-    table = layout.table(len(inputs), layout.INPUT)
-    for index, (u, sink_index, stream_index, port, cost, selectivity, capacity, within, offset) in enumerate(inputs):
-        row = table[index]
-        row["unit"], row["sink"], row["stream"], row["port"] = u, sink_index, stream_index, port
-        row["cost"], row["selectivity"], row["capacity"], row["within"] = cost, selectivity, capacity, within
-        row["ring"], row["last"] = offset, -np.inf
-        end = network.streams[stream_index].reader if u < 0 else unit_names[u]
-        row["key"] = key("input", end, port)
-        row["copies"] = counts.get(network.streams[stream_index].writer, 1)
-
-    sources = layout.table(len(network.sources), layout.SOURCE)
-    outputs: list[tuple[int, int, float, float, np.uint64]] = []
-
-    def write(writer: str, row: NDArray[np.void]) -> None:
-        row["outputs"] = len(outputs)
-        low = 0.0
-        readers = network.outputs(writer)
-        routed = writer in network.operators and network.operators[writer].route is not None
-        for position, stream in enumerate(readers):
-            high = 1.0 if position == len(readers) - 1 else low + stream.share
-            draw = key("route", writer, seed)
-            outputs.extend(
-                (ports[reader, stream.port], routed, low, high, draw)
-                for reader in copies.get(stream.reader, [stream.reader])
-            )
-            low = high
-        row["readers"] = len(outputs) - row["outputs"]
-
-    for index, source in enumerate(network.sources.values()):
-        row = sources[index]
-        row["key"], row["draw"] = key("source", source.name), key("arrivals", source.name, seed)
-        row["host"] = -1 if source.host is None else host_of[source.host]
-        row["poisson"], row["number"] = source.arrivals == "poisson", -1
-        write(source.name, row)
-    for u, name in enumerate(unit_names):
-        write(base_name(name), units[u])
-    edges = layout.table(len(outputs), layout.OUTPUT)
-    for index, (port, routed, low, high, draw) in enumerate(outputs):
-        edges[index] = (port, -1, routed, low, high, draw, 1.0, -1)
-
-    flows = layout.table(len(streams), layout.STREAM)
-    for index, stream in enumerate(network.streams):
-        flows[index]["key"] = key("stream", stream.name)
-        flows[index]["window"] = _dropped_whole(network, stream, options.keep)
-    _keep(options.keep, edges, streams, unit_names, table)
-    shedder = None
-    if options.shed is not None:
-        if options.keep:
-            raise InputError("expected keep fractions or a plan table, got both", at="--plan")
-        known = arrivals.check(network.sources) if isinstance(arrivals, Rates) else None
-        shedder = Shedder.of(options.shed, network, cluster, placed, known)
-
-    table_of_hosts, cores, members, words = _hosts(cluster, units, controls, options)
-    links, link_of = _links(cluster, hosts, units, sources, edges, table, controls)
-    g = np.zeros(1, layout.GLOBALS)
+    controls = _controls(options, numbers.hosts, numbers.units)
+    sources, units = sources_of(numbers), units_of(numbers)
+    inputs = inputs_of(numbers, units)
+    outputs = outputs_of(numbers, inputs.ports, sources, units)
+    streams = _streams(numbers, options.keep)
+    _keep(options.keep, outputs, numbers, inputs.table)
+    shedder = _shedder(options, numbers, cluster, arrivals)
+    moves = [(control.unit, control.host) for control in controls if control.kind == MOVE]
+    hosts = hosts_of(cluster, units, moves, options.microbatch)
+    links, link_of = links_of(cluster, units, sources, (outputs, inputs.table), moves)
+    failures = sum(control.kind == FAIL for control in controls)
+    events = (len(hosts.cores) + len(units)) * (1 + failures) + 2 * len(hosts.table) * (2 + len(controls))
     state = layout.State(
-        g=g,
+        g=np.zeros(1, layout.GLOBALS),
         nodes=layout.table(_NODES, layout.NODE),
         units=units,
-        inputs=table,
-        outputs=edges,
-        streams=flows,
-        hosts=table_of_hosts,
-        cores=cores,
+        inputs=inputs.table,
+        outputs=outputs,
+        streams=streams,
+        hosts=hosts.table,
+        cores=hosts.cores,
         links=links,
         sources=sources,
-        heap=layout.table(
-            len(cores) * (1 + sum(control.kind == FAIL for control in controls))
-            + len(units) * (1 + sum(control.kind == FAIL for control in controls))
-            + len(links)
-            + len(sources)
-            + 2 * len(hosts) * (2 + len(controls))
-            + 8,
-            layout.EVENT,
-        ),
-        rings=layout.table(max(ring, 1), layout.KEPT),
-        panes=layout.table(max(pane, 1), layout.PANE),
-        words=words,
-        members=members,
+        heap=layout.table(events + len(links) + len(sources) + 8, layout.EVENT),
+        rings=layout.table(max(inputs.rings, 1), layout.KEPT),
+        panes=layout.table(max(int(units["panes"].sum()), 1), layout.PANE),
+        words=hosts.words,
+        members=hosts.members,
         keeps=layout.table(1, layout.KEEP),
         curve=np.zeros(2 * len(sources), layout.CURVE),
         trace=layout.table(0, layout.TRACED),
         rows=layout.table(_ROWS, layout.ROW),
         seen=layout.table(_SEEN, layout.SEEN),
         log=layout.table(log, layout.LOGGED),
-        kicks=layout.table(2 * len(hosts) + 2, layout.KICK),
+        kicks=layout.table(2 * len(hosts.table) + 2, layout.KICK),
     )
     state = _input(state, network, arrivals, options)
     wire(state, link_of)
-    g["control"] = controls[0].at if controls else math.inf
-    g["warmup"], g["policy"] = options.warmup, ("fcfs", "round-robin", "stimulus").index(options.policy)
+    state.g["control"] = controls[0].at if controls else math.inf
+    _scalars(state, options, replicated=numbers.replicated)
+    return Compiled(
+        state=state.addressed(),
+        units=tuple(numbers.units),
+        streams=tuple(numbers.streams),
+        hosts=tuple(numbers.hosts),
+        sinks=tuple(network.sinks),
+        links=link_of,
+        controls=controls,
+        options=options,
+        shedder=shedder,
+    )
+
+
+def _scalars(state: layout.State, options: Options, *, replicated: bool) -> None:
+    """Set what the kernel asks of the whole run."""
+    g, units = state.g, state.units
+    g["warmup"], g["policy"] = options.warmup, POLICIES[options.policy]
     g["subinterval"] = options.subinterval
     g["queue"] = 2**62 if options.queue is None else options.queue
     g["drain"], g["free"] = options.drain, -1
     g["wide"] = len(units) > WIDE
-    g["fan"] = max([*sources["readers"].tolist(), *(units["readers"] + 1).tolist(), 1])
-    g["replicated"] = any(count > 1 for count in counts.values())
-    simple = not (log or g["replicated"][0] or options.microbatch or (units["kind"] != layout.STATELESS).any())
-    most = float(table["selectivity"].max(initial=0.0))
+    g["fan"] = max([*state.sources["readers"].tolist(), *(units["readers"] + 1).tolist(), 1])
+    g["replicated"] = replicated
+    simple = not (len(state.log) or replicated or options.microbatch or (units["kind"] != layout.STATELESS).any())
+    most = float(state.inputs["selectivity"].max(initial=0.0))
     g["plenty"] = min(int((most + 2) * g["fan"][0]) + 8, 2**62) if simple and most < 2**40 else 2**62
-    return Compiled(
-        state.addressed(), unit_names, tuple(streams), hosts, tuple(network.sinks), link_of, controls, options, shedder
-    )
 
 
-def _keep(
-    keep: Mapping[str, float],
-    edges: NDArray[np.void],
-    streams: Mapping[str, int],
-    units: tuple[str, ...],
-    inputs: NDArray[np.void],
-) -> None:
+def _streams(numbers: Numbers, keep: Mapping[str, float]) -> Records:
+    table = layout.table(len(numbers.streams), layout.STREAM)
+    for row, stream in zip(table, numbers.network.streams, strict=True):
+        row["key"] = key("stream", stream.name)
+        row["window"] = _dropped_whole(numbers.network, stream, keep)
+    return table
+
+
+def _shedder(options: Options, numbers: Numbers, cluster: Cluster, arrivals: Rates | Arrivals) -> Shedder | None:
+    """Return what follows a plan table, if there is one."""
+    if options.shed is None:
+        return None
+    if options.keep:
+        raise InputError("expected keep fractions or a plan table, got both", at="--plan")
+    known = arrivals.check(numbers.network.sources) if isinstance(arrivals, Rates) else None
+    return Shedder.of(options.shed, numbers.network, cluster, numbers.placed, known)
+
+
+def _keep(keep: Mapping[str, float], edges: Records, numbers: Numbers, inputs: Records) -> None:
     """Set keep fractions: ``a->b`` for all copies of b, but for those with one of their own, ``a->b#2``."""
     readers = inputs["unit"][edges["input"]]
     for name, share in sorted(keep.items(), key=lambda item: "#" in item[0]):
         writer, _, reader = name.partition("->")
         stream = f"{writer}->{base_name(reader)}"
-        here = inputs["stream"][edges["input"]] == streams.get(stream, -1)
+        here = inputs["stream"][edges["input"]] == numbers.streams.get(stream, -1)
         if reader != base_name(reader):
-            here &= readers == (units.index(reader) if reader in units else -2)
+            here &= readers == numbers.units.get(reader, -2)
         if not here.any():
-            raise InputError(f"{name!r} is no stream", at="keep", hint=suggest(name, streams, "streams"))
+            raise InputError(f"{name!r} is no stream", at="keep", hint=suggest(name, numbers.streams, "streams"))
         edges["keep"][here] = share
 
 
@@ -296,12 +211,6 @@ def _check_ends(network: Network, cluster: Cluster) -> None:
             raise InputError(f"{source.host!r} is no host of the cluster", at=f"sources.{source.name}.host")
 
 
-def _service(operator: Operator) -> tuple[int, float, float]:
-    name, *numbers = operator.service.split(":")
-    values = [*map(float, numbers), 0.0, 0.0]
-    return _SERVICES[name], values[0], values[1]
-
-
 def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, int]) -> tuple[Control, ...]:
     made: list[Control] = []
     for rank, kind, events in ((0, FAIL, options.failures), (1, RECOVER, options.recoveries)):
@@ -332,84 +241,7 @@ def _controls(options: Options, hosts: Mapping[str, int], units: Mapping[str, in
     return tuple(made)
 
 
-def _hosts(
-    cluster: Cluster, units: NDArray[np.void], controls: tuple[Control, ...], options: Options
-) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.void], NDArray[np.void]]:
-    table = layout.table(len(cluster.hosts), layout.HOST)
-    cores = layout.table(sum(host.cores for host in cluster.hosts.values()), layout.CORE)
-    visitors: list[list[int]] = [[] for _ in table]
-    for u, home in enumerate(units["host"].tolist()):
-        visitors[home].append(u)
-    for control in controls:
-        if control.kind == MOVE and control.unit not in visitors[control.host]:
-            visitors[control.host].append(control.unit)
-    members: list[int] = []
-    core, word = 0, 0
-    for index, host in enumerate(cluster.hosts.values()):
-        row = table[index]
-        row["speed"], row["cores"], row["core"], row["idle"] = host.capacity / host.cores, host.cores, core, host.cores
-        row["head"] = row["tail"] = row["root"] = row["held"] = row["heldtail"] = -1
-        row["members"], row["size"] = len(members), len(visitors[index])
-        row["words"], row["wide"] = word, max(1, -(-len(visitors[index]) // 64))
-        row["began"] = row["until"] = -1.0
-        members += sorted(visitors[index])
-        word += int(row["wide"])
-        cores["host"][core : core + host.cores] = index
-        core += host.cores
-        if options.microbatch is not None:
-            batch = options.microbatch
-            row["batch"] = 2 if batch.progressive else 1
-            row["trigger"] = batch.trigger
-            row["overhead"] = (
-                batch.overhead.get(host.name, 0.0) if isinstance(batch.overhead, Mapping) else batch.overhead
-            )
-    cores["node"] = cores["key"] = -1
-    placed = layout.table(len(members), layout.MEMBER)
-    placed["unit"] = members
-    for u, home in enumerate(units["host"].tolist()):
-        units[u]["position"] = position(table[home], placed, u)
-    return table, cores, placed, layout.table(word, layout.WORD)
-
-
-def position(host: NDArray[np.void], members: NDArray[np.void], unit: int) -> int:
-    """Return the place of a unit in the turns of a host."""
-    first = int(host["members"])
-    return int(np.searchsorted(members["unit"][first : first + int(host["size"])], unit))
-
-
-def _links(
-    cluster: Cluster,
-    hosts: tuple[str, ...],
-    units: NDArray[np.void],
-    sources: NDArray[np.void],
-    outputs: NDArray[np.void],
-    inputs: NDArray[np.void],
-    controls: tuple[Control, ...],
-) -> tuple[NDArray[np.void], dict[tuple[int, int], int]]:
-    places: list[set[int]] = [{home} for home in units["host"].tolist()]
-    for control in controls:
-        if control.kind == MOVE:
-            places[control.unit].add(control.host)
-    pairs: set[tuple[int, int]] = set()
-    readers = inputs["unit"][outputs["input"]].tolist()
-    starts = [(places[u], row) for u, row in enumerate(units)]
-    starts += [({int(row["host"])}, row) for row in sources if row["host"] >= 0]
-    for origins, row in starts:
-        for reader in readers[row["outputs"] : row["outputs"] + row["readers"]]:
-            if reader >= 0:
-                pairs.update((a, b) for a in origins for b in places[reader] if a != b)
-    table = layout.table(len(pairs), layout.LINKS)
-    found = {}
-    for index, (a, b) in enumerate(sorted(pairs)):
-        link = cluster.link(hosts[a], hosts[b])
-        volume = link.delay * link.bandwidth if link.delay > 0 else math.inf
-        capacity = 2**62 if volume > 2**61 else max(1, math.floor(volume + layout.EPSILON))
-        table[index] = (a, b, link.delay, capacity, 0, 0, -1, -1, -1, -1)
-        found[a, b] = index
-    return table, found
-
-
-def written(state: layout.State) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def written(state: layout.State) -> tuple[Ints, Ints, Ints]:
     """Return of each output the source that writes it or -1, the unit that writes it or -1, and the unit that reads it.
 
     A sink reads what no unit reads: -1.

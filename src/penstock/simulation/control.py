@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster import base_name
-from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, position, wire
+from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, wire
+from penstock.simulation.places import position
 from penstock.simulation.state import EPSILON, FCFS, KEEP, ROUND_ROBIN, State
 from penstock.simulation.watch import Watch
 

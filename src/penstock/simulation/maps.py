@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeVar
 
@@ -10,9 +9,10 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array, Ints
-from penstock.cluster import Cluster, Link
+from penstock.cluster import Cluster
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled, Control
+from penstock.simulation.places import in_flight
 from penstock.simulation.state import LINK
 
 Numbers = TypeVar("Numbers", Array, Ints)
@@ -92,12 +92,6 @@ def _ends(run: Compiled) -> list[tuple[str, int, str]]:
     ]
 
 
-def _in_flight(link: Link) -> int:
-    """Return how many tuples a link carries at a time, as for the links that are known from the start."""
-    volume = link.delay * link.bandwidth if link.delay > 0 else math.inf
-    return 2**62 if volume > 2**61 else max(1, math.floor(volume + layout.EPSILON))
-
-
 def linked(run: Compiled, cluster: Cluster, pairs: set[tuple[int, int]]) -> Compiled:
     """Return the run with more links; they stay in order, so that the kernel finds them."""
     if not pairs:
@@ -110,7 +104,7 @@ def linked(run: Compiled, cluster: Cluster, pairs: set[tuple[int, int]]) -> Comp
     table[moved] = s.links
     for pair in pairs:
         link = cluster.link(run.hosts[pair[0]], run.hosts[pair[1]])
-        table[found[pair]] = (*pair, link.delay, _in_flight(link), 0, 0, -1, -1, -1, -1)
+        table[found[pair]] = (*pair, link.delay, in_flight(link), 0, 0, -1, -1, -1, -1)
     known = s.outputs["link"] >= 0
     s.outputs["link"][known] = moved[s.outputs["link"][known]]
     heap = layout.table(s.heap.size + len(pairs), layout.EVENT)

@@ -1,0 +1,104 @@
+"""The rows of where it runs: hosts with their cores and turns, and the links between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.arrays import Records
+from penstock.cluster import Cluster, Link
+from penstock.simulation import state as layout
+from penstock.simulation.options import MicroBatch
+
+Moves = Sequence[tuple[int, int]]
+"""Numbers of units, and of hosts that they will move to."""
+
+
+class Hosts(NamedTuple):
+    """Hosts, their cores, the units that may run there in the order of turns, and a bit for each of these."""
+
+    table: Records
+    cores: Records
+    members: Records
+    words: Records
+
+
+def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBatch | None) -> Hosts:
+    """Return the rows of the hosts; units are told their place in the turns."""
+    table = layout.table(len(cluster.hosts), layout.HOST)
+    cores = layout.table(sum(host.cores for host in cluster.hosts.values()), layout.CORE)
+    visitors: list[list[int]] = [[] for _ in table]
+    for unit, home in enumerate(units["host"].tolist()):
+        visitors[home].append(unit)
+    for unit, end in moves:
+        if unit not in visitors[end]:
+            visitors[end].append(unit)
+    members: list[int] = []
+    core, word = 0, 0
+    for index, (row, host) in enumerate(zip(table, cluster.hosts.values(), strict=True)):
+        row["speed"], row["cores"], row["core"], row["idle"] = host.capacity / host.cores, host.cores, core, host.cores
+        row["head"] = row["tail"] = row["root"] = row["held"] = row["heldtail"] = -1
+        row["members"], row["size"] = len(members), len(visitors[index])
+        row["words"], row["wide"] = word, max(1, -(-len(visitors[index]) // 64))
+        row["began"] = row["until"] = -1.0
+        if microbatch is not None:
+            overhead = microbatch.overhead
+            row["batch"], row["trigger"] = 2 if microbatch.progressive else 1, microbatch.trigger
+            row["overhead"] = overhead.get(host.name, 0.0) if isinstance(overhead, Mapping) else overhead
+        members += sorted(visitors[index])
+        word += int(row["wide"])
+        cores["host"][core : core + host.cores] = index
+        core += host.cores
+    cores["node"] = cores["key"] = -1
+    placed = layout.table(len(members), layout.MEMBER)
+    placed["unit"] = members
+    for unit, home in enumerate(units["host"].tolist()):
+        units[unit]["position"] = position(table[home], placed, unit)
+    return Hosts(table, cores, placed, layout.table(word, layout.WORD))
+
+
+def position(host: Records, members: Records, unit: int) -> int:
+    """Return the place of a unit in the turns of a host."""
+    first = int(host["members"])
+    return int(np.searchsorted(members["unit"][first : first + int(host["size"])], unit))
+
+
+def in_flight(link: Link) -> int:
+    """Return how many tuples a link carries at a time: what passes while one is on its way."""
+    volume = link.delay * link.bandwidth if link.delay > 0 else math.inf
+    return 2**62 if volume > 2**61 else max(1, math.floor(volume + layout.EPSILON))
+
+
+def links_of(
+    cluster: Cluster, units: Records, sources: Records, written: tuple[Records, Records], moves: Moves
+) -> tuple[Records, dict[tuple[int, int], int]]:
+    """Return a row for each pair of hosts between which tuples may pass, and its number.
+
+    Parameters
+    ----------
+    written
+        The outputs of sources and units, and the inputs that they lead to.
+    """
+    outputs, inputs = written
+    places: list[set[int]] = [{home} for home in units["host"].tolist()]
+    for unit, host in moves:
+        places[unit].add(host)
+    pairs: set[tuple[int, int]] = set()
+    readers = inputs["unit"][outputs["input"]].tolist()
+    starts = [(places[u], row) for u, row in enumerate(units)]
+    starts += [({int(row["host"])}, row) for row in sources if row["host"] >= 0]
+    for origins, row in starts:
+        for reader in readers[row["outputs"] : row["outputs"] + row["readers"]]:
+            if reader >= 0:
+                pairs.update((a, b) for a in origins for b in places[reader] if a != b)
+    names = [*cluster.hosts]
+    table = layout.table(len(pairs), layout.LINKS)
+    found = {}
+    for index, (a, b) in enumerate(sorted(pairs)):
+        link = cluster.link(names[a], names[b])
+        table[index] = (a, b, link.delay, in_flight(link), 0, 0, -1, -1, -1, -1)
+        found[a, b] = index
+    return table, found
