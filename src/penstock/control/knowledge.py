@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -16,6 +16,10 @@ from penstock.steering import Observation
 
 ENOUGH = 20.0
 """Tuples that an operator must have served, of late, before its own cost is believed."""
+
+SURE, UNSURE = 0.1, 0.5
+"""Relative standard errors of what a unit has worked: up to the first a look counts in full, beyond it by its
+precision; beyond the second it counts only where no cost is known at all."""
 
 CHANGE = 3.0
 """Standard deviations beyond which counts say that a rate has changed."""
@@ -52,14 +56,20 @@ class Knowledge:
     def updated(self, seen: Observation, prior: Network) -> Knowledge:
         """Return what is known after one more observation.
 
-        Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say.
+        Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say, and
+        counts the less the less sure it is. A cost that was learned stays until something newer is learned.
         """
         names = tuple(prior.operators)
         before = self._of(names)
-        work = self._divided(seen, prior, before) if np.isnan(seen.work).any() else seen.work
-        fresh = np.array([seen.served, work, seen.tried, seen.emitted], np.float64).T
-        fresh[np.isnan(work)] = 0.0
+        fresh = seen.sums().T
+        if np.isnan(seen.work).any():
+            fresh[:, 1], weight = self._divided(seen, prior, before)
+            fresh[:, :2] *= weight[:, None]
+            fresh[np.isnan(fresh[:, 1]), :2] = 0.0
         sums = before * 0.5 ** (seen.period / self.half)
+        faded = (before[:, 0] >= ENOUGH) & (sums[:, 0] < ENOUGH)
+        sums[faded, 1] *= ENOUGH / sums[faded, 0]
+        sums[faded, 0] = ENOUGH
         if seen.operators == names:
             sums += fresh
         else:
@@ -81,30 +91,28 @@ class Knowledge:
         found: Floats = np.concatenate([self.sums, np.zeros((1, 4))])[place]
         return found
 
-    def _divided(self, seen: Observation, prior: Network, before: Floats) -> Floats:
-        """Return each operator's work where only that of whole units was seen."""
-        work = np.array(seen.work, float)
+    def _divided(self, seen: Observation, prior: Network, before: Floats) -> tuple[Floats, Floats]:
+        """Return each operator's work where only that of whole units was seen, and how much of it counts."""
+        work, weight = np.array(seen.work, float), np.ones(len(seen.operators))
         row = {name: k for k, name in enumerate(seen.operators)}
-        known = dict(zip(prior.operators, before, strict=True))
-
-        def cost(name: str) -> float:
-            served, worked, _, _ = known[name]
-            if served >= ENOUGH and worked > 0:
-                return float(worked / served)
-            given = prior.operators[name].cost
-            return float(np.mean(given)) if given is not None else 0.0
-
+        sums = dict(zip(prior.operators, before, strict=True))
+        cost = {name: _cost(sums[base_name(name)], prior.operators[base_name(name)].cost) for name in seen.operators}
         for unit in seen.units:
             rows = [row[name] for name in unit.operators if name in row and np.isnan(work[row[name]])]
             if unit.work is None or not rows:
                 continue
-            expected = np.array([seen.served[k] * cost(base_name(seen.operators[k])) for k in rows])
+            unsure = unit.doubt / unit.work if unit.work > 0 else 0.0
+            known = [cost[seen.operators[k]] for k in rows]
+            if unsure > UNSURE and all(each is not None for each in known):
+                continue
+            expected = np.array([seen.served[k] * (each or 0.0) for k, each in zip(rows, known, strict=True)])
             if not expected.any():
                 expected = np.array([float(seen.served[k]) for k in rows])  # nothing is known of their costs
             if expected.sum() > 0:
                 capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
                 work[rows] = expected / expected.sum() * unit.work * capacity
-        return work
+                weight[rows] = min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
+        return work, weight
 
     def costs(self, flow: Flow) -> tuple[Floats, Floats]:
         """Return cost and selectivity of every input, arrays (inputs,): seen of late, or else as the network says.
@@ -173,3 +181,11 @@ class Knowledge:
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)
         return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})
+
+
+def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:
+    """Return a cost (s) that was learned, or else the network's; None: neither."""
+    served, worked = sums[:2].tolist()
+    if served >= ENOUGH and worked > 0:
+        return float(worked / served)
+    return float(np.mean(given)) if given is not None else None

@@ -60,6 +60,8 @@ class UnitSeen:
         Tuples that wait to be read by it, and the age of the oldest of them (s); None: not known.
     batches, work
         Batches that ended in the period, and how long they worked on tuples (s, without overhead); None: not known.
+    doubt
+        Standard error of ``work`` (s).
     """
 
     name: str
@@ -71,6 +73,7 @@ class UnitSeen:
     behind: float | None = None
     batches: int | None = None
     work: float | None = None
+    doubt: float = 0.0
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -23,6 +23,7 @@ from penstock.spark.compile import Query
 from penstock.spark.hop import START
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.folder import epoch_of
+from penstock.spark.run.lengths import Lengths
 from penstock.spark.run.outcome import Batch, read_batch, read_latency
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 Queue = tuple[float, float | None]
 """Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
-
-REMEMBERED = 20
-"""Batches without rows whose durations tell the overhead."""
 
 
 @attrs.define
@@ -95,7 +93,7 @@ class Observer:
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._logs: dict[str, _Log] = {}
-        self._empty: dict[str, deque[float]] = {}
+        self._lengths: dict[str, Lengths] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
         self._came = {name: self._due_by(name, self._at) for name in system.deployment.schedules}
         for unit, numbers in self.ended.before.items():
@@ -106,6 +104,8 @@ class Observer:
         """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
         system, now = self.system, time.time()
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
+        for name, each in batches.items():
+            self._lengths.setdefault(name, Lengths()).add(each)
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
             for stream, (arrived, dropped) in batch.counts.items():
@@ -169,8 +169,6 @@ class Observer:
             ended[batch.host] += 1
             if batch.known:
                 spans[batch.host].append((batch.start, batch.start + batch.duration))
-                if not batch.rows:
-                    self._empty.setdefault(batch.host, deque(maxlen=REMEMBERED)).append(batch.duration)
         for name, runner in [*self.system.runners.items()]:
             begun, done = runner.marks
             if begun > done and (since := _since(runner)) is not None and runner.unit.host in spans:
@@ -179,7 +177,7 @@ class Observer:
             name: HostSeen(
                 busy=_share(spans[name], self._at, now),
                 batches=ended[name],
-                overhead=float(np.median(self._empty[name])) if self._empty.get(name) else None,
+                overhead=self._overhead(name),
             )
             for name in spans
         }
@@ -198,7 +196,7 @@ class Observer:
             mine = batches.get(name, ())
             queue = _together([*queues[name].values()]) if name in queues else None
             # Batches of a host share its cores: their durations add up to more than was worked.
-            worked = sum(max(0.0, b.duration - self._overhead(b.host)) for b in mine if b.known and b.rows)
+            work, doubt = self._lengths[name].work(mine) if name in self._lengths else (0.0, 0.0)
             found.append(
                 UnitSeen(
                     name=name,
@@ -209,13 +207,17 @@ class Observer:
                     waiting=None if queue is None else round(queue[0]),
                     behind=age(queue, now),
                     batches=len(mine),
-                    work=worked,
+                    work=work,
+                    doubt=doubt,
                 )
             )
         return tuple(found)
 
-    def _overhead(self, host: str) -> float:
-        return float(np.median(self._empty[host])) if self._empty.get(host) else 0.0
+    def _overhead(self, host: str) -> float | None:
+        """Return the overhead of a batch of a host: that of its units in the middle."""
+        mine = (each.fixed for name, each in self._lengths.items() if each.host == host and name in self.system.units)
+        known = [fixed for fixed in mine if fixed is not None]
+        return float(np.median(known)) if known else None
 
     def _queues(self, query: Query) -> dict[str, Queue | None]:
         """Return what waits for a query, by source or log that it reads; None of what cannot be counted."""

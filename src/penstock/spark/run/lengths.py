@@ -1,0 +1,85 @@
+"""How long a unit's batches take beside their rows: what of it is overhead, what a row costs, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import attrs
+import numpy as np
+
+from penstock.inspection import Fit, fit_batches
+from penstock.spark.run.outcome import Batch
+
+REMEMBERED = 20
+"""Batches with rows, and as many without, that tell overhead and cost."""
+
+FEW = 1.5
+"""Factor on the standard errors of a fit: with so few batches they come out too small, by as much in simulated ones."""
+
+
+@attrs.define
+class Lengths:
+    """The last batches of a unit on its host.
+
+    A line through batches of different sizes (`penstock.inspection.fit_batches`) tells overhead from cost. An empty
+    batch does not: much of what Spark does once a batch it leaves out there, and a busy unit has none. What was told
+    stays known while batches are too alike to tell anything new.
+    """
+
+    host: str = ""
+    overhead: float | None = None
+    _fed: deque[tuple[int, float]] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
+    _empty: deque[float] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
+    _fit: Fit = attrs.field(factory=Fit)
+
+    def add(self, batches: Iterable[Batch]) -> None:
+        """Add batches in the order in which they ran; on another host everything is learned anew."""
+        news = False
+        for batch in batches:
+            if batch.host != self.host:
+                self._fed.clear()
+                self._empty.clear()
+                self.host, self.overhead, self._fit = batch.host, None, Fit()
+            if not batch.known:
+                continue
+            seconds = batch.busy * batch.duration
+            if batch.rows:
+                self._fed.append((batch.rows, seconds))
+                news = True
+            else:
+                self._empty.append(seconds)
+        if news and self._fed:
+            rows, took = np.array(self._fed, float).T
+            self._fit = fit_batches(rows, took)
+            if self._told(rows):
+                self.overhead = self._fit.overhead
+
+    def _told(self, rows: np.ndarray) -> bool:
+        """Whether the work in a batch is more than what overheads differ by among themselves."""
+        fit = self._fit
+        return fit.cost is not None and fit.cost * np.median(rows) >= fit.spread * (fit.overhead or 0.0)
+
+    @property
+    def fixed(self) -> float | None:
+        """Seconds of a batch besides its rows: told by batches with rows, now or before, or else by empty ones."""
+        if self.overhead is not None:
+            return self.overhead
+        return float(np.median(self._empty)) if self._empty else None
+
+    def work(self, batches: Iterable[Batch]) -> tuple[float, float]:
+        """Return the seconds that batches have worked on their rows, and the standard error of that.
+
+        Where overhead and cost cannot be told apart the work is anything up to what exceeds an empty batch: the middle
+        of that is returned, with an error as large as itself.
+        """
+        mine = [batch for batch in batches if batch.known and batch.rows]
+        if not mine:
+            return 0.0, 0.0
+        count = sum(batch.rows for batch in mine)
+        fit, rows = self._fit, np.array([rows for rows, _ in self._fed], float)
+        if self._told(rows):
+            return float(fit.cost or 0.0) * count, FEW * float(fit.cost_error or 0.0) * count
+        idle = float(np.median(self._empty)) if self._empty else 0.0
+        most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
+        return most / 2, most / 2

@@ -1,0 +1,161 @@
+"""What batches of known overhead and cost tell of both, and what is dropped for it."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from engines import simulated, stepped, two_queries
+
+from penstock.cluster import Cluster, Host
+from penstock.control.flow import Flow
+from penstock.control.knowledge import Knowledge
+from penstock.control.policies.shed import Shed
+from penstock.control.situation import Goals, Situation
+from penstock.network import Network
+from penstock.shedding.optimum import Solver
+from penstock.shedding.program import build_program
+from penstock.spark.run.lengths import Lengths
+from penstock.spark.run.outcome import Batch
+from penstock.steering import HostSeen, UnitSeen
+
+TRIGGER = 0.5
+
+
+def batches(rows, overhead, cost, noise, rng, idle=None):
+    """Return batches of a unit: a fixed time, a time per row, and noise in proportion; empty ones are shorter."""
+    found = []
+    for number, count in enumerate(rows):
+        usual = overhead + cost * count if count else idle
+        took = usual * float(np.exp(rng.normal(0, noise)))
+        found.append(Batch("u", number, TRIGGER * number, took, int(count), {}, host="h1"))
+    return found
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+@pytest.mark.parametrize("overhead", [0.03, 0.25])
+@pytest.mark.parametrize("share", [0.3, 0.8, 1.5])
+def test_work_is_within_what_is_said_of_it(share, overhead, noise):
+    """Whatever the load, what a row costs is within two standard errors of the truth, 85 times in a hundred."""
+    cost, runs, inside = 0.001, 80, 0
+    for seed in range(runs):
+        rng, known = np.random.default_rng(seed), Lengths()
+        mine = batches(rng.poisson(rng.uniform(0.3, 1.7, 20) * share * TRIGGER / cost), overhead, cost, noise, rng)
+        known.add(mine)
+        work, doubt = known.work(mine[-2:])
+        inside += abs(work - cost * sum(batch.rows for batch in mine[-2:])) <= 2 * doubt
+        assert known.fixed == pytest.approx(overhead, abs=5 * noise * (overhead + share * TRIGGER))
+    assert inside >= 0.85 * runs
+
+
+def test_a_row_costs_nothing_where_overheads_differ_by_more():
+    """Small batches tell no cost: what they take is overhead, and all that is said is what work is at most."""
+    rng = np.random.default_rng(3)
+    known, mine = Lengths(), batches(rng.integers(5, 15, 20), 0.3, 1e-5, 0.1, rng)
+    known.add(mine)
+    work, doubt = known.work(mine)
+    assert doubt >= work / 2
+
+
+def test_overhead_stays_known_while_batches_are_alike():
+    """Batches of one size tell neither, and leave the overhead that others told; on another host all begins anew."""
+    rng = np.random.default_rng(4)
+    known, told = Lengths(), batches(rng.integers(50, 500, 20), 0.2, 0.001, 0.02, rng)
+    known.add(told)
+    assert known.fixed == pytest.approx(0.2, abs=0.02)
+    alike = batches([300] * 25, 0.2, 0.001, 0.02, rng)
+    known.add(alike)
+    work, doubt = known.work(alike)
+    assert known.fixed == pytest.approx(0.2, abs=0.02)
+    assert doubt >= work / 2
+    known.add([attrs.evolve(batch, host="h2") for batch in alike])
+    assert known.fixed is None
+
+
+def looked(network, rate, overhead, noise, seed, *, meter=Lengths, looks=15):
+    """Return the situation of two queries in two units that an engine counts only as wholes, after a burst began.
+
+    Rates grow over the looks, as they do while a burst begins; no batch is empty.
+    """
+    rng, cost = np.random.default_rng(seed), 0.008 * 1.1
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((looks, rate)), 1, seed=seed)
+    known, flow = Knowledge(), Flow.of(network)
+    parts = {f"u{q}": (f"cheap{q}", f"dear{q}") for q in (1, 2)}
+    meters = {name: meter() for name in parts}
+    for k in range(looks):
+        engine.wait(k + 1.0)
+        seen, units, served = engine.observe(), [], dict.fromkeys(network.operators, 0)
+        for q, (name, operators) in enumerate(parts.items()):
+            rows = rng.poisson(seen.entered[q] * TRIGGER * rng.uniform(0.4, 1.0), 2)
+            served |= dict.fromkeys(operators, int(rows.sum()))
+            mine = batches(rows, overhead, cost, noise, rng)
+            meters[name].add(mine)
+            work, doubt = meters[name].work(mine)
+            units.append(UnitSeen(name=name, operators=operators, host="h1", work=work, doubt=doubt, batches=2))
+        counts = np.array([served[name] for name in seen.operators])
+        fixed = [each.fixed for each in meters.values() if each.fixed is not None]
+        seen = attrs.evolve(
+            seen, work=np.full(len(counts), np.nan), units=tuple(units), triggers={"h1": TRIGGER}, waiting=None,
+            served=counts, tried=counts, emitted=counts,
+            hosts={"h1": HostSeen(overhead=float(np.median(fixed)) if fixed else None)},
+        )  # fmt: skip
+        known = known.updated(seen, network)
+    return Situation(seen=seen, known=known, flow=flow, goals=Goals(bound=2.0))
+
+
+class Whole(Lengths):
+    """Takes whole batches for work, as is right where overhead is nothing."""
+
+    def work(self, batches):
+        """Return all that batches took."""
+        return sum(batch.duration for batch in batches), 0.0
+
+
+def kept(now, network, overhead):
+    """Return what a plan is worth, and the load that it leaves, each by that of the optimum for the true costs."""
+    rates = now.known.steady(network, now.seen.period)
+    plan = Shed(low=0.0)(now, np.random.default_rng(0)).plan
+    host = Host(name="h1", quota=1 - overhead / TRIGGER)
+    program = build_program(network, Cluster.of([host]), dict.fromkeys(network.operators, "h1"))
+    flow = program.flow(rates, plan.keep)
+    best = program.flow(rates, program.keep(rates, Solver(program).solve(rates)))
+    return program.score(flow) / program.score(best), float((program.K @ flow / program.limit).max())
+
+
+def weighted():
+    """Return two queries, of which one is worth more."""
+    plain = two_queries(0.008)
+    sinks = [attrs.evolve(sink, weight={"t1": 3.0, "t2": 1.0}[sink.name]) for sink in plain.sinks.values()]
+    return Network.of("two", plain.sources.values(), plain.operators.values(), sinks)
+
+
+@pytest.mark.parametrize("rate", [60.0, 90.0, 140.0])
+@pytest.mark.parametrize("overhead", [0.05, 0.15])
+def test_what_is_kept_is_nearly_the_optimum_of_the_true_costs(rate, overhead):
+    """A busy host whose batches are never empty keeps 0.995 of what it could, under several loads and overheads."""
+    network = weighted()
+    for seed in range(3):
+        score, load = kept(looked(network, rate, overhead, 0.002, seed), network, overhead)
+        assert score >= 0.995
+        assert load <= 1.01
+    assert kept(looked(network, rate, overhead, 0.002, 0, meter=Whole), network, overhead)[0] < 0.98
+
+
+def test_an_unsure_look_changes_no_cost_that_is_known():
+    """Where a unit's work is anybody's guess the network's cost stays; where none is known the guess is taken."""
+    network = two_queries(0.008)
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((5, 40.0)), 1)
+    engine.wait(3.0)
+    seen = engine.observe()
+    unit = UnitSeen(name="u", operators=seen.operators, host="h1", work=9.0, doubt=9.0)
+    unsure = attrs.evolve(seen, work=np.full(len(seen.operators), np.nan), units=(unit,))
+    flow = Flow.of(network)
+    assert Knowledge().updated(unsure, network).costs(flow)[0] == pytest.approx(flow.given[0])
+    learned = Knowledge().updated(seen, network)
+    for _ in range(100):
+        learned = learned.updated(unsure, network)
+    assert learned.costs(flow)[0] == pytest.approx(Knowledge().updated(seen, network).costs(flow)[0])
+    bare = [attrs.evolve(operator, cost=None) for operator in network.operators.values()]
+    unknown = Network.of("two", network.sources.values(), bare, network.sinks.values())
+    total = Knowledge().updated(unsure, unknown)
+    assert float(total.sums[:, 1].sum()) > 0
