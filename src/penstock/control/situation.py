@@ -161,6 +161,11 @@ class Situation:
         return np.array([row[base_name(name) if "#" in name else name] for name in self.seen.operators], np.int64)
 
     @cached_property
+    def row(self) -> dict[str, int]:
+        """The place of each of ``seen.operators`` in them."""
+        return {name: k for k, name in enumerate(self.seen.operators)}
+
+    @cached_property
     def unit(self) -> Ints:
         """The number of the unit that each of ``seen.operators`` moves with, array (operators and replicas,)."""
         if not self.seen.units:
@@ -179,12 +184,11 @@ class Situation:
         """Return a placement with everything that moves with what it names; the first name of a unit counts."""
         if not self.seen.units:
             return dict(placement)
-        row = {name: k for k, name in enumerate(self.seen.operators)}
         target: dict[int, str] = {}
         for name, host in placement.items():
-            if name in row:
-                target.setdefault(int(self.unit[row[name]]), host)
-        found = {name: host for name, host in placement.items() if name not in row}
+            if name in self.row:
+                target.setdefault(int(self.unit[self.row[name]]), host)
+        found = {name: host for name, host in placement.items() if name not in self.row}
         for unit, host in target.items():
             found |= dict.fromkeys((self.seen.operators[k] for k in np.flatnonzero(self.unit == unit)), host)
         return found
@@ -193,8 +197,7 @@ class Situation:
         """Return how many units some operators are."""
         if not self.seen.units:
             return len(set(names))
-        row = {name: k for k, name in enumerate(self.seen.operators)}
-        return len({int(self.unit[row[name]]) for name in names if name in row})
+        return len({int(self.unit[self.row[name]]) for name in names if name in self.row})
 
     def summed(self, rows: Floats) -> Floats:
         """Return a quantity by unit, the rows in the order of ``first``, from one by operator and replica."""
@@ -211,19 +214,20 @@ class Situation:
         return self.flow.run(self.rates, *self.costs)[0]
 
     @cached_property
+    def _number(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.hosts)}
+
+    @cached_property
     def _here(self) -> Ints:
-        number = {name: k for k, name in enumerate(self.hosts)}
-        now = self.seen.placement
+        number, now = self._number, self.seen.placement
         return np.array([number.get(now[name], -1) for name in self.seen.operators], np.int64)
 
     def where(self, placement: Mapping[str, str] | None = None) -> Ints:
         """Return the number in ``hosts`` of each of ``seen.operators``, -1 on dead ones, after some have moved."""
         found = self._here.copy()
-        number = {name: k for k, name in enumerate(self.hosts)}
-        row = {name: k for k, name in enumerate(self.seen.operators)} if placement else {}
         for name, host in (placement or {}).items():
-            if name in row:
-                found[row[name]] = number.get(host, -1)
+            if name in self.row:
+                found[self.row[name]] = self._number.get(host, -1)
         return found
 
     def host_load(self, where: Ints, keep: Mapping[str, float] | None = None, rates: Floats | None = None) -> Floats:

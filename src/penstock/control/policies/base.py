@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 import numpy as np
 
-from penstock.cluster import base_name
+from penstock.cluster import base_name, hosts_of
 from penstock.control.flow import Ints
 from penstock.control.situation import Situation
 from penstock.placement import Arrays
@@ -136,21 +136,21 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
         return {}
     where, mean = now.where(), now.summed(now.load.mean(axis=1)[now.base])
     level = now.host_load(where).mean(axis=1)
-    peers: dict[str, set[int]] = {}
-    for name, host in zip(now.seen.operators, where.tolist(), strict=True):
-        peers.setdefault(base_name(name), set()).add(host)
     keep = set(now.network.pins) | set(now.seen.moving)
     names = [now.seen.operators[k] for k in now.first]
     leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
+    bases = {base_name(names[k]) for k in leaving}
+    copies = {name: host for name, host in now.seen.placement.items() if base_name(name) in bases}
+    peers = {name: set(there) for name, there in hosts_of(copies).items()}
     found: dict[str, str] = {}
     for k in sorted(leaving, key=lambda k: (-mean[k], names[k])):
         name = names[k]
         if keep & set(now.together({name: ""})):
             continue
-        apart = [host for host in targets if host not in peers[base_name(name)]] or targets
+        apart = [host for host in targets if now.hosts[host] not in peers[base_name(name)]] or targets
         best = min(apart, key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
         level[best] += mean[k]
-        peers[base_name(name)].add(best)
+        peers[base_name(name)].add(now.hosts[best])
         found |= now.together({name: now.hosts[best]})
     return found
 
