@@ -82,7 +82,7 @@ def random_case(seed, *, features=True):
     # Where different windows follow, no window can be dropped whole: keep fractions are refused there.
     mixed = {stream.name for stream in network.streams if len(windows_behind(network, stream)) > 1}
     options = Options(
-        policy=pick("fcfs", "round-robin", "stimulus"),
+        policy=pick("fcfs", "round-robin", "stimulus", "longest-queue"),
         queue=pick(None, None, 0, 3, 20),
         drain=bool(rng.random() < 0.5),
         duration=None if rng.random() < 0.7 else float(rng.uniform(0.5, 5)),

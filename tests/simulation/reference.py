@@ -244,7 +244,12 @@ class Reference:
         if not waiting:
             return
         turn = lambda t: (self.units.index(t.reader) < self.cursor[host], self.units.index(t.reader), t.order)  # noqa: E731
-        rule = {"fcfs": lambda t: t.order, "stimulus": lambda t: (t.stimulus, t.order), "round-robin": turn}
+        rule = {
+            "fcfs": lambda t: t.order,
+            "stimulus": lambda t: (t.stimulus, t.order),
+            "round-robin": turn,
+            "longest-queue": lambda t: (-len(self.queue[t.reader]), self.units.index(t.reader), t.order),
+        }
         t = min(waiting, key=rule[self.options.policy])
         self.queue[t.reader].remove(t)
         self.cursor[host] = self.units.index(t.reader) + 1

@@ -95,7 +95,7 @@ def test_jackson_network():
         assert result.operators[name]["wait"] == pytest.approx(load / (1 - load), rel=0.03)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "round-robin", "stimulus"])
+@pytest.mark.parametrize("policy", ["fcfs", "round-robin", "stimulus", "longest-queue"])
 def test_kleinrock_conservation(policy):
     """Whatever the policy, the waiting times weighted by load add up to the same."""
     costs, rates = {"a": 0.5, "b": 1.0, "c": 2.0}, {"a": 0.4, "b": 0.25, "c": 0.15}

@@ -15,7 +15,7 @@ PLACEMENT = {"o1.1": "h1", "o1.2": "h2", "o2.1": "h1", "o2.2": "h2"}
 RATES = Rates.of(1.0, {"s1": np.full(20, 30.0), "s2": [10.0, 40.0] * 10})
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "round-robin", "stimulus"])
+@pytest.mark.parametrize("policy", ["fcfs", "round-robin", "stimulus", "longest-queue"])
 def test_a_fork_goes_on_as_the_run_itself(policy):
     """Two forks and the run they were taken from end as a run that was never stopped, whichever goes first."""
     options = Options(policy=policy, warmup=3.0)

@@ -170,6 +170,19 @@ def test_round_robin_serves_one_tuple_per_operator_per_turn():
     assert trace["sink"].tolist() == [0, 1, 0, 1, 0, 0]
 
 
+def test_longest_queue_serves_the_operator_with_most_waiting():
+    """The longer queue is served until both are equal; of equal queues the first operator's."""
+    network = Network.of(
+        "pair",
+        [Source(name="x"), Source(name="y")],
+        [Operator(name=n, kind="map", inputs=(s,), cost=(1.0,)) for n, s in (("a", "x"), ("b", "y"))],
+        [Sink(name="ta", input="a"), Sink(name="tb", input="b")],
+    )
+    arrivals = Arrivals.of([0, 0, 0, 0, 0.5, 0.5], ["x"] * 4 + ["y"] * 2)
+    trace = run(network, arrivals, Options(policy="longest-queue", drain=True)).trace
+    assert trace["sink"].tolist() == [0, 0, 0, 1, 0, 1]
+
+
 def test_keep_fractions_nest_and_do_not_depend_on_the_policy():
     """Those kept at 0.2 are among those kept at 0.4, under every policy and seed."""
 
@@ -347,7 +360,9 @@ def test_micro_batches_agree_with_the_model(progressive):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    stop=st.floats(0.01, 4.0), seed=st.integers(0, 10_000), policy=st.sampled_from(["fcfs", "round-robin", "stimulus"])
+    stop=st.floats(0.01, 4.0),
+    seed=st.integers(0, 10_000),
+    policy=st.sampled_from(["fcfs", "round-robin", "stimulus", "longest-queue"]),
 )
 def test_conservation_at_every_moment(stop, seed, policy):
     """Whenever the run stops, arrived = delivered + dropped + consumed + queued + lost on every stream."""

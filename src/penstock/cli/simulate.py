@@ -43,9 +43,9 @@ class InputOptions(NamedTuple):
 class HostOptions(NamedTuple):
     """How hosts work."""
 
-    policy: Annotated[str, typer.Option("--policy", help="What a host serves next: fcfs, round-robin or stimulus.")] = (
-        "fcfs"
-    )
+    policy: Annotated[
+        str, typer.Option("--policy", help="What a host serves next: fcfs, stimulus, round-robin or longest-queue.")
+    ] = "fcfs"
     subinterval: Annotated[
         float,
         typer.Option("--subinterval", metavar="S", help="With stimulus: serve those of one subinterval (s) in turn."),

@@ -23,7 +23,10 @@ from penstock.simulation.rows import inputs_of, outputs_of, sources_of, units_of
 from penstock.workload import Rates
 
 _NODES, _ROWS, _SEEN = 1024, 4096, 1024
-POLICIES = {"fcfs": layout.FCFS, "round-robin": layout.ROUND_ROBIN, "stimulus": layout.STIMULUS}
+POLICIES = {
+    "fcfs": layout.FCFS, "stimulus": layout.STIMULUS, "round-robin": layout.ROUND_ROBIN,
+    "longest-queue": layout.LONGEST,
+}  # fmt: skip
 WIDE = 5000
 """Operators beyond which memory is slower than the processor, so that it is worth fetching ahead."""
 FAIL, RECOVER, MOVE, RESUME, PAUSE = "fail", "recover", "move", "resume", "pause"

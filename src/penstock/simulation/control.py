@@ -116,7 +116,7 @@ def _waiting(run: Compiled, h: int) -> Tuples:
     """Take everything out of the queue of a host, operators that pause excepted, in the order of arrival."""
     s = run.state
     host = s.hosts[h]
-    if s.g["policy"][0] == ROUND_ROBIN and not host["batch"]:
+    if s.g["policy"][0] >= ROUND_ROBIN and not host["batch"]:
         found: list[int] = []
         for u in np.flatnonzero((s.units["host"] == h) & (s.units["paused"] == 0)).tolist():
             found += _walk(s, int(s.units[u]["head"]))
@@ -150,7 +150,7 @@ def _insert(run: Compiled, h: int, tuples: Tuples) -> None:
     s = run.state
     host, g = s.hosts[h], s.g
     s.nodes["next"][tuples] = s.nodes["child"][tuples] = -1
-    if g["policy"][0] == ROUND_ROBIN and not host["batch"]:
+    if g["policy"][0] >= ROUND_ROBIN and not host["batch"]:
         units = _units(s, tuples)
         for u in np.unique(units).tolist():
             unit = s.units[u]

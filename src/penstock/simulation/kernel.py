@@ -30,6 +30,7 @@ from penstock.simulation.state import (
     JOIN,
     LINK,
     LOG,
+    LONGEST,
     POOL,
     RELEASE,
     RING,
@@ -238,6 +239,50 @@ def _begin(g: Scalars, n: int, core: int, now: float) -> None:
 
 
 @_inner
+def _lowest(bits: Hash) -> int:
+    """Return the place of the lowest bit that is set."""
+    low = bits & (~bits + _ONE)
+    at = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if low >> np.uint64(at + step):
+            at += step
+    return at
+
+
+@_inner
+def _turn(g: Scalars, h: int) -> int:
+    """Return the place of the host's next operator, from its cursor on, at which something waits."""
+    host = hosts_at(g.hosts, h)
+    word = host.cursor >> 6
+    bits = words_at(g.words, host.words + word).bits & ~((_ONE << np.uint64(host.cursor & 63)) - _ONE)
+    while bits == 0:
+        word = word + 1 if word + 1 < host.wide else 0
+        bits = words_at(g.words, host.words + word).bits
+    place: int = (word << 6) + _lowest(bits)
+    return place
+
+
+@_inner
+def _longest(g: Scalars, h: int) -> int:
+    """Return the place of the host's operator at which most tuples wait; of equal ones the first."""
+    host = hosts_at(g.hosts, h)
+    best, most = 0, 0
+    for word in range(host.wide):
+        bits = words_at(g.words, host.words + word).bits
+        while bits != 0:
+            place = (word << 6) + _lowest(bits)
+            bits &= bits - _ONE
+            u = members_at(g.members, host.members + place).unit
+            at, waiting = units_at(g.units, u).first, 0
+            while at < g.size_inputs and inputs_at(g.inputs, at).unit == u:
+                waiting += inputs_at(g.inputs, at).waiting
+                at += 1
+            if waiting > most:
+                best, most = place, waiting
+    return best
+
+
+@_inner
 def _next(g: Scalars, h: int, core: int, now: float) -> None:
     """Let an idle core take the tuple that the policy chooses among those that wait."""
     host = hosts_at(g.hosts, h)
@@ -261,23 +306,13 @@ def _next(g: Scalars, h: int, core: int, now: float) -> None:
             pairs = after
         host.root = root
     else:
-        word = host.cursor >> 6
-        bits = words_at(g.words, host.words + word).bits & ~((_ONE << np.uint64(host.cursor & 63)) - _ONE)
-        while bits == 0:
-            word = word + 1 if word + 1 < host.wide else 0
-            bits = words_at(g.words, host.words + word).bits
-        low = bits & (~bits + _ONE)
-        at = 0
-        for step in (32, 16, 8, 4, 2, 1):
-            if low >> np.uint64(at + step):
-                at += step
-        place = (word << 6) + at
+        place = _longest(g, h) if g.policy == LONGEST else _turn(g, h)
         unit = units_at(g.units, members_at(g.members, host.members + place).unit)
         n = unit.head
         unit.head = nodes_at(g.nodes, n).next
         if unit.head < 0:
-            flags = words_at(g.words, host.words + word)
-            flags.bits &= ~low
+            flags = words_at(g.words, host.words + (place >> 6))
+            flags.bits &= ~(_ONE << np.uint64(place & 63))
         host.cursor = place + 1 if place + 1 < host.size else 0
     host.waiting -= 1
     inputs_at(g.inputs, nodes_at(g.nodes, n).input).waiting -= 1
@@ -294,7 +329,7 @@ def _enqueue(g: Scalars, n: int, u: int, now: float) -> None:
     node.child = -1
     g.order += 1
     node.order = g.order
-    if unit.paused > 0 or (g.policy == ROUND_ROBIN and host.batch == 0):
+    if unit.paused > 0 or (g.policy >= ROUND_ROBIN and host.batch == 0):
         if unit.head < 0:
             unit.head = n
         else:
@@ -386,7 +421,7 @@ def _deliver(g: Scalars, n: int, now: float) -> None:
         core = host.core
         while cores_at(g.cores, core).node >= 0:
             core += 1
-        if g.policy == ROUND_ROBIN:
+        if g.policy >= ROUND_ROBIN:
             host.cursor = unit.position + 1 if unit.position + 1 < host.size else 0
         _begin(g, n, core, now)
         return

@@ -19,7 +19,7 @@ from penstock.shedding.live import Shed
 from penstock.steering import Observation
 
 Decide = Callable[[Observation], Sequence[tuple[str, str]]]
-POLICIES = ("fcfs", "round-robin", "stimulus")
+POLICIES = ("fcfs", "stimulus", "round-robin", "longest-queue")
 
 
 @attrs.frozen
@@ -86,8 +86,9 @@ class Options:
     Attributes
     ----------
     policy
-        Which waiting tuple a host serves next: ``fcfs``, ``round-robin`` (one tuple per operator per turn) or
-        ``stimulus`` (the earliest stimulus time; Chandramouli et al. definition 7).
+        Which waiting tuple a host serves next: ``fcfs``, ``stimulus`` (the earliest stimulus time;
+        Chandramouli et al. definition 7), ``round-robin`` (one tuple per operator per turn) or ``longest-queue`` (of
+        the operator at which most tuples wait; of equal ones the first in the order of the network).
     subinterval
         With ``stimulus``: tuples whose stimulus times lie in the same subinterval of this length (s) are served in the
         order in which they come (section VII-A); 0: only those of the same stimulus time.

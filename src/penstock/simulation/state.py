@@ -8,7 +8,8 @@ import numpy as np
 
 from penstock.arrays import Records
 
-FCFS, ROUND_ROBIN, STIMULUS = 0, 1, 2
+# From ROUND_ROBIN on, tuples wait at their operator, and the policy chooses an operator.
+FCFS, STIMULUS, ROUND_ROBIN, LONGEST = 0, 1, 2, 3
 STATELESS, JOIN, AGGREGATE = 0, 1, 2
 CONSTANT, EXPONENTIAL, GAMMA, TWO_POINT = 0, 1, 2, 3
 # What happens at one moment happens in this order: the kind of an event is its priority.

@@ -84,7 +84,7 @@ def transplanted(
         state.g[name] = a.g[name]
     state.g["hole"] = 0
     state = state._replace(heap=_heap(old, new, state, maps, same, now))
-    if state.g["policy"][0] == ROUND_ROBIN:
+    if state.g["policy"][0] >= ROUND_ROBIN:
         _turns(state)
     return attrs.evolve(new, state=state.addressed())
 

@@ -236,7 +236,7 @@ def _emitted(run: Compiled) -> NDArray[np.int64]:
 def everywhere(run: Compiled) -> Compiled:
     """Return a run in which any operator may come to any host: every host knows a turn for each."""
     s = run.state
-    if s.g["policy"][0] != ROUND_ROBIN:
+    if s.g["policy"][0] < ROUND_ROBIN:
         return run
     count, wide = len(run.units), max(1, -(-len(run.units) // 64))
     members = layout.table(len(run.hosts) * count, layout.MEMBER)
