@@ -1,5 +1,6 @@
 """WHERE it runs: hosts, links, placements."""
 
+from penstock.cluster.alike import alike
 from penstock.cluster.file import read_cluster
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
 from penstock.cluster.placement import Placement, base_name, copies_of, hosts_of, parse_placement, read_placement
@@ -10,6 +11,7 @@ __all__ = [
     "Link",
     "Placement",
     "SparkSettings",
+    "alike",
     "base_name",
     "copies_of",
     "hosts_of",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from penstock.cluster import Cluster, Placement
+from penstock.cluster import Cluster, Placement, alike
 from penstock.errors import Infeasible
 from penstock.latency.estimate import Estimate
 from penstock.latency.waits import capacities, host_loads, shares, worst_waits
@@ -77,13 +77,8 @@ class Candidates:
     def _alike(self, network: Network) -> list[int]:
         """Number the hosts so that empty ones that can be exchanged for each other share a number."""
         named = {host for _, host in network.named_hosts}
-        kinds: dict[Hashable, int] = {}
-        found = []
-        for index, (name, host) in enumerate(self.cluster.hosts.items()):
-            plain = not self.base[index].any() and name not in named and not self.cluster.links
-            key = (host.capacity, host.quota, host.cores) if plain else name
-            found.append(kinds.setdefault(key, index))
-        return found
+        taken = {name for name, row in zip(self.hosts, self.base, strict=True) if row.any()}
+        return alike(self.cluster.hosts.values(), set(self.hosts) if self.cluster.links else named | taken)
 
     def by_waits(self) -> tuple[dict[int, int], bool]:
         """Return the placement of least worst wait over all hosts, by branch and bound.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, Host, Placement
+from penstock.cluster import Cluster, Host, Placement, alike
 from penstock.errors import Infeasible
 from penstock.latency.waits import worst_waits
 from penstock.load import LoadModel
@@ -93,7 +93,7 @@ class Packing:
         search = self._search(
             hosts,
             [range(len(hosts)) if pin is None else [spot[pin]] for pin in self.pins],
-            [None if host.name in apart else (host.capacity, host.quota, host.cores) for host in hosts],
+            alike(hosts, apart),
         )
 
         def judge(step: Step) -> tuple[Key, Key] | None:
@@ -106,16 +106,15 @@ class Packing:
         for _, where in search.divisions(judge):
             yield Placement({name: hosts[h].name for name, h in zip(self.names, where, strict=True)})
 
-    def _search(self, hosts: Sequence[Host], places: Sequence[Sequence[int]], alike: Sequence[Hashable]) -> Search:
-        """Return the search over empty hosts; those that are alike by anything but None can be exchanged."""
-        kinds: dict[Hashable, int] = {}
+    def _search(self, hosts: Sequence[Host], places: Sequence[Sequence[int]], kinds: list[int]) -> Search:
+        """Return the search over empty hosts; those of one kind can be exchanged."""
         return Search(
             loads=np.array(self.load).reshape(len(self.names), self.model.rates.periods),
             places=places,
             capacity=np.array([host.capacity for host in hosts]),
             usable=np.array([host.usable if host.quota < 1 else np.inf for host in hosts]),
             base=np.zeros((len(hosts), self.model.rates.periods)),
-            kinds=[kinds.setdefault(n if kind is None else kind, n) for n, kind in enumerate(alike)],
+            kinds=kinds,
             period=self.period,
             budget=NODES,
         )
@@ -150,10 +149,11 @@ class Packing:
         types.sort(key=lambda host: (host.price / host.capacity, host.price, host.name))
         hosts = [*fixed, *(host for host in types for _ in self.names)]
         spot = {host.name: index for index, host in enumerate(fixed)}
+        first: dict[str, int] = {}
         search = self._search(
             hosts,
             [range(len(hosts)) if pin is None else [spot[pin]] for pin in self.pins],
-            [None if n < len(fixed) else host.name for n, host in enumerate(hosts)],
+            [n if n < len(fixed) else first.setdefault(host.name, n) for n, host in enumerate(hosts)],
         )
         floor, best = self.lower_price(), np.inf
 
