@@ -21,7 +21,10 @@ PAGE = ROOT / "docs" / "reference" / "versions.md"
 KNOWN = ("4.2", "4.3")
 
 BEGIN, END = "<!-- tests -->\n", "<!-- end -->\n"
-TESTS = ("tests/spark", "-m", "spark and not slow and not kafka", "-q", "-p", "no:cacheprovider")
+TESTS = (
+    "tests/spark", "-m", "spark and not slow and not alone and not kafka", "-q", "-p", "no:cacheprovider",
+    "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder",
+)  # fmt: skip
 
 
 def environment(version: str) -> Path:

@@ -214,16 +214,3 @@ def test_a_step_that_hides_where_rows_come_from(
     del operators["counted"]
     _, streams = run(engine, document(tmp_path, operators, {"out": {"input": "step"}}), tmp_path / "free")
     assert streams["step->out"]["arrived"] == 1
-
-
-@pytest.mark.parametrize("end", ["sources", "sinks"])
-def test_a_host_without_kafka_is_told_what_it_needs(engine: Engine, tmp_path: Path, end: str) -> None:
-    """A network with topics on hosts without Spark's connector is refused before it starts, with the remedy."""
-    network = document(tmp_path, ALL, {"out": {"input": "kept"}})
-    topics = {"format": "kafka", "options": {"subscribe": "a", "topic": "b", "kafka.bootstrap.servers": "localhost:1"}}
-    (tmp_path / "in").mkdir()
-    next(iter(network[end].values())).update(topics)
-    with pytest.raises(InputError, match=r"(?i)kafka") as caught:
-        engine.prepare(parse_network(network), {"kept": "h1"}, tmp_path / "run")
-    assert end in str(caught.value)
-    assert "packages" in str(caught.value)

@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.errors import HostError, InputError
+from penstock.network.file import parse_network
 from penstock.spark.hosts import EmbeddedHost, RemoteHost, start_hosts
 from penstock.spark.hosts.cores import share_cpus
 from penstock.spark.hosts.folders import host_folders
 from penstock.spark.hosts.sessions import misfit
+from penstock.spark.run import Engine
 
 
 def secret(token: str | None) -> dict[str, Any]:
@@ -190,6 +192,26 @@ def test_a_silent_port_is_not_waited_for() -> None:
         with pytest.raises(HostError, match="does not speak Spark Connect"):
             RemoteHost("r", f"sc://127.0.0.1:{silent.getsockname()[1]}").start()
         assert time.monotonic() - started < 10
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("end", ["sources", "sinks"])
+def test_a_host_without_kafka_is_told_what_it_needs(host: EmbeddedHost, tmp_path: Path, end: str) -> None:
+    """A network with topics on hosts without Spark's connector is refused before it starts, with the remedy."""
+    (tmp_path / "in").mkdir()
+    network: dict[str, Any] = {
+        "name": "topics",
+        "sources": {"events": {"format": "json", "schema": "n bigint", "options": {"path": str(tmp_path / "in")}}},
+        "operators": {"kept": {"kind": "filter", "input": "events", "where": "n >= 0"}},
+        "sinks": {"out": {"input": "kept"}},
+    }
+    topics = {"format": "kafka", "options": {"subscribe": "a", "topic": "b", "kafka.bootstrap.servers": "localhost:1"}}
+    next(iter(network[end].values())).update(topics)
+    engine = Engine(Cluster.uniform(1), {"h1": host})
+    with pytest.raises(InputError, match=r"(?i)kafka") as caught:
+        engine.prepare(parse_network(network), {"kept": "h1"}, tmp_path / "run")
+    assert end in str(caught.value)
+    assert "packages" in str(caught.value)
 
 
 def test_another_grpc_server_is_told_from_spark() -> None:
