@@ -13,11 +13,12 @@ import attrs
 import numpy as np
 import pytest
 
+from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.units import Unit
-from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.progress import document, report_of
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.spark.shipped.writer import manifest_of
 
@@ -191,3 +192,29 @@ def test_rows_wait_for_those_that_read_them(tmp_path: Path) -> None:
     assert rows == 1_000
     assert since == pytest.approx(time.time() - 60, abs=1.0)
     assert seen.queues["second"] == (0, None)
+
+
+def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
+    """What a limited batch left of a topic waits for its reader; before the first report nobody knows."""
+    made, topic = system(tmp_path), {"subscribe": "clicks"}
+    graph = made.deployment.network
+    source = attrs.evolve(graph.sources["events"], format="kafka", options=topic)
+    made.deployment = attrs.evolve(
+        made.deployment, network=Network.of("two", [source], graph.operators.values(), graph.sinks.values())
+    )
+    watch, now = Observer(made), time.time()
+    assert watch.look([], []).queues["first"] is None
+    batch(made, "first", 0, now, 0.2)
+    told = SimpleNamespace(
+        batchId=0, durationMs={"addBatch": 1, "triggerExecution": 200}, observedMetrics={}, stateOperators=(),
+        timestamp="2026-01-01T00:00:00.000Z", numInputRows=EACH,
+        sources=[
+            SimpleNamespace(endOffset='{"clicks": {"0": 40, "1": 7}}', latestOffset='{"clicks": {"0": 90, "1": 7}}'),
+            SimpleNamespace(endOffset='{"log": "first", "batch": 3}', latestOffset=None),
+        ],
+    )  # fmt: skip
+    content = document(told, made.compiled["first"].spec, {})
+    report_of(made.deployment.place, "first", 0).replace(json.dumps(content).encode())
+    seen = watch.look([], [])
+    assert seen.queues["first"] == (50, pytest.approx(content["start"] if content else 0))
+    assert [unit.waiting for unit in seen.units if unit.name == "first"] == [50]

@@ -94,6 +94,7 @@ class Observer:
         self._at = time.time()
         self._logs: dict[str, _Log] = {}
         self._lengths: dict[str, Lengths] = {}
+        self._ahead: dict[str, tuple[float, Mapping[str, int]]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
         self._came = {name: self._due_by(name, self._at) for name in system.deployment.schedules}
         for unit, numbers in self.ended.before.items():
@@ -106,6 +107,8 @@ class Observer:
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         for name, each in batches.items():
             self._lengths.setdefault(name, Lengths()).add(each)
+            for batch in each:
+                self._ahead[name] = (batch.start, batch.ahead) if batch.known else (0.0, {})
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
             for stream, (arrived, dropped) in batch.counts.items():
@@ -232,8 +235,16 @@ class Observer:
             elif name in self.system.deployment.schedules:
                 found[name] = self._due(name, known.get(name, {"event": first})["event"])
             else:
-                found[name] = None
+                found[name] = self._at_topic(query.name, name)
         return found
+
+    def _at_topic(self, unit: str, source: str) -> Queue | None:
+        """Return what waited at a source's topic when the unit's last batch was planned; None: not known."""
+        since, ahead = self._ahead.get(unit, (0.0, {}))
+        topic = self.system.deployment.network.sources[source].options.get("subscribe", "")
+        if topic not in ahead:
+            return None
+        return ahead[topic], since if ahead[topic] else None
 
     def _waiting(self, queues: Mapping[str, Mapping[str, Queue | None]]) -> dict[str, Queue | None]:
         """Return what waits for each operator: rows of a source or log wait for those that read it, and no others."""

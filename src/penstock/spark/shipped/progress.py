@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.spark.shipped.place import Place
@@ -14,7 +14,7 @@ from penstock.spark.shipped.spec import WriterSpec
 if TYPE_CHECKING:
     from pyspark.sql import Row
     from pyspark.sql.connect.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
     from penstock.files import Document
 
@@ -65,7 +65,28 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
         "late": {stream: rows for stream, rows in late.items() if rows},
         "frontiers": reached,
         "durations": durations,
+        "ahead": _ahead(progress.sources),
     }
+
+
+def _ahead(sources: Iterable[SourceProgress]) -> dict[str, int]:
+    """Return by topic the rows that were there when a batch was planned, and that it left for later ones."""
+    found: dict[str, int] = {}
+    for source in sources:
+        latest, end = (_topics(text) for text in (source.latestOffset, source.endOffset))
+        for topic, parts in latest.items():
+            behind = (max(0, int(at) - int(end.get(topic, {}).get(part, at))) for part, at in parts.items())
+            found[topic] = found.get(topic, 0) + sum(behind)
+    return found
+
+
+def _topics(text: str | None) -> dict[str, dict[str, int]]:
+    """Return by topic and partition the offset that a Kafka source tells; nothing of any other source."""
+    try:
+        value = json.loads(text or "null")
+    except ValueError:
+        return {}
+    return {name: part for name, part in value.items() if isinstance(part, dict)} if isinstance(value, dict) else {}
 
 
 def save(progress: StreamingQueryProgress, spec: WriterSpec) -> bool:
