@@ -20,17 +20,19 @@ def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]
     """
     network = plan.network or now.network
     hosts = {*now.seen.cluster.hosts, *(host.name for host in plan.add)}
-    known = set(now.seen.operators) | set(network.operators)
-    found = [f"{name!r} is no operator" for name in plan.placement if name not in known]
+    found = [
+        f"{name!r} is no operator" for name in plan.placement if name not in now.row and name not in network.operators
+    ]
     found += [f"{host!r} is no host" for host in sorted(set(plan.placement.values())) if host not in hosts]
     found += [f"{host!r} is down" for host in sorted(set(plan.placement.values()) & now.seen.down)]
     found += [
         f"{name!r} is pinned to {pin!r}" for name, pin in network.pins.items() if plan.placement.get(name, pin) != pin
     ]
-    found += [f"{name!r} has no host" for name in network.operators if not _placed(name, now, plan.placement)]
+    homeless = network.operators.keys() - plan.placement.keys() - now.seen.placement.keys()
+    found += [f"{name!r} has no host" for name in sorted(homeless)]
     found += [f"{name!r} is moving already" for name in plan.placement if name in now.seen.moving]
     found += _together(now, plan.placement)
-    streams = {stream.name for stream in network.streams}
+    streams = {stream.name for stream in network.streams} if plan.keep else set()
     for name, share in (plan.keep or {}).items():
         writer, _, reader = name.partition("->")
         if f"{writer}->{base_name(reader)}" not in streams:
@@ -45,10 +47,6 @@ def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]
     if quotas and moves and not found and now.ready and len(alive) == len(moves):
         found += _crowded(now, plan, moves)
     return tuple(found)
-
-
-def _placed(name: str, now: Situation, placement: Mapping[str, str]) -> bool:
-    return name in placement or name in now.seen.placement
 
 
 def _together(now: Situation, placement: Mapping[str, str]) -> list[str]:

@@ -81,8 +81,8 @@ class Rebalance:
 
     def target(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
         """Return where the algorithm would have each operator that it moves."""
-        draining = {name for name, host in now.seen.placement.items() if host in now.draining}
-        arrays = arrays_of(now, resting(now) | draining)
+        held_there = {name for name, host in now.seen.placement.items() if host in now.draining} if now.draining else ()
+        arrays = arrays_of(now, resting(now).union(held_there))
         if now.draining:
             open_ones = np.array([host not in now.draining for host in arrays.hosts])
             chosen = np.flatnonzero(open_ones[arrays.previous])
@@ -129,30 +129,67 @@ def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = N
 def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) -> dict[str, str]:
     """Return the moves towards a target that pay, the best first, at most as many as may move at a time."""
     number = {name: k for k, name in enumerate(now.hosts)}
-    names, home = [now.seen.operators[k] for k in now.first], where[now.first]
+    names, home = [now.seen.operators[k] for k in now.first.tolist()], where[now.first]
     row = {name: k for k, name in enumerate(names)}
-    series, waits = now.host_load(where), now.host_backlog(where)
-    price, load, backlog = before.copy(), now.summed(now.load[now.base]), now.summed(now.backlog)
-    trials = [(row[name], int(home[row[name]]), number[host]) for name, host in sorted(target.items())]
-    trials = [(k, a, b) for k, a, b in trials if a >= 0 and price[a] > 0]
-    found: dict[str, str] = {}
-
-    def gain(k: int, a: int, b: int) -> float:
-        trial = np.array([series[a] - load[k], series[b] + load[k]])
-        behind = np.maximum(0.0, np.array([waits[a] - backlog[k], waits[b] + backlog[k]]))
-        return float(price[a] + price[b] - prices(now, trial, behind, np.array([a, b])).sum())
-
-    gains = {trial: gain(*trial) for trial in trials}
-    while gains and len(found) < now.goals.moves:
-        best = max(gains, key=lambda trial: (gains[trial], trial))
-        if gains.pop(best) <= now.goals.pause:
+    ways = [(row[name], int(home[row[name]]), number[host]) for name, host in target.items()]
+    trials = np.array(sorted(way for way in ways if way[1] >= 0 and before[way[1]] > 0), np.int64).reshape(-1, 3)
+    trying = _Trials(
+        now, trials, before.copy(), now.host_load(where), now.host_backlog(where),
+        now.summed(now.load[now.base]), now.summed(now.backlog),
+    )  # fmt: skip
+    gains, found = trying.gains(np.arange(len(trials))), dict[str, str]()
+    while len(found) < min(now.goals.moves, len(trials)):
+        # Of equal gains the last counts.
+        best = len(gains) - 1 - int(np.argmax(gains[::-1]))
+        if gains[best] <= now.goals.pause:
             break
-        k, a, b = best
-        series[a], series[b] = series[a] - load[k], series[b] + load[k]
-        waits[a], waits[b] = max(0.0, waits[a] - backlog[k]), waits[b] + backlog[k]
-        pair = np.array([a, b])
-        price[pair] = prices(now, series[pair], waits[pair], pair)
-        found[names[k]] = now.hosts[b]
-        for other in [trial for trial in gains if {trial[1], trial[2]} & {a, b}]:
-            gains[other] = gain(*other)
+        unit, start, end = trials[best].tolist()
+        trying.made(best)
+        found[names[unit]] = now.hosts[end]
+        others = np.flatnonzero(np.isin(trials[:, 1:], (start, end)).any(axis=1) & (gains > -np.inf))
+        gains[others] = trying.gains(others)
+        gains[best] = -np.inf
     return now.together(found)
+
+
+@attrs.frozen(eq=False)
+class _Trials:
+    """What moves would gain; all of those asked for are priced at once.
+
+    Attributes
+    ----------
+    trials
+        Array (trials, 3): unit, the host that it is on, the host that it would go to.
+    price, series, waits
+        Of each host: what its load is worth (s), its load series and its backlog; changed by moves that are made.
+    load, backlog
+        Of each unit.
+    """
+
+    now: Situation
+    trials: Ints
+    price: Floats
+    series: Floats
+    waits: Floats
+    load: Floats
+    backlog: Floats
+
+    def gains(self, chosen: Ints) -> Floats:
+        """Return what some moves would gain (s), each made alone, array (chosen,)."""
+        unit, pair = self.trials[chosen, 0], self.trials[chosen, 1:]
+        sign = np.array([-1.0, 1.0])
+        series = self.series[pair] + sign[:, None] * self.load[unit][:, None]
+        waits = np.maximum(0.0, self.waits[pair] + sign * self.backlog[unit][:, None])
+        after = prices(self.now, series.reshape(-1, series.shape[2]), waits.ravel(), pair.ravel())
+        found: Floats = self.price[pair].sum(axis=1) - after.reshape(-1, 2).sum(axis=1)
+        return found
+
+    def made(self, one: int) -> None:
+        """Make a move."""
+        unit, start, end = self.trials[one].tolist()
+        pair = self.trials[one, 1:]
+        self.series[start] -= self.load[unit]
+        self.series[end] += self.load[unit]
+        self.waits[start] = max(0.0, self.waits[start] - self.backlog[unit])
+        self.waits[end] += self.backlog[unit]
+        self.price[pair] = prices(self.now, self.series[pair], self.waits[pair], pair)
