@@ -28,9 +28,9 @@ class PlanOptions(NamedTuple):
         list[str] | None,
         typer.Option("--variant", metavar="FILE", help="Another network with the same sources; may be repeated."),
     ] = None
-    reorder: Annotated[bool, typer.Option("--reorder", help="Also try the other legal orders of filters and maps.")] = (
-        False
-    )
+    reorder: Annotated[
+        bool, typer.Option("--reorder", help="Also try other legal orders of filters, maps and joins.")
+    ] = False
 
 
 def command(

@@ -11,7 +11,7 @@ from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.load import LoadModel, load_model
 from penstock.network import Network
-from penstock.sizing.reorder import rows, variants
+from penstock.sizing.joins import rewritings
 from penstock.sizing.search import TIE
 from penstock.workload import Rates
 
@@ -88,20 +88,18 @@ def compared(
     estimate
         The latency model.
     reorder
-        Whether to try the legal orders of filters and maps that commute, too.
+        Whether to try the legal orders of filters and maps that commute, and filters on either side of joins, too.
     measure
         Gives the worst latency (s) of a placed network by simulation.
     """
     for given, network in networks:
-        original = rows(network) if reorder else []
-        for index, (order, made) in enumerate(variants(network) if reorder else [((), network)]):
+        for order, made in rewritings(network) if reorder else [((), network)]:
             loads = load_model(made, rates)
-            changed = tuple(row for row, before in zip(order, original, strict=False) if row != before)
             for label, placement in choose(made):
                 yield Candidate(
                     network=given,
                     given=label,
-                    order=changed if index else (),
+                    order=order,
                     placement=placement,
                     estimate=estimate(loads, placement),
                     model=loads,

@@ -35,11 +35,15 @@ def commute(first: Operator, second: Operator) -> bool:
     if len(maps) == 2:
         return False
     other = second if maps[0] is first else first
-    return _columns(other) <= _passed(maps[0], _columns(other))
+    return _words(other) <= _passed(maps[0], _words(other))
 
 
-def _columns(operator: Operator) -> set[str]:
-    """Return the words of a condition that may be columns; string literals are none."""
+def columns_of(operator: Operator) -> set[str]:
+    """Return the words of a filter's condition that may be columns: not its string literals, nor SQL's own words."""
+    return _words(operator) - SQL
+
+
+def _words(operator: Operator) -> set[str]:
     return set(WORD.findall(TEXT.sub("", operator.where or "")))
 
 
@@ -47,7 +51,7 @@ def _passed(operator: Operator, wanted: set[str]) -> set[str]:
     """Return which of the wanted columns a map passes on unchanged; one without ``select`` passes on everything."""
     if operator.select is None:
         return wanted
-    parts = [part.strip().strip("`") for part in _split(operator.select)]
+    parts = [part.strip().strip("`") for part in split(operator.select)]
     if "*" in parts:
         made = {words[-1] for part in parts if part != "*" and len(words := part.split()) > 1}
         return wanted - made
@@ -64,7 +68,7 @@ SQL = frozenset(
 )
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """Split at commas outside brackets."""
     parts, depth, start = [], 0, 0
     for place, char in enumerate(text):
