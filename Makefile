@@ -22,6 +22,10 @@ nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 2
 versions: setup ## run the tests of the Spark engine on each version of Spark, and write docs/reference/versions.md
 	$(UV) run --no-sync python scripts/versions.py
 
+mutation: setup ## change code in small ways and see whether its tests notice; hours (ROOMS="verify" takes minutes)
+	$(UV) sync --locked --quiet --inexact --group mutation
+	$(UV) run --no-sync python scripts/mutation.py $(ROOMS)
+
 lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync ruff format --check .
 	$(UV) run --no-sync ruff check .
