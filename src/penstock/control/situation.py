@@ -208,10 +208,19 @@ class Situation:
         np.add.at(total, inverse, rows)
         return total
 
-    @cached_property
+    @property
     def load(self) -> Floats:
         """Load of each operator under the last rates, if nothing were dropped, array (operators, k)."""
-        return self.flow.run(self.rates, *self.costs)[0]
+        return self._run[0]
+
+    @property
+    def arrivals(self) -> Floats:
+        """Rate of each input under the last rates (tuples/s), if nothing were dropped, array (inputs, k)."""
+        return self._run[1]
+
+    @cached_property
+    def _run(self) -> tuple[Floats, Floats]:
+        return self.flow.run(self.rates, *self.costs)
 
     @cached_property
     def _number(self) -> dict[str, int]:
@@ -244,10 +253,10 @@ class Situation:
             load = self.load if not keep else self.flow.run(self.rates, *self.costs, keep)[0]
         else:
             load = self.flow.run(rates[:, None], *self.costs, keep)[0]
-        total = np.zeros((len(self.hosts), load.shape[1]))
         placed = where >= 0
-        np.add.at(total, where[placed], load[self.base[placed]])
-        return total
+        there, rows, count = where[placed], self.base[placed], len(self.hosts)
+        columns = [np.bincount(there, column[rows], count) for column in load.T]
+        return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 
     def shares(self, where: Ints | None = None) -> Floats:
         """Return the mean load of ``hosts`` as a share of what they can work off, array (hosts,)."""
@@ -300,10 +309,9 @@ class Situation:
     @cached_property
     def passing(self) -> Floats:
         """Weighted sink tuples per second that depend on each of ``seen.operators``, array (units,)."""
-        _, arrivals = self.flow.run(self.rates, *self.costs)
         selectivity = self.costs[1]
         sources = len(self.network.sources)
-        out = self.flow.put(self.rates, arrivals, selectivity).mean(axis=1) * self.flow.worth(selectivity)
+        out = self.flow.put(self.rates, self.arrivals, selectivity).mean(axis=1) * self.flow.worth(selectivity)
         found: Floats = out[sources:][self.base]
         return found
 

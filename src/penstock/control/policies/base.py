@@ -78,13 +78,14 @@ def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:
     first = now.first
     where, load = now.where()[first], now.summed(now.load[now.base])
     mean = load.mean(axis=1)
-    names = np.array(now.seen.operators)[first]
+    every = np.array(now.seen.operators)
+    names = every[first]
     rows = np.flatnonzero(where >= 0)
     scale = float(mean[rows].max(initial=0.0)) or 1.0
     rows = rows[np.lexsort((names[rows], -np.round(mean[rows] / scale, 11)))]
     place = np.full(len(names), -1, np.int64)
     place[rows] = np.arange(rows.size)
-    held = np.isin(np.array(now.seen.operators), list(stay)).astype(float)
+    held = np.isin(every, list(stay)).astype(float)
     still = now.summed(held)[rows] > 0
     writer, reader, rate, shared = _streams(now, place)
     delay = bandwidth = None
@@ -120,7 +121,7 @@ def _streams(now: Situation, place: Ints) -> tuple[Ints, Ints, np.ndarray, np.nd
     _, inverse = np.unique(now.unit, return_inverse=True)
     first[now.base[::-1]] = place[inverse][::-1]
     inside = np.flatnonzero(flow.writer >= sources)
-    rate = flow.run(now.rates, *now.costs)[1].mean(axis=1)
+    rate = now.arrivals.mean(axis=1)
     start, end = first[flow.writer[inside] - sources], first[flow.reader[inside]]
     both = (start >= 0) & (end >= 0) & (start != end)
     return start[both], end[both], rate[inside][both], (flow.share[inside] == 1)[both]
