@@ -14,7 +14,6 @@ from penstock.files import Document, suggest
 from penstock.pictures.save import kind_of
 
 if TYPE_CHECKING:
-    from penstock.cluster import Cluster, Placement
     from penstock.network import Network
     from penstock.shedding import LookUp, Program, Question
     from penstock.shedding.program import Matrix
@@ -66,12 +65,17 @@ def command(
     rates = _rates(at, graph, "--at")
     _check(wish, plot)
     program = build_program(graph, cluster, placed)
-    if wish.planner == "replica":
-        if wish.save is not None or plot is not None:
-            raise InputError("replica answers from the placement alone: there is no table", at="--planner")
-        _show(_replica(program, cluster, placed, rates), json=answer.json)
-        return
     from penstock.shedding import Exact, Question
+    from penstock.shedding.answer import WITHOUT_TABLE
+
+    if (direct := WITHOUT_TABLE.get(wish.planner or "")) is not None:
+        if wish.save is not None or plot is not None:
+            raise InputError(f"{wish.planner} answers from the placement alone: there is no table", at="--planner")
+        begun = time.perf_counter()
+        document = direct(program, cluster, placed, rates)
+        seconds = time.perf_counter() - begun
+        _show(document | {"seconds": seconds, "lookup": seconds}, json=answer.json)
+        return
 
     most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
     if (most < rates).any():
@@ -110,6 +114,7 @@ def _planned(program: Program, question: Question, rates: Matrix, wish: TableOpt
 
 def _look_up(program: Program, question: Question, wish: TableOptions) -> LookUp:
     from penstock.shedding import PLANNERS, LookUp, build_table, read_table
+    from penstock.shedding.answer import WITHOUT_TABLE
 
     if wish.plan is not None:
         table = read_table(wish.plan)
@@ -118,7 +123,7 @@ def _look_up(program: Program, question: Question, wish: TableOptions) -> LookUp
         except InputError as wrong:
             raise wrong.located(wish.plan) from None
     if wish.planner not in PLANNERS:
-        known = [*PLANNERS, "replica"]
+        known = [*PLANNERS, *WITHOUT_TABLE]
         raise InputError(
             f"unknown planner {wish.planner!r}", at="--planner", hint=suggest(str(wish.planner), known, "planners")
         )
@@ -133,16 +138,6 @@ def _shortest(look_up: LookUp, rates: Matrix) -> float:
         look_up.plan(rates)
         took.append(time.perf_counter() - begun)
     return min(took)
-
-
-def _replica(program: Program, cluster: Cluster, placed: Placement, rates: Matrix) -> Document:
-    from penstock.shedding import replica_plan
-    from penstock.shedding.answer import replica_document
-
-    begun = time.perf_counter()
-    plan = replica_plan(program, cluster, placed, rates)
-    seconds = time.perf_counter() - begun
-    return replica_document(program, placed, rates, plan) | {"seconds": seconds, "lookup": seconds}
 
 
 def _show(document: Document, *, json: bool) -> None:

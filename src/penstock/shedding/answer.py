@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 
+from penstock.cluster import Cluster
 from penstock.files import Document
 from penstock.shedding.optimum import upper_bound
 from penstock.shedding.planners import PLANNERS, LookUp, Question
 from penstock.shedding.program import Matrix, Program
-from penstock.shedding.replica import ReplicaPlan
+from penstock.shedding.replica import replica_plan
 
 
 def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Document:
@@ -32,14 +33,9 @@ def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Docu
     }
 
 
-def replica_document(program: Program, placed: Iterable[str], rates: Matrix, plan: ReplicaPlan) -> Document:
-    """Return what replicas keep of their inputs; some copy of every operator sees everything, so nothing is lost.
-
-    Parameters
-    ----------
-    placed
-        Operators and their replicas.
-    """
+def replica_answer(program: Program, cluster: Cluster, placed: Mapping[str, str], rates: Matrix) -> Document:
+    """Return what replicas keep of their inputs; some copy of every operator sees everything, so nothing is lost."""
+    plan = replica_plan(program, cluster, placed, rates)
     full = program.score(program.flow(rates))
     operators = program.network.operators
     fraction = dict(plan.keep)
@@ -62,3 +58,9 @@ def replica_document(program: Program, placed: Iterable[str], rates: Matrix, pla
         "intact": dict(plan.intact),
         "entries": len(plan.keep),
     }
+
+
+WITHOUT_TABLE: Mapping[str, Callable[[Program, Cluster, Mapping[str, str], Matrix], Document]] = {
+    "replica": replica_answer
+}
+"""The planners that answer from the placement alone, by their names on the command line."""

@@ -183,7 +183,7 @@ PLANNERS: dict[str, Planner] = {
     "random-drop": Planner(build_formula("random-drop"), answer_formula(random_drop)),
     "input-only": Planner(build_formula("input-only"), answer_formula(input_only)),
 }
-"""The names on the command line (``replica`` plans by copies: `penstock.shedding.replica`)."""
+"""The names on the command line of the planners that have a table; the others are `answer.WITHOUT_TABLE`."""
 
 
 def build_table(planner: str, question: Question) -> PlanTable:
