@@ -143,7 +143,7 @@ def test_host_load_and_link_traffic_by_hand() -> None:
     cluster = Cluster.uniform(2)
     placement = Placement({"o": "h1", "a": "h2", "b": "h2", "b#2": "h1"})
     assert model.host_load(placement, cluster)[:, 0].tolist() == pytest.approx([0.4, 0.5])
-    assert {pair: row.tolist() for pair, row in model.link_traffic(placement, cluster).items()} == {("h1", "h2"): [10]}
+    assert {pair: row.tolist() for pair, row in model.link_traffic(placement).items()} == {("h1", "h2"): [10]}
 
 
 def test_link_traffic_of_ends_and_routes_by_hand() -> None:
@@ -165,7 +165,7 @@ def test_link_traffic_of_ends_and_routes_by_hand() -> None:
     )
     model = load_model(graph, Rates.of(1.0, {"s": [8], "r": [3]}))
     placement = Placement({"o": "h2", "a": "h1", "b": "h1", "c": "h3", "p": "h2", "q": "h1"})
-    traffic = model.link_traffic(placement, Cluster.uniform(3))
+    traffic = model.link_traffic(placement)
     assert {pair: row.tolist() for pair, row in traffic.items()} == {
         ("h1", "h2"): [8],  # s to o
         ("h1", "h3"): [2],  # a to t
@@ -173,7 +173,7 @@ def test_link_traffic_of_ends_and_routes_by_hand() -> None:
         ("h2", "h3"): [2],  # o to c
     }
     partly = Placement({name: host for name, host in placement.items() if name not in ("p", "q")})
-    assert model.link_traffic(partly, Cluster.uniform(3))["h2", "h1"].tolist() == [2 + 4]
+    assert model.link_traffic(partly)["h2", "h1"].tolist() == [2 + 4]
 
 
 @given(seed=st.integers(0, 10**6), operators=st.integers(1, 40), factor=st.floats(0.1, 10))

@@ -183,7 +183,7 @@ def _link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluste
     found: dict[str, tuple[Array, float]] = {}
     if all(np.isinf(link.bandwidth) for link in (cluster.default_link, *cluster.links.values())):
         return found
-    for (start, end), rate in model.link_traffic(placement, cluster).items():
+    for (start, end), rate in model.link_traffic(placement).items():
         bandwidth = cluster.link(start, end).bandwidth
         if np.isfinite(bandwidth):
             row = cumulative_excess(rate[None], np.array([bandwidth]), model.period)[0]

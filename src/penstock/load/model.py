@@ -98,7 +98,7 @@ class LoadModel:
             total[rows[host]] += self.load_of(operator)
         return total
 
-    def link_traffic(self, placement: Mapping[str, str], cluster: Cluster) -> dict[tuple[str, str], Matrix]:
+    def link_traffic(self, placement: Mapping[str, str]) -> dict[tuple[str, str], Matrix]:
         """Return the tuples per second from host to host, each an array (periods,).
 
         A tuple crosses to a host once, however many operators there read it. Sources and sinks without a host use

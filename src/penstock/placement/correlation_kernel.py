@@ -404,7 +404,7 @@ def pairwise(
         a, b = order[i], order[n - 1 - i]
         if level[a] / usable[a] - level[b] / usable[b] > balance:
             _on_pair(
-                a, b, load, series, norm, mean, usable, movable, priority, where, host, level, mode, step, score, rho,
+                a, b, series, norm, mean, usable, movable, priority, where, host, level, mode, step, score, rho,
                 across, False,
             )  # fmt: skip
     if improve < -1.0:
@@ -421,14 +421,14 @@ def pairwise(
                     b, least = j, value
         if b >= 0:
             _on_pair(
-                a, b, load, series, norm, mean, usable, movable, priority, where, host, level, mode, step, score, rho,
+                a, b, series, norm, mean, usable, movable, priority, where, host, level, mode, step, score, rho,
                 across, True,
             )  # fmt: skip
 
 
 @njit(cache=True)
 def _on_pair(
-    a: int, b: int, load: Any, series: Any, norm: Any, mean: Any, usable: Any, movable: Any, priority: Any,
+    a: int, b: int, series: Any, norm: Any, mean: Any, usable: Any, movable: Any, priority: Any,
     where: Any, host: Any, level: Any, mode: int, step: int, score: float, rho: Any, across: Any, if_better: bool,
 ) -> bool:  # fmt: skip
     """Apply a pair step to hosts a and b; with ``if_better`` only if their correlation rises. True: applied."""

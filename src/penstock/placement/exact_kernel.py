@@ -72,7 +72,7 @@ def search(
                         excess = max(0.0, excess + host[at + 1, h, t] - capacity[h])
                         most = max(most, excess)
                     late[at + 1, h] = most * period / capacity[h]
-                if _floor(mean, capacity, usable, late[at + 1], level[at + 1], used, goal, weights, penalty, m) < least:
+                if _floor(capacity, usable, late[at + 1], level[at + 1], used, goal, weights, penalty, m) < least:
                     chosen = h
                     break
                 used[h] -= 1
@@ -97,8 +97,7 @@ def _repeats(used: Any, alike: Any, h: int, pinned: int) -> bool:
 
 @njit(cache=True)
 def _floor(
-    mean: Any, capacity: Any, usable: Any, late: Any, level: Any, used: Any, goal: int, weights: Any, penalty: float,
-    m: int,
+    capacity: Any, usable: Any, late: Any, level: Any, used: Any, goal: int, weights: Any, penalty: float, m: int
 ) -> float:  # fmt: skip
     """Return what no completion of a partial placement goes below."""
     if goal == LATENCY:
@@ -148,7 +147,7 @@ def _value(
         return (
             late.max() if goal == LATENCY else (level / capacity).max() if goal == BALANCE else float((used > 0).sum())
         )
-    total = _floor(mean, capacity, usable, late, level, used, goal, weights, penalty, 0)
+    total = _floor(capacity, usable, late, level, used, goal, weights, penalty, 0)
     if weights[1] > 0.0:
         for o in range(m):
             rest = np.zeros(d)
