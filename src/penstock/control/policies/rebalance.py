@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import nullcontext
 
 import attrs
 import numpy as np
@@ -15,7 +14,7 @@ from penstock.control.situation import Situation
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.native.jit import LIMIT, compiling
-from penstock.placement import algorithm
+from penstock.placement import Arrays, algorithm
 from penstock.steering import Plan
 
 NAMES = {
@@ -56,6 +55,8 @@ class Rebalance:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return moves off hosts that have too much to do."""
+        if now.known.looks < 2:
+            self.prepare(now, rng)
         if not now.ready or not calm(now, "rebalance"):
             return None
         where = now.where()
@@ -79,6 +80,13 @@ class Rebalance:
             hard=bool(worst > now.goals.bound or shares[hot] > 1),
         )
 
+    def prepare(self, now: Situation, rng: np.random.Generator) -> None:
+        """Load the compiled kernels that a large network will need, while nothing can be decided yet."""
+        if _large(now.first.size, now.known.window):
+            small = Arrays.of(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 4.0)) / 100, np.ones(2))
+            with compiling():
+                algorithm(NAMES[self.by])(small, rng)
+
     def target(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
         """Return where the algorithm would have each operator that it moves."""
         held_there = {name for name, host in now.seen.placement.items() if host in now.draining} if now.draining else ()
@@ -94,13 +102,14 @@ class Rebalance:
             arrays = attrs.evolve(arrays, fixed=held)
         if len(arrays.hosts) < 2 or not len(arrays.names):
             return {}
-        count = len(arrays.names)
-        context: AbstractContextManager[Any] = (
-            compiling() if 4 * count * count * arrays.load.shape[1] > LIMIT else nullcontext()
-        )
-        with context:
+        with compiling() if _large(*arrays.load.shape) else nullcontext():
             found = algorithm(NAMES[self.by])(arrays, rng)
         return {arrays.names[k]: arrays.hosts[found[k]] for k in np.flatnonzero(found != arrays.previous).tolist()}
+
+
+def _large(units: int, periods: int) -> bool:
+    """Whether there is so much to do that algorithms are to run compiled."""
+    return 4 * units * units * periods > LIMIT
 
 
 def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = None) -> Floats:
