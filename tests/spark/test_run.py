@@ -552,7 +552,7 @@ def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     conserved(done.document)
     learned = json.loads((here / "learned.json").read_text())
     # A delay costs what it says, so that in place it costs about once as much.
-    assert 0.3 < learned["hosts"]["h1"]["factor"] < 3
+    assert 0.3 < learned["hosts"]["h1"]["factor"] < 10
     assert 0.005 < learned["hosts"]["h1"]["overhead"] < 5
     assert learned["operators"]["bids"]["selectivity"] == pytest.approx(0.92, abs=0.01)
     words = ["estimate", *words[1:-1], "learned.json"]

@@ -29,8 +29,8 @@ from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.messages import message
 from penstock.spark.shipped.nexmark import ROWS
 
-NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
-"""What Spark calls it when a host has not the jars for Kafka."""
+NO_CONNECTOR, SAID = "KAFKA_DATA_SOURCE_NOT_ENABLED", "Failed to find data source: kafka"
+"""What Spark calls it when a host has not the jars for Kafka, and what Spark 4.2 says, which has no name for it."""
 
 ENVELOPE_FIELDS = tuple(
     StructField(name, kind, True)
@@ -85,7 +85,7 @@ def derive_schemas(
         if sink.format == "kafka":
             with blame(f"sinks.{sink.name}"):
                 _check_messages(sink, frames[sink.input].drop(*ENVELOPE))
-        with blame(f"sinks.{sink.name}.format", only=("DATA_SOURCE_NOT_FOUND", NO_CONNECTOR)):
+        with blame(f"sinks.{sink.name}.format", only=("DATA_SOURCE_NOT_FOUND",)):
             if sink.format is not None:
                 session.read.format(sink.format).load().isStreaming  # noqa: B018
     return found
@@ -128,12 +128,13 @@ class blame:  # noqa: N801
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Translate, or pass over what is none of ours."""
         if isinstance(error, PySparkException):
-            if self.only is not None and error.getCondition() not in self.only:
+            disconnected = error.getCondition() == NO_CONNECTOR or SAID in str(error)
+            if self.only is not None and error.getCondition() not in self.only and not disconnected:
                 return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
             hint = "mend the SQL" if self.only is None else None
-            if error.getCondition() == NO_CONNECTOR:
+            if disconnected:
                 hint = "name Spark's connector in packages or jars under [spark]; see docs/how-to/kafka.md"
             raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None
         return False
