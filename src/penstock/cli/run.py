@@ -217,16 +217,23 @@ def show(document: Document) -> None:
 
 def show_latency(document: Document, sinks: Document) -> None:
     """Print latencies of a run's report, of all sinks and of some: predicted beside measured."""
-    rows, spread = [], bool(document.get("draws"))
+    rows, spread, simulated = [], bool(document.get("draws")), "simulated" in document
     for name, row in [("all sinks", document), *sinks.items()]:
         measured, predicted, virtual = row["latency"], row.get("predicted"), row.get("simulated")
         for key in ("max", "p99", "p50", "mean"):
             guess = predicted[key] if predicted else None
             gap = f"{100 * (guess / measured[key] - 1):+.1f} %" if guess is not None and measured[key] else ""
-            beside = [virtual[key]] if virtual else []
+            beside = [virtual[key] if virtual else ""] if simulated else []
             shown, word = name if key == "max" else "", {"max": "worst"}.get(key, key)
             between = [common.between(row["interval"][word])] if "interval" in row else [""]
             rows.append([shown, word, *beside, guess, *(between if spread else []), measured[key], gap])
-    beside = ["simulated"] if "simulated" in document else []
-    columns = ["sink", "", *beside, "predicted", *(["p05 to p95"] if spread else []), "measured", "difference"]
+    columns = [
+        "sink",
+        "",
+        *(["simulated"] if simulated else []),
+        "predicted",
+        *(["p05 to p95"] if spread else []),
+        "measured",
+        "difference",
+    ]
     common.table("latency in seconds", columns, rows)
