@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.cli.decisions import show
-from penstock.cli.engines import ENGINES, Wanted, first_placement, rehearsed
+from penstock.cli.engines import ENGINES, Wanted, first_placement, left_placement, rehearsed
 from penstock.errors import InputError
 from penstock.files import Document
 
@@ -131,10 +131,9 @@ def command(
     own = None if rates is None else rates.only(graph.sources)
     directory = folder.directory or cluster.spark.directory or f".penstock/{graph.name}"
     simulated = run.engine == "simulation"
-    placed = first_placement(
-        inputs.placement, inputs.algorithm, own, answer.seed, None if simulated else directory,
-        network=graph, cluster=cluster,
-    )  # fmt: skip
+    placed = (None if simulated else left_placement(directory)) or first_placement(
+        inputs.placement, inputs.algorithm, own, answer.seed, network=graph, cluster=cluster
+    )
     control = _control(goal, run, cluster, folder.act, answer.seed)
     if own is not None and simulated:
         load_model(graph, own)  # names a missing cost

@@ -134,33 +134,23 @@ ENGINES: dict[str, Callable[[Wanted, Report], AbstractContextManager[Engine]]] =
 }
 
 
+def left_placement(folder: str) -> Placement | None:
+    """Return where a run on Spark has left the operators; None where there was none."""
+    from penstock.spark.run import claimed, placement_of
+
+    there = claimed(folder)
+    return None if there is None else placement_of(there)
+
+
 def first_placement(
-    given: str | None,
-    algorithm: str | None,
-    rates: Rates | None,
-    seed: int,
-    folder: str | None,
-    *,
-    network: Network,
-    cluster: Cluster,
+    given: str | None, algorithm: str | None, rates: Rates | None, seed: int, *, network: Network, cluster: Cluster
 ) -> Placement:
-    """Return where operators are at first: as a run on Spark left them, as given, or as an algorithm says.
+    """Return where operators are at first: as given, or as an algorithm says.
 
     An algorithm may fill hosts beyond their quotas where it must: what is too much will be dropped, or get a host more.
-
-    Parameters
-    ----------
-    folder
-        Of a run on Spark; None: the simulator runs.
     """
     from penstock.cli import reading
 
-    if folder is not None:
-        from penstock.spark.run import claimed, placement_of
-
-        there = claimed(folder)
-        if there is not None:
-            return placement_of(there)
     if given is not None or rates is None or len(cluster.hosts) == 1:
         return reading.decide_placement(network, cluster, given, algorithm, rates, seed)
     import numpy as np
