@@ -157,8 +157,17 @@ def test_a_tuple_crosses_to_a_host_once():
     assert result.latency["count"] == 30
 
 
-def test_round_robin_serves_one_tuple_per_operator_per_turn():
-    """A burst at one operator cannot keep another waiting for more than a tuple."""
+@pytest.mark.parametrize(
+    ("policy", "served"),
+    [
+        # A burst at one operator cannot keep another waiting for more than a tuple.
+        ("round-robin", [0, 1, 0, 1, 0, 0]),
+        # The longer queue is served until both are equal; of equal queues the first operator's.
+        ("longest-queue", [0, 0, 0, 1, 0, 1]),
+    ],
+)
+def test_policies_choose_the_operator_that_is_served(policy, served):
+    """Of two operators with tuples waiting, the one that the policy names is served next."""
     network = Network.of(
         "pair",
         [Source(name="x"), Source(name="y")],
@@ -166,21 +175,8 @@ def test_round_robin_serves_one_tuple_per_operator_per_turn():
         [Sink(name="ta", input="a"), Sink(name="tb", input="b")],
     )
     arrivals = Arrivals.of([0, 0, 0, 0, 0.5, 0.5], ["x"] * 4 + ["y"] * 2)
-    trace = run(network, arrivals, Options(policy="round-robin", drain=True)).trace
-    assert trace["sink"].tolist() == [0, 1, 0, 1, 0, 0]
-
-
-def test_longest_queue_serves_the_operator_with_most_waiting():
-    """The longer queue is served until both are equal; of equal queues the first operator's."""
-    network = Network.of(
-        "pair",
-        [Source(name="x"), Source(name="y")],
-        [Operator(name=n, kind="map", inputs=(s,), cost=(1.0,)) for n, s in (("a", "x"), ("b", "y"))],
-        [Sink(name="ta", input="a"), Sink(name="tb", input="b")],
-    )
-    arrivals = Arrivals.of([0, 0, 0, 0, 0.5, 0.5], ["x"] * 4 + ["y"] * 2)
-    trace = run(network, arrivals, Options(policy="longest-queue", drain=True)).trace
-    assert trace["sink"].tolist() == [0, 0, 0, 1, 0, 1]
+    trace = run(network, arrivals, Options(policy=policy, drain=True)).trace
+    assert trace["sink"].tolist() == served
 
 
 def test_keep_fractions_nest_and_do_not_depend_on_the_policy():

@@ -17,16 +17,12 @@ from penstock.network.windows import windows_behind
 from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
 from penstock.simulation.numbers import Numbers, key
-from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.options import POLICIES, Arrivals, Options
 from penstock.simulation.places import hosts_of, links_of
 from penstock.simulation.rows import inputs_of, outputs_of, sources_of, units_of
 from penstock.workload import Rates
 
 _NODES, _ROWS, _SEEN = 1024, 4096, 1024
-POLICIES = {
-    "fcfs": layout.FCFS, "stimulus": layout.STIMULUS, "round-robin": layout.ROUND_ROBIN,
-    "longest-queue": layout.LONGEST,
-}  # fmt: skip
 WIDE = 5000
 """Operators beyond which memory is slower than the processor, so that it is worth fetching ahead."""
 FAIL, RECOVER, MOVE, RESUME, PAUSE = "fail", "recover", "move", "resume", "pause"

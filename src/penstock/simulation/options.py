@@ -16,10 +16,12 @@ from penstock.errors import InputError
 from penstock.files import Text, suggest
 from penstock.network import Network
 from penstock.shedding.live import Shed
+from penstock.simulation.state import FCFS, LONGEST, ROUND_ROBIN, STIMULUS
 from penstock.steering import Observation
 
 Decide = Callable[[Observation], Sequence[tuple[str, str]]]
-POLICIES = ("fcfs", "stimulus", "round-robin", "longest-queue")
+POLICIES = {"fcfs": FCFS, "stimulus": STIMULUS, "round-robin": ROUND_ROBIN, "longest-queue": LONGEST}
+"""By name, the number that the kernel has for each."""
 
 
 @attrs.frozen
