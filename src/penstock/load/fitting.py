@@ -130,23 +130,24 @@ def told(batches: HostBatches) -> HostStatistics | None:
         return None
     warm = batches.since(warm_from(batches))
     found = fit(warm.load, warm.took)
-    return attrs.evolve(
-        found,
-        idle=float(np.median(batches.empty)) if batches.empty.size else None,
-        unrest=unrest(warm.at, warm.ratios(found), warm.expected(found)),
-        speed=float(np.median(batches.speed)) if batches.speed.size else None,
-    )
+    steady = unrest(warm.at, warm.ratios(found), warm.expected(found))
+    return _with_medians(attrs.evolve(found, unrest=steady), batches)
 
 
 def overhead_anew(known: HostStatistics, batches: HostBatches) -> HostStatistics:
     """Return a host's statistics with the overhead of batches that do not tell its cost, since they are all alike."""
-    changed = known
-    if len(batches):
-        overhead = float(np.median(batches.took - known.factor * batches.load))
-        changed = attrs.evolve(changed, overhead=max(overhead, 0.0))
-    if batches.empty.size:
-        changed = attrs.evolve(changed, idle=float(np.median(batches.empty)))
-    return attrs.evolve(changed, speed=float(np.median(batches.speed))) if batches.speed.size else changed
+    rest = batches.took - known.factor * batches.load
+    overhead = max(float(np.median(rest)), 0.0) if rest.size else known.overhead
+    return _with_medians(attrs.evolve(known, overhead=overhead), batches)
+
+
+def _with_medians(known: HostStatistics, batches: HostBatches) -> HostStatistics:
+    """Return a host's statistics with what batches without input took, and the core's speed, where there were any."""
+    return attrs.evolve(
+        known,
+        idle=float(np.median(batches.empty)) if batches.empty.size else known.idle,
+        speed=float(np.median(batches.speed)) if batches.speed.size else known.speed,
+    )
 
 
 def warm_from(batches: HostBatches) -> int:

@@ -32,6 +32,7 @@ class Lengths:
     _fed: deque[tuple[int, float]] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
     _empty: deque[float] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
     _fit: Fit = attrs.field(factory=Fit)
+    _told: bool = False
 
     def add(self, batches: Iterable[Batch]) -> None:
         """Add batches in the order in which they ran; on another host everything is learned anew."""
@@ -40,7 +41,7 @@ class Lengths:
             if batch.host != self.host:
                 self._fed.clear()
                 self._empty.clear()
-                self.host, self.overhead, self._fit = batch.host, None, Fit()
+                self.host, self.overhead, self._fit, self._told = batch.host, None, Fit(), False
             if not batch.known:
                 continue
             seconds = batch.busy * batch.duration
@@ -52,13 +53,11 @@ class Lengths:
         if news and self._fed:
             rows, took = np.array(self._fed, float).T
             self._fit = fit_batches(rows, took)
-            if self._told(rows):
+            fixed, cost = self._fit.overhead or 0.0, self._fit.cost
+            # The work in a batch is more than what overheads differ by among themselves.
+            self._told = cost is not None and cost * float(np.median(rows)) >= self._fit.spread * fixed
+            if self._told:
                 self.overhead = self._fit.overhead
-
-    def _told(self, rows: np.ndarray) -> bool:
-        """Whether the work in a batch is more than what overheads differ by among themselves."""
-        fit = self._fit
-        return fit.cost is not None and fit.cost * np.median(rows) >= fit.spread * (fit.overhead or 0.0)
 
     @property
     def fixed(self) -> float | None:
@@ -77,9 +76,8 @@ class Lengths:
         if not mine:
             return 0.0, 0.0
         count = sum(batch.rows for batch in mine)
-        fit, rows = self._fit, np.array([rows for rows, _ in self._fed], float)
-        if self._told(rows):
-            return float(fit.cost or 0.0) * count, FEW * float(fit.cost_error or 0.0) * count
+        if self._told:
+            return float(self._fit.cost or 0.0) * count, FEW * float(self._fit.cost_error or 0.0) * count
         idle = float(np.median(self._empty)) if self._empty else 0.0
         most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
         return most / 2, most / 2
