@@ -3,7 +3,7 @@
 Each run is drawn from its number, starts its own hosts, calibrates, predicts, and runs; it appends one line to
 benchmarks/results/coverage.jsonl, so that runs can be made in pieces and at different times, and all are shown:
 
-    python benchmarks/bench_coverage.py --runs 1-20     # about 2.5 minutes each; those that are there are left out
+    python benchmarks/bench_coverage.py --runs 1-20     # about 3 minutes each; those that are there are left out
     python benchmarks/bench_coverage.py --page          # only writes benchmarks/results/coverage.md anew
 
 Needs a quiet machine.

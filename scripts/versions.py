@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+from penstock.spark.hosts.sessions import KNOWN, minor
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "versions.md"
-KNOWN = ("4.2", "4.3")
-
 BEGIN, END = "<!-- tests -->\n", "<!-- end -->\n"
 TESTS = (
     "tests/spark", "-m", "spark and not slow and not alone and not kafka", "-q", "-p", "no:cacheprovider",
@@ -64,10 +64,10 @@ def written(page: str, row: str) -> str:
     table, tail = rest.split(END)
     lines = table.splitlines()
 
-    def minor(line: str) -> str:
-        return ".".join(line.split("|")[1].strip().split(".")[:2])
+    def of(line: str) -> str:
+        return minor(line.split("|")[1])
 
-    rows = sorted([line for line in lines[2:] if minor(line) != minor(row)] + [row], key=minor)
+    rows = sorted([line for line in lines[2:] if of(line) != of(row)] + [row], key=of)
     return head + BEGIN + "\n".join([*lines[:2], *rows]) + "\n" + END + tail
 
 

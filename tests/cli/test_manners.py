@@ -86,7 +86,7 @@ def test_the_dashboard_says_what_it_needs(root: Path) -> None:
     code = """
 import sys
 from penstock.cli.app import EXTRAS, main
-sys.modules.update(dict.fromkeys(dict((extra, packages) for extra, _, packages in EXTRAS)["dashboard"]))
+sys.modules.update(dict.fromkeys(EXTRAS["dashboard"][1]))
 sys.argv = ["penstock", "dashboard", "examples/event-log"]
 main()
 """

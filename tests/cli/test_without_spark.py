@@ -15,7 +15,7 @@ CODE = """
 import sys
 from penstock.cli.app import EXTRAS, main
 # What is None there is not found.
-sys.modules.update(dict.fromkeys(dict((extra, packages) for extra, _, packages in EXTRAS)["spark"]))
+sys.modules.update(dict.fromkeys(EXTRAS["spark"][1]))
 sys.argv[0] = "penstock"
 main()
 """

@@ -19,11 +19,11 @@ from penstock.cli.common import fail
 from penstock.cli.options import flat
 from penstock.errors import InputError, PenstockError
 
-EXTRAS = (
-    ("spark", "Spark", ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")),
-    ("dashboard", "the dashboard's packages", ("fastapi", "pydantic", "starlette", "uvicorn")),
-)
-"""What ``pip install 'penstock[…]'`` brings: the extra, how messages call it, and its packages."""
+EXTRAS = {
+    "spark": ("Spark", ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")),
+    "dashboard": ("the dashboard's packages", ("fastapi", "pydantic", "starlette", "uvicorn")),
+}
+"""What ``pip install 'penstock[…]'`` brings, by the extra: how messages call it, and its packages."""
 
 
 class Row(NamedTuple):
@@ -151,7 +151,7 @@ def missing(error: ModuleNotFoundError) -> InputError:
             f"pyspark {metadata.version(package)} is installed, which has no {error.name}",
             hint="penstock runs networks with Spark 4.2 and 4.3: pip install 'penstock[spark]'",
         )
-    for extra, what, packages in EXTRAS:
+    for extra, (what, packages) in EXTRAS.items():
         if package in packages:
             hint = f"pip install 'penstock[{extra}]'"
             return InputError(f"this needs {what}, and {package} is not installed", hint=hint)
