@@ -20,10 +20,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHost]:
-    """A host whose last test may kill its nursery."""
-    with EmbeddedHost("h1", folder=tmp_path_factory.mktemp("h")) as running:
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[EmbeddedHost]:
+    """A host whose nursery the test may kill: each test has its own."""
+    with EmbeddedHost("h1", folder=tmp_path / "h") as running:
         yield running
 
 
