@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -107,7 +108,11 @@ def test_tasks_bring_what_one_process_would(
     table = rows_of(sorted(numbers), seed)
     ends = sorted({0, len(numbers), *(sorted(numbers).index(n) for n in cuts if n in numbers)})
     parts = [table.slice(first, last - first) for first, last in itertools.pairwise(ends)]
-    written = gather(spec, cloudpickle.dumps(make_task(spec)), Frame(parts), 3, store=True)  # type: ignore[arg-type]
+    task = cloudpickle.dumps(make_task(spec))
+    with pytest.MonkeyPatch.context() as patch:
+        # As in another process: else what is loaded would replace the methods of this one's classes.
+        patch.setattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", WeakValueDictionary())
+        written = gather(spec, task, Frame(parts), 3, store=True)  # type: ignore[arg-type]
     assert written.counts == count(table, spec.passes)
     assert written.reached == reached_by(table, spec)
     stored, rows = written.logs[0]
