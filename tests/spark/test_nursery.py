@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[EmbeddedHost]:
-    """A host whose nursery the test may kill: each test has its own."""
+    """A host whose nursery the test may kill."""
     with EmbeddedHost("h1", folder=tmp_path / "h") as running:
         yield running
 
@@ -32,8 +32,16 @@ def from_nursery(process: psutil.Process) -> bool:
     return any(word.endswith("nursery.py") for word in process.cmdline())
 
 
+def started(host: EmbeddedHost, checkpoint: Path, work: Any) -> Any:
+    """Start a query that does this with each of its batches."""
+    rate = host.session().readStream.format("rate").load()
+    return rate.writeStream.foreachBatch(work).option("checkpointLocation", str(checkpoint)).start()
+
+
 def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHost, tmp_path: Path) -> None:
-    """A streaming query's worker is a fork of the nursery, says and costs what it does, and ends with its query."""
+    """A worker is a fork of the nursery, says and costs what it does, and ends with its query; without it Spark starts
+    one.
+    """
     notes = tmp_path / "pids"
     notes.mkdir()
     where = str(notes)
@@ -46,8 +54,7 @@ def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHos
         (Path(where) / f"{os.getpid()}-{os.getppid()}").touch()
 
     before = host.cpu_seconds()
-    rate = host.session().readStream.format("rate").load()
-    query = rate.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path / "c")).start()
+    query = started(host, tmp_path / "one", note)
     try:
         assert within(60, lambda: any(notes.iterdir()))
         worker, parent = (psutil.Process(int(pid)) for pid in next(notes.iterdir()).name.split("-"))
@@ -59,14 +66,12 @@ def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHos
     assert within(30, lambda: not worker.is_running())
     assert parent.is_running()
 
-
-def test_queries_run_without_the_nursery(host: EmbeddedHost, tmp_path: Path) -> None:
-    """A host whose nursery was killed starts its streaming workers as Spark does."""
     (nursery,) = filter(from_nursery, family(host._root))
     nursery.kill()
     assert within(5, lambda: not nursery.is_running())
-    rate = host.session().readStream.format("rate").load()
-    writer = rate.writeStream.foreachBatch(lambda frame, batch: None).trigger(once=True)
-    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
-    assert query.awaitTermination(60)
-    assert query.exception() is None
+    again = notes / "again"
+    query = started(host, tmp_path / "two", lambda frame, batch: again.touch())
+    try:
+        assert within(60, again.exists)
+    finally:
+        query.stop()

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from sinks_kit import read_json, read_parquet
 
+from penstock.monitor import open_view
+from penstock.monitor.run import RunView
 from penstock.spark.hosts import EmbeddedHost
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -559,6 +562,23 @@ def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     done = penstock(*words, "--model", "microbatch", "--json")
     assert done.code == 0, done.err
     assert done.document["worst"] > 0
+
+
+def test_a_run_is_shown(penstock: Any, here: Path, examples: Path) -> None:
+    """Of a run the view has each stream's counts, each sink's rows, every host's busy share, and nothing that waits."""
+    text = (examples / "word-count/network.toml").read_text()
+    (here / "network.toml").write_text(text.replace("examples/", f"{examples}/"))
+    words = ("--placement", "words=h1,long=h1,counted=h2", "--once", "--directory", "run", "--json")
+    done = penstock("run", "network.toml", "--cluster", "cluster.toml", *words)
+    assert done.code == 0, done.err
+    view = open_view(["run"])
+    assert isinstance(view, RunView)
+    view.look(time.time())
+    totals = view.live(time.time())["totals"]
+    assert totals["streams"] == done.document["streams"]
+    assert totals["latency"]["count"] == done.document["latency"]["count"]
+    assert view.status.word == "ended"
+    assert set(view.board.busy.sum(axis=1) > 0) == {True}
 
 
 def test_on_this_machine_with_nothing_prepared(tmp_path: Path) -> None:
