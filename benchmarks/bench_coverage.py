@@ -31,6 +31,8 @@ from penstock.control import chain, demo
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
 from penstock.files import plain
+from penstock.latency.batches import BatchHosts
+from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
 from penstock.network import Network
 from penstock.spark import calibrate, hosts, run
@@ -128,7 +130,7 @@ def measure(number: int) -> dict[str, Any]:
         done("run")
     report = finish(job, outcome, prediction).report
     after = calibrate.calibrate_in_place(statistics, priced, cluster, placed, outcome, rates)
-    hindsight = quantiles(chain.predict(after.complete(network, override=True), cluster, placed, rates, after))
+    hindsight = in_hindsight(after.complete(network, override=True), cluster, placed, rates, after, outcome)
     return {
         "run": number, "case": attrs.asdict(case), "peak": float(rates.values.max()), "seconds": took,
         "predicted": quantiles(prediction), "interval": report["interval"], "measured": report["latency"],
@@ -139,6 +141,27 @@ def measure(number: int) -> dict[str, Any]:
         "drifts": report["drifts"], "balanced": report["balanced"],
         "calibrated": hosts_of(statistics), "in_run": hosts_of(after), "measured_by": dict(statistics.measured),
     }  # fmt: skip
+
+
+def in_hindsight(
+    network: Network, cluster: Cluster, placed: dict[str, str], rates: Rates, after: Statistics, outcome: run.Outcome
+) -> dict[str, float]:
+    """Return what the model says with the costs of the run itself, and the speeds that its cores had."""
+    trigger, host_of = cluster.spark.trigger, {each.name: each.host for each in fragments(network, placed)}
+    slower = {}
+    for host, known in after.hosts.items():
+        mine = sorted((b for b in outcome.batches if host_of[b.query] == host and b.speed), key=lambda b: b.start)
+        starts = np.array([b.start - outcome.epoch for b in mine])
+        speeds = np.array([calibrate.mean_speed(b) for b in mine])
+        if known.speed is not None and mine:
+            begins = trigger * np.arange(int(starts.max() / trigger) + 2)
+            nearest = np.clip(np.searchsorted(starts, begins + 1e-6) - 1, 0, None)
+            inside = [np.flatnonzero((begin <= starts) & (starts < begin + trigger)) for begin in begins]
+            chosen = [speeds[row].mean() if row.size else speeds[k] for row, k in zip(inside, nearest, strict=True)]
+            slower[host] = known.speed / np.array(chosen)
+    placing = BatchHosts.of(after, cluster).placed(load_model(network, rates), placed)
+    _, latency, weight = placing.run(slower).whole()
+    return chain.summary(latency, weight)
 
 
 def hosts_of(statistics: Statistics) -> dict[str, Any]:

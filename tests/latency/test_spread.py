@@ -196,3 +196,21 @@ def test_long_runs_have_fewer_draws() -> None:
         assert told.spread is not None
         assert told.spread.draws == draws
         assert any("too long" in note for note in told.notes) == (draws == 0)
+
+
+def test_speed_of_a_core_is_drawn_for_each_stretch_of_time() -> None:
+    """How a core's speed wanders widens the interval, and less so over a long time, in which it averages out."""
+
+    def half(wander: float, seconds: int) -> float:
+        known = Statistics(hosts={"h1": HostStatistics(overhead=0.1, wander=wander)})
+        model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [60.0] * seconds}))
+        cluster = attrs.evolve(Cluster.uniform(1), spark=TRIGGER)
+        found = BatchHosts.of(known, cluster).placed(model, {"o1.1": "h1"}).spread(np.random.default_rng(2))
+        if found is None:
+            return 0.0
+        low, high = found.total["mean"]
+        return (high - low) / (high + low)
+
+    assert half(0.0, 40) == 0.0
+    assert 1.5 * half(0.1, 40) < half(0.2, 40)
+    assert 1.3 * half(0.2, 300) < half(0.2, 40)

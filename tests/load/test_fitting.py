@@ -129,9 +129,30 @@ def test_what_batches_tell_besides_their_costs() -> None:
     assert (bare.idle, bare.speed) == (None, None)
     warm = batches.since(warm_from(batches))
     assert bare.unrest == unrest(warm.at, warm.ratios(bare), warm.expected(bare))
-    full = told(attrs.evolve(batches, empty=np.array([0.1, 0.9, 0.2]), speed=np.array([7.0, 5.0, 6.0])))
+    full = told(attrs.evolve(batches, empty=np.array([0.1, 0.9, 0.2]), speed=np.full(60, 6.0)))
     assert full is not None
-    assert (full.idle, full.speed) == (0.2, 6.0)
+    assert (full.idle, full.speed, full.wander) == (0.2, pytest.approx(6.0), pytest.approx(0.0))
+
+
+def test_costs_are_those_of_one_speed_of_the_core() -> None:
+    """Of a core that is now fast and now slow the costs are those at one speed, and how it changes stands apart."""
+    draw = np.random.default_rng(8)
+    even = run(draw, 120, noise=0.01)
+    speed = np.repeat(draw.choice([8e6, 12.8e6], 12), 10)
+    uneven = attrs.evolve(even, took=even.took * 1e7 / speed, speed=speed)
+    known, found = told(even), told(uneven, 1e7)
+    assert known is not None
+    assert found is not None
+    assert (found.overhead, found.factor) == (pytest.approx(known.overhead), pytest.approx(known.factor))
+    assert found.unrest == pytest.approx(known.unrest)
+    assert found.wander == pytest.approx(np.std(np.log(speed[::10]), ddof=1))
+    mean = told(uneven)
+    assert mean is not None
+    assert mean.speed == pytest.approx(uneven.took @ speed / uneven.took.sum())
+    assert mean.factor == pytest.approx(known.factor * 1e7 / mean.speed)
+    blind = told(attrs.evolve(uneven, speed=np.full(120, np.nan)))
+    assert blind is not None
+    assert blind.unrest > 5 * found.unrest
 
 
 def test_ratios_are_bounded() -> None:

@@ -19,7 +19,7 @@ from penstock.control.job import Job, execute
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
-from penstock.load.fitting import Agreement, HostBatches, agreement, between, pooled, told
+from penstock.load.fitting import Agreement, HostBatches, agreement, between, pooled, told, wander
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
@@ -146,13 +146,15 @@ class Bursts:
         from penstock.spark.calibrate import too_few
 
         found = {}
-        for host in self.batches[-1]:
+        every = {host: pooled([burst[host] for burst in self.batches]) for host in self.batches[-1]}
+        wandering = wander(list(every.values()))
+        for host, seen in every.items():
             batches = self.used(host)
-            known = told(batches)
+            known = told(batches, seen.pace)
             if known is None:
                 raise too_few(host, len(batches))
-            last = [burst[host] for burst in self.batches[-2:] if len(burst[host])]
-            found[host] = attrs.evolve(known, unrest=max(known.unrest, between(last, known)))
+            last = [burst[host].at_pace(known.speed) for burst in self.batches[-2:] if len(burst[host])]
+            found[host] = attrs.evolve(known, unrest=max(known.unrest, between(last, known)), wander=wandering)
         return found
 
     def measured(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Speed:
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
         """Return what calibration knows."""
-        return cls(0.0, math.hypot(known.error, known.unrest), max(known.residual, LEAST), known.jitter)
+        return cls(0.0, math.hypot(known.error, known.unrest, known.wander), max(known.residual, LEAST), known.jitter)
 
 
 def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:

@@ -124,10 +124,19 @@ class PlacedBatches:
         """About how many batches there are."""
         return len(self.queries) * self.model.rates.duration / self.hosts.trigger
 
-    def run(self) -> MicrobatchResult:
-        """Predict the batches as the costs are known."""
+    def run(self, slower: Mapping[str, Array] | None = None) -> MicrobatchResult:
+        """Predict the batches as the costs are known.
+
+        Parameters
+        ----------
+        slower
+            By host, by what its batches take longer in one interval of the trigger after another, where that is known.
+        """
         factors = [self.hosts.factor[name] for name in self.made.hosts]
-        return predicted(self.made, self.queries, self._pace(factors), factors)
+        pace = self._pace(factors)
+        if slower is not None:
+            pace = pace._replace(noise=[slower.get(name, np.ones(1)) for name in self.made.hosts])
+        return predicted(self.made, self.queries, pace, factors)
 
     def spread(
         self,
@@ -225,7 +234,7 @@ class PlacedBatches:
             overhead=overhead,
             idle=idle,
             work=self.made.seconds(factors, None if drawn is None else drawn.cost[k]),
-            noise=[np.ones(1)] * len(names),
+            noise=[np.ones(1)] * len(names) if drawn is None else drawn.noise(k, hosts.trigger),
             reading=READING,
             commit=COMMIT,
             limit=self.model.rates.duration + DRAIN,

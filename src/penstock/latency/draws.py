@@ -11,6 +11,7 @@ from penstock.arrays import Array
 from penstock.cluster import base_name
 from penstock.latency.mace import relative_errors
 from penstock.load import LoadModel, Statistics
+from penstock.load.fitting import STRETCH
 from penstock.load.statistics import HostStatistics
 
 DRAWS = 200
@@ -21,6 +22,9 @@ LEAST = 0.05
 
 BATCHES = 64
 """Intervals of the trigger in which a host's batches differ by chance, before the same differences come again."""
+
+STRETCHES = 64
+"""Stretches of time in which a core's speed differs, before the same differences come again."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -37,6 +41,8 @@ class Draws:
         Array (draws, hosts): seconds that a host's batches take more than their measured overhead.
     speed
         Array (draws, hosts): by what everything on a host takes longer.
+    wander
+        Array (draws, hosts, stretches of `STRETCH` s): by what it takes longer in one stretch of time after another.
     chance
         Array (draws, hosts, intervals of the trigger): how batches that start in them differ by chance, in standard
         deviations.
@@ -48,11 +54,16 @@ class Draws:
     factor: Array
     overhead: Array
     speed: Array
+    wander: Array
     chance: Array
     phase: Array
 
     def __len__(self) -> int:
         return len(self.phase)
+
+    def noise(self, k: int, trigger: float) -> list[Array]:
+        """Return by host what its batches take longer in a draw, by interval of the trigger in which they start."""
+        return [np.repeat(row, max(round(STRETCH / trigger), 1)) for row in self.wander[k]]
 
 
 def certain(statistics: Statistics | None) -> bool:
@@ -62,7 +73,7 @@ def certain(statistics: Statistics | None) -> bool:
     errors += [
         error
         for row in known.hosts.values()
-        for error in (row.error, row.overhead_error, row.residual, row.jitter, row.unrest)
+        for error in (row.error, row.overhead_error, row.residual, row.jitter, row.unrest, row.wander)
     ]
     return not any(errors)
 
@@ -105,6 +116,7 @@ def draw(
     factor = 1 + both[:, 0] * [row.error for row in rows]
     other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
     speed = np.exp(rng.standard_normal((count, len(rows))) * [row.unrest for row in rows])
+    wander = np.exp(rng.standard_normal((count, len(rows), STRETCHES)) * np.array([[row.wander] for row in rows]))
     chance = rng.standard_normal((count, len(rows), BATCHES))
     phase = rng.random(count)
     cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, [row.error > 0 for row in rows])
@@ -113,6 +125,7 @@ def draw(
         factor=np.maximum(factor, LEAST),
         overhead=other * [row.overhead_error for row in rows],
         speed=speed,
+        wander=wander,
         chance=chance,
         phase=np.zeros(count) if scheduled else phase,
     )

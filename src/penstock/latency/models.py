@@ -169,7 +169,7 @@ def _recomputed(
     drawn = draw(model, placement, names, statistics, rng, count=count)
     home = {base_name(copy): names.index(host) for copy, host in placement.items()}
     place = [home[name] for name in network.operators]
-    scale = drawn.cost * (drawn.factor * drawn.speed)[:, place]
+    scale = drawn.cost * (drawn.factor * drawn.speed * drawn.wander[:, :, 0])[:, place]
     answers = []
     for row in scale.tolist():
         dear = [

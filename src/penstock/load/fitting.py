@@ -70,20 +70,28 @@ class HostBatches:
 
     Attributes
     ----------
-    at, load, took
-        Arrays (batches,): when each began (s), its work (benchmark-core seconds over the capacity), and the seconds
-        that it took, or would have taken alone.
-    empty
-        Array: seconds of batches without input.
-    speed
-        Array: steps of a fixed loop that the core did a second, at some moments of these batches.
+    at, load, took, speed
+        Arrays (batches,): when each began (s), its work (benchmark-core seconds over the capacity), the seconds that it
+        took, or would have taken alone, and the steps of a fixed loop that the core did a second meanwhile (NaN:
+        unknown).
+    empty, empty_speed
+        Arrays: seconds of batches without input, and the core's speed in them.
     """
 
     at: Array
     load: Array
     took: Array
     empty: Array
-    speed: Array = attrs.field(factory=lambda: np.zeros(0))
+    speed: Array = attrs.field()
+    empty_speed: Array = attrs.field()
+
+    @speed.default
+    def _unknown(self) -> Array:
+        return np.full(len(self.at), np.nan)
+
+    @empty_speed.default
+    def _unknown_empty(self) -> Array:
+        return np.full(len(self.empty), np.nan)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -93,9 +101,31 @@ class HostBatches:
         """Whether there are enough of them, and of different sizes, to tell overhead from cost."""
         return len(self) >= FEWEST and float(self.load.max()) >= 2 * max(float(self.load.min()), 1e-12)
 
+    @property
+    def pace(self) -> float | None:
+        """The core's mean speed while these batches ran (steps/s); None: it was not looked at."""
+        known = ~np.isnan(self.speed)
+        took = float(self.took[known].sum())
+        return float((self.took * self.speed)[known].sum()) / took if took > 0 else None
+
+    def at_pace(self, pace: float | None) -> HostBatches:
+        """Return the batches as they would have been had the core always had one speed (steps/s)."""
+        if pace is None:
+            return self
+        ratio, empty = (np.nan_to_num(row / pace, nan=1.0) for row in (self.speed, self.empty_speed))
+        return attrs.evolve(
+            self,
+            took=self.took * ratio,
+            empty=self.empty * empty,
+            speed=np.full(len(self), pace),
+            empty_speed=np.full(len(self.empty), pace),
+        )
+
     def where(self, chosen: NDArray[np.bool_]) -> HostBatches:
         """Return those with input that are chosen, array (batches,)."""
-        return attrs.evolve(self, at=self.at[chosen], load=self.load[chosen], took=self.took[chosen])
+        rows = (self.at, self.load, self.took, self.speed)
+        at, load, took, speed = (row[chosen] for row in rows)
+        return attrs.evolve(self, at=at, load=load, took=took, speed=speed)
 
     def since(self, first: int) -> HostBatches:
         """Return the batches without the first ones."""
@@ -118,36 +148,62 @@ def pooled(bursts: Sequence[HostBatches]) -> HostBatches:
 
 
 def _columns(batches: HostBatches) -> tuple[Array, ...]:
-    return batches.at, batches.load, batches.took, batches.empty, batches.speed
+    return batches.at, batches.load, batches.took, batches.empty, batches.speed, batches.empty_speed
 
 
-def told(batches: HostBatches) -> HostStatistics | None:
+def told(batches: HostBatches, pace: float | None = None) -> HostStatistics | None:
     """Return what a host's batches tell once it is warm, or None where they are too few or too alike.
 
     What they leave over tells how steady the host is (`unrest`), and how much batches differ by chance (`residual`).
+
+    Parameters
+    ----------
+    pace
+        Speed of the core (steps/s) for which it is told; None: its mean speed in these batches.
     """
     if not batches.telling:
         return None
-    warm = batches.since(warm_from(batches))
+    pace = pace or batches.pace
+    even = batches.at_pace(pace)
+    warm = even.since(warm_from(even))
     found = fit(warm.load, warm.took)
     steady = unrest(warm.at, warm.ratios(found), warm.expected(found))
-    return _with_medians(attrs.evolve(found, unrest=steady), batches)
+    return _with_idle(attrs.evolve(found, unrest=steady, speed=pace, wander=wander([batches])), even)
 
 
 def overhead_anew(known: HostStatistics, batches: HostBatches) -> HostStatistics:
     """Return a host's statistics with the overhead of batches that do not tell its cost, since they are all alike."""
-    rest = batches.took - known.factor * batches.load
+    even = batches.at_pace(known.speed)
+    rest = even.took - known.factor * even.load
     overhead = max(float(np.median(rest)), 0.0) if rest.size else known.overhead
-    return _with_medians(attrs.evolve(known, overhead=overhead), batches)
+    return _with_idle(attrs.evolve(known, overhead=overhead), even)
 
 
-def _with_medians(known: HostStatistics, batches: HostBatches) -> HostStatistics:
-    """Return a host's statistics with what batches without input took, and the core's speed, where there were any."""
-    return attrs.evolve(
-        known,
-        idle=float(np.median(batches.empty)) if batches.empty.size else known.idle,
-        speed=float(np.median(batches.speed)) if batches.speed.size else known.speed,
-    )
+def _with_idle(known: HostStatistics, batches: HostBatches) -> HostStatistics:
+    """Return a host's statistics with what batches without input took, where there were any."""
+    return attrs.evolve(known, idle=float(np.median(batches.empty)) if batches.empty.size else known.idle)
+
+
+def wander(rows: Sequence[HostBatches], stretch: float = STRETCH) -> float:
+    """Return the standard deviation of the speed of cores between stretches of time, as a share of it.
+
+    Parameters
+    ----------
+    rows
+        Of each core all batches, those of cold code too. What a shared machine does to one core it may do to the
+        others, so that each tells of all.
+    stretch
+        Length of a stretch (s).
+    """
+    square, freedom = 0.0, 0
+    for row in rows:
+        known = ~np.isnan(row.speed)
+        place = (row.at[known] / stretch).astype(np.int64)
+        weight, level = row.took[known], np.log(row.speed[known])
+        means = [np.average(level[place == k], weights=weight[place == k]) for k in np.unique(place)]
+        square += float(((np.array(means) - np.mean(means)) ** 2).sum()) if means else 0.0
+        freedom += max(len(means) - 1, 0)
+    return math.sqrt(square / freedom) if freedom else 0.0
 
 
 def warm_from(batches: HostBatches) -> int:
@@ -249,6 +305,8 @@ def agreement(bursts: Sequence[Mapping[str, HostBatches]], tolerance: float = AG
     apart, missing = {}, False
     for host in bursts[-1]:
         both = [burst[host] for burst in bursts[-2:]]
+        pace = pooled(both).pace
+        both = [each.at_pace(pace) for each in both]
         every = pooled(both)
         if not every.telling or not all(map(len, both)):
             missing = True

@@ -62,9 +62,13 @@ class HostStatistics:
         How batches differ by chance from what overhead and factor say, standard deviations in s: of a batch of one
         second, with the square root of its duration for others, since chance averages out; and of a batch of any size.
     unrest
-        Standard deviation of the host's speed from one stretch of the calibration to another, as a share of it.
+        Standard deviation of the host's speed from one stretch of the calibration to another, as a share of it, beside
+        what its core's speed tells.
     speed
-        Steps of a fixed loop that its core did a second while it was calibrated; None: not measured.
+        Steps of a fixed loop that its core did a second while it was calibrated; None: not measured. Overhead and
+        factor are those of a core of this speed.
+    wander
+        Standard deviation of the core's speed between stretches of ten seconds, as a share of it.
     """
 
     overhead: float = 0.0
@@ -77,6 +81,7 @@ class HostStatistics:
     jitter: float = 0.0
     unrest: float = 0.0
     speed: float | None = None
+    wander: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -182,6 +187,10 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = 0.0
     speed: Annotated[float, msgspec.Meta(gt=0, description="loop steps a second while it was calibrated")] | None = None
+    wander: Annotated[
+        Positive,
+        msgspec.Meta(description="how its core's speed differs between ten seconds and ten others, as a share"),
+    ] = 0.0
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):

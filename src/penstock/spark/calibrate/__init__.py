@@ -9,6 +9,7 @@ from penstock.spark.calibrate.alone import calibrate_alone
 from penstock.spark.calibrate.in_place import (
     calibrate_in_place,
     host_batches,
+    mean_speed,
     measure_overhead,
     measured_selectivities,
     too_few,
@@ -19,6 +20,7 @@ __all__ = [
     "calibrate_alone",
     "calibrate_in_place",
     "host_batches",
+    "mean_speed",
     "measure_overhead",
     "measured_selectivities",
     "read_samples",

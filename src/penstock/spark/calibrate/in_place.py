@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -16,7 +17,7 @@ from penstock.load.counted import work_of
 from penstock.load.fitting import HostBatches, overhead_anew, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
-from penstock.spark.run import Engine, Outcome
+from penstock.spark.run import Batch, Engine, Outcome
 from penstock.workload import Rates
 
 
@@ -91,14 +92,21 @@ def host_batches(
     for host in sorted(set(host_of.values())):
         known = sorted((b for b in outcome.batches if host_of[b.query] == host and b.known), key=lambda b: b.start)
         full = [b for b in known if b.rows and b.start > first[b.query]]
+        empty = [b for b in known if not b.rows and b.start > first[b.query]]
         found[host] = HostBatches(
             at=np.array([b.start - outcome.epoch for b in full]),
             load=np.array([work_of(network, b.counts) for b in full]) / cluster.hosts[host].capacity,
             took=np.array([took[b.query, b.number] for b in full]),
-            empty=np.array([took[b.query, b.number] for b in known if not b.rows and b.start > first[b.query]]),
-            speed=np.array([steps for b in full for _, steps in b.speed]),
+            empty=np.array([took[b.query, b.number] for b in empty]),
+            speed=np.array([mean_speed(b) for b in full]),
+            empty_speed=np.array([mean_speed(b) for b in empty]),
         )
     return found
+
+
+def mean_speed(batch: Batch) -> float:
+    """Return how fast the core was in a batch (steps/s); NaN: it was not looked at."""
+    return float(np.mean([steps for _, steps in batch.speed])) if batch.speed else math.nan
 
 
 def measured_selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:

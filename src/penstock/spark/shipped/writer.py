@@ -18,7 +18,7 @@ from penstock.spark.shipped.deliver import Aside, Here, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.probe import probe
+from penstock.spark.shipped.probe import watched
 from penstock.spark.shipped.progress import Reports
 from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
@@ -116,15 +116,15 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
             # An earlier run may have been cut off in the middle of this batch.
             begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
             so_far = Reached(*known(spec, batch - 1))
-        before = probe()
-        if turn is not None:
-            turn(frame, batch, so_far.frontiers, so_far.latest)
-        if spec.spread:
-            computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
-        else:
-            computed = _here(spec, logs, frame.toArrow(), batch)
+        with watched() as looks:
+            if turn is not None:
+                turn(frame, batch, so_far.frontiers, so_far.latest)
+            if spec.spread:
+                computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
+            else:
+                computed = _here(spec, logs, frame.toArrow(), batch)
         reached = so_far.further(computed.reached)
-        computed = dataclasses.replace(computed, reached=reached, begun=begun, speed=(before, probe()))
+        computed = dataclasses.replace(computed, reached=reached, begun=begun, speed=looks)
         if not done:
             _commit(spec, computed, frame.sparkSession)
         look_ahead(spec, local, batch + 1, reached.frontiers, reached.latest)
