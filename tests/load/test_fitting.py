@@ -129,7 +129,8 @@ def test_what_batches_tell_besides_their_costs() -> None:
     assert (bare.idle, bare.speed) == (None, None)
     warm = batches.since(warm_from(batches))
     assert bare.unrest == unrest(warm.at, warm.ratios(bare), warm.expected(bare))
-    full = told(attrs.evolve(batches, empty=np.array([0.1, 0.9, 0.2]), speed=np.full(60, 6.0)))
+    more = {"empty": np.array([0.1, 0.9, 0.2]), "empty_speed": np.full(3, 6.0)}
+    full = told(attrs.evolve(batches, **more, speed=np.full(60, 6.0)))
     assert full is not None
     assert (full.idle, full.speed, full.wander) == (0.2, pytest.approx(6.0), pytest.approx(0.0))
 
