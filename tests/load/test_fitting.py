@@ -132,7 +132,7 @@ def test_what_batches_tell_besides_their_costs() -> None:
     more = {"empty": np.array([0.1, 0.9, 0.2]), "empty_speed": np.full(3, 6.0)}
     full = told(attrs.evolve(batches, **more, speed=np.full(60, 6.0)))
     assert full is not None
-    assert (full.idle, full.speed, full.wander) == (0.2, pytest.approx(6.0), pytest.approx(0.0))
+    assert (full.idle, full.speed, full.wander) == pytest.approx((0.2, 6.0, 0.0))
 
 
 def test_costs_are_those_of_one_speed_of_the_core() -> None:
