@@ -42,6 +42,9 @@ LINES = RESULTS / "coverage.jsonl"
 LENGTH = 44
 """Seconds of a trace."""
 
+CALM = 0.04
+"""A machine is calm when the speed of its cores has at most this standard deviation from ten seconds to ten others."""
+
 USUAL = 1.15
 """What costs become in place, about: the burst is as high as it takes to reach a load."""
 
@@ -199,6 +202,7 @@ def shown(values: Any) -> str:
 
 def page(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the results as a page for people."""
+    calm = [row for row in rows if wandered(row) <= CALM]
     ahead = [row for each in rows for row in each["forecast"] if row["measured"]]
     held = sum(row["low"] <= row["measured"] <= row["high"] for row in ahead)
     sinks = [(each["case"]["network"], name, row) for each in rows for name, row in each["sinks"].items()]
@@ -214,13 +218,26 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "|---|---|---|---|---|",
         *summary(rows),
         "",
+        *(
+            [
+                f"Only the {len(calm)} runs whose cores wandered by at most {100 * CALM:.0f} % while calibrated:",
+                "",
+                "| | inside p05 to p95 | half-width, median / p90 | error of the prediction | in hindsight |",
+                "|---|---|---|---|---|",
+                *summary(calm),
+                "",
+            ]
+            if calm
+            else []
+        ),
         f"Forecasts 10 s ahead, through the bursts: error {shown(gap(ahead))}, {held} of {len(ahead)} inside their",
         "interval (errors: median / p90). Median latency of the auction's windows and join, q5 and q8: error",
         f"{shown(gap(windows))}.",
         "",
         "| run | revision | when | network | saturated | trigger | burst | worst (s) | predicted | p05 to p95 "
-        "| p99 (s) | predicted | p05 to p95 | in hindsight | calibrated, seconds | speed, run to calibration |",
-        "|" + "---|" * 16,
+        "| p99 (s) | predicted | p05 to p95 | in hindsight | calibrated, seconds | speed, run to calibration "
+        "| cores wandered |",
+        "|" + "---|" * 17,
     ]
     for row in rows:
         case, cells = row["case"], []
@@ -232,8 +249,14 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         seconds = row["seconds"]["alone"] + row["seconds"]["in place"]
         what = [row["run"], row["revision"], row["when"], case["network"], case["host"], f"{case['trigger']:g} s"]
         what += [f"{case['burst']} s at load {case['load']}", *cells, model, f"{seconds:.0f}", paces(row)]
+        what.append(f"{100 * wandered(row):.0f} %")
         lines.append(f"| {' | '.join(map(str, what))} |")
     return "\n".join(lines) + "\n"
+
+
+def wandered(row: Mapping[str, Any]) -> float:
+    """Return how the speed of cores differed between stretches of the calibration, as a share."""
+    return max(float(known["wander"]) for known in row["calibrated"].values())
 
 
 def gap(rows: Sequence[Mapping[str, Any]]) -> Any:
