@@ -121,6 +121,18 @@ def test_warm_up_is_found_from_the_data() -> None:
     assert min(kept) >= 30
 
 
+def test_a_burst_at_the_beginning_counts() -> None:
+    """Where large batches come only early, they are kept, however evenly the small ones run after them."""
+    draw = np.random.default_rng(4)
+    for _ in range(20):
+        load = np.concatenate([draw.uniform(0.1, 0.4, 3), draw.uniform(1.0, 3.0, 5), draw.uniform(0.1, 0.25, 30)])
+        chance = np.concatenate([draw.normal(0, 0.1, 8), draw.normal(0, 0.03, 30)])
+        early = HostBatches(np.arange(38.0), load, 0.3 + 1.2 * load + chance, np.zeros(0))
+        found = told(early)
+        assert found is not None
+        assert found.overhead + 2 * found.factor == pytest.approx(2.7, rel=0.1)
+
+
 def test_what_batches_tell_besides_their_costs() -> None:
     """Batches without input tell the idle time, loops the speed, and what a fit leaves over how restless a host is."""
     batches = run(np.random.default_rng(5), 60)

@@ -209,13 +209,15 @@ def wander(rows: Sequence[HostBatches], stretch: float = STRETCH) -> float:
 def warm_from(batches: HostBatches) -> int:
     """Return how many batches at the beginning are to be left out: code that is young runs slowly.
 
-    Those without which the standard error of the mean of what is left is the least (White 1997, MSER), at most half:
-    what each took is compared with what a fit on the later half says of a batch of its size.
+    Those without which the standard error of the mean of what is left is the least (White 1997, MSER), at most half of
+    the batches and half of the work, so that a burst at the beginning counts: what each took is compared with what a
+    fit on the later half says of a batch of its size.
     """
-    half = batches.since(len(batches) // 2)
+    most = min(len(batches) // 2, int(np.searchsorted(np.cumsum(batches.load), batches.load.sum() / 2)))
+    half = batches.since(most)
     ratio = batches.ratios(fit(*((half.load, half.took) if half.telling else (batches.load, batches.took))))
     best, least = 0, math.inf
-    for first in range(len(batches) // 2 + 1):
+    for first in range(most + 1):
         if not batches.since(first).telling:
             break
         rest = ratio[first:]
