@@ -83,14 +83,15 @@ class Speed:
     ----------
     level, doubt
         Logarithm, and its standard error.
-    residual, jitter
-        How batches differ by chance, as of `penstock.load.statistics.HostStatistics`.
+    residual, jitter, wander
+        How batches differ by chance, and stretches of time, as of `penstock.load.statistics.HostStatistics`.
     """
 
     level: float = 0.0
     doubt: float = 0.0
     residual: float = LEAST
     jitter: float = 0.0
+    wander: float = 0.0
 
     def spread(self, seconds: float) -> float:
         """Return the standard deviation of batches that should take so long, as a share of it."""
@@ -98,12 +99,13 @@ class Speed:
 
     def misses(self, batch: Seen) -> bool:
         """Whether a batch lies outside the interval in which nine of ten do."""
-        return abs(batch.ratio - self.level) > EDGE * math.hypot(self.doubt, self.spread(batch.expected))
+        return abs(batch.ratio - self.level) > EDGE * math.hypot(self.doubt, self.wander, self.spread(batch.expected))
 
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
         """Return what calibration knows."""
-        return cls(0.0, math.hypot(known.error, known.unrest, known.wander), max(known.residual, LEAST), known.jitter)
+        doubt = math.hypot(known.error, known.unrest)
+        return cls(0.0, doubt, max(known.residual, LEAST), known.jitter, known.wander)
 
 
 def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
@@ -129,7 +131,8 @@ def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
     if before.doubt <= 0:
         theirs = 0.0
     level = (mine * mean + theirs * before.level) / (mine + theirs)
-    return Speed(level, 1 / math.sqrt(mine + theirs), scale * before.residual, scale * before.jitter)
+    doubt = 1 / math.sqrt(mine + theirs)
+    return Speed(level, doubt, scale * before.residual, scale * before.jitter, before.wander)
 
 
 def chance(missed: int, batches: int) -> float:
@@ -231,7 +234,8 @@ class Watch:
     def ahead(self, name: str, now: float, rng: np.random.Generator) -> Array:
         """Draw by what a host's batches will take longer, array (draws + 1,); the first is what is expected."""
         speed = self.speed(name, now)
-        drawn: Array = np.exp(speed.level + np.concatenate([[0.0], rng.standard_normal(DRAWS)]) * speed.doubt)
+        spread = math.hypot(speed.doubt, speed.wander)
+        drawn: Array = np.exp(speed.level + np.concatenate([[0.0], rng.standard_normal(DRAWS)]) * spread)
         return drawn
 
 
