@@ -120,6 +120,31 @@ def test_keep_fractions_are_in_force_and_counted(engine):
     assert running.report()["balanced"]
 
 
+def test_limited_source_is_read_later_and_whole(engine):
+    """Under a limit the rest waits, as the look says in tuples and seconds; once it is lifted everything arrives."""
+    running = engine(two_queries(), APART, stepped((6, 100.0), (8, 20.0)))
+    running.wait(2.0)
+    running.observe()
+    applied = running.apply(Plan(limits={"s1": 25.0, "s9": 1.0, "s2": 0.0}))
+    assert [(c.kind, c.name, c.to) for c in applied.begun] == [("limit", "s1", 25.0)]
+    assert {each.change.name for each in applied.refused} == {"s2", "s9"}
+    running.wait(7.0)
+    seen = running.observe()
+    assert dict(seen.limits) == {"s1": 25.0}
+    waiting, behind = (dict(zip(seen.operators, row, strict=True)) for row in (seen.waiting, seen.behind))
+    assert waiting["cheap1"] > 100
+    assert behind["cheap1"] > 1.0
+    while running.observe().moving:
+        running.wait(running.now + 1.0)
+    applied = running.apply(Plan(limits={"s1": None}))
+    assert not applied.refused
+    running.wait(running.now + 40.0)
+    assert dict(running.observe().limits) == {}
+    report = running.report()
+    assert report["streams"]["dear1->t1"]["delivered"] == report["streams"]["dear2->t2"]["delivered"] == 760
+    assert report["balanced"]
+
+
 def test_attached_query_runs_beside_the_others(engine):
     """A query that is attached gets what enters from then on; what ran before goes on undisturbed."""
     running = engine(two_queries(), APART, stepped((10, 50.0)))

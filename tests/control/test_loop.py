@@ -237,6 +237,41 @@ def test_throttle_finds_a_trigger_that_keeps_up():
     assert turned.seen.triggers["h1"] == pytest.approx(1.25 * 0.15 / (1 - 0.66), rel=0.1)
 
 
+def longest_batch(policy, network, rates):
+    """Return the longest batch of the first host (s) in a run that a policy steers, and the run's report."""
+    from penstock.simulation import MicroBatch
+
+    rows = []
+    engine = simulated(
+        network, APART, rates, trace=lambda part: rows.append(part.copy()), drain=True,
+        microbatch=MicroBatch(trigger=1.0, overhead=0.1),
+    )  # fmt: skip
+    control = Control(policies=policies(policy), act=True)
+    state, flow, limited = State(), None, 0
+    while engine.wait(engine.now + 1.0):
+        turned = control.turn(engine, state, flow)
+        state, flow = turned.state, turned.flow
+        limited += bool(turned.seen.limits)
+    assert bool(limited) == (policy == "throttle")
+    assert not turned.seen.limits
+    report = engine.report()
+    trace = np.concatenate(rows)
+    ends = np.unique(trace["egress"][trace["sink"] == 0])
+    return float(np.diff(ends).max()), report
+
+
+def test_throttle_keeps_batches_short_in_a_burst():
+    """What a burst leaves is read in parts: no batch takes longer than the bound, and every tuple arrives."""
+    network, rates = two_queries(), stepped((10, 100.0), (10, 600.0), (60, 50.0))
+    without, _ = longest_batch("rebalance", network, rates)
+    longest, report = longest_batch("throttle", network, rates)
+    assert without > 8.0
+    assert longest < 5.0
+    for q in (1, 2):
+        assert report["streams"][f"dear{q}->t{q}"]["delivered"] == 10_000
+    assert report["balanced"]
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_policies_are_quiet_where_all_is_well(policy):
     """No policy changes anything in a network that is well, and each is a pure function of the situation."""

@@ -98,6 +98,7 @@ def random_case(seed, *, features=True):
         ),
         move_time=pick(0.0, 0.3),
         move_time_per_tuple=pick(0.0, 0.01),
+        limits={s.name: float(pick(2.0, 12.5, 30.0)) for s in sources if rng.random() < 0.3},
     )
     if options.failures and rng.random() < 0.6:
         import attrs

@@ -11,18 +11,18 @@ import numpy as np
 from numba import njit
 
 from penstock.cluster import base_name
-from penstock.simulation import Failure, Move, Recovery, kernel
+from penstock.simulation import Failure, Move, Recovery, draws
 from penstock.simulation.numbers import key
 from penstock.workload import Rates
 
 MASK, EPSILON = 2**64 - 1, 1e-9
-WINDOW, COMPLETE, RELEASE, LINK, ARRIVAL, TRACE, BATCH = 1, 2, 3, 4, 5, 6, 7
+WINDOW, COMPLETE, RELEASE, LINK, LET, ARRIVAL, TRACE, BATCH = 1, 2, 3, 4, 5, 6, 7, 8
 SERVICES = ("constant", "exponential", "gamma", "two-point")
 
 
 @njit
 def duration(kind, shape, share, mean, salt, identity):
-    return kernel.duration(kind, shape, share, mean, salt, identity)
+    return draws.duration(kind, shape, share, mean, salt, identity)
 
 
 def mix(x):
@@ -60,6 +60,12 @@ class Reference:
         self.number, self.done, self.last = Counter(), Counter(), defaultdict(lambda: -math.inf)
         self.kept, self.panes, self.pending = defaultdict(list), defaultdict(dict), {}
         self.seen, self.rows, self.events, self.live = Counter(), [], [], 0
+        self.gates = {
+            (s, reader, stream.port): Tuple(held=[], last=-math.inf, due=False, read=0, stream=stream)
+            for s in network.sources
+            for stream in network.outputs(s)
+            for reader in self.copies.get(stream.reader, [stream.reader])
+        }
         end = arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
         self.input_end = end if options.duration is None else options.duration
         self.run(arrivals, math.inf if options.drain else self.input_end)
@@ -79,7 +85,7 @@ class Reference:
             self.push(float(arrivals.times[0]), TRACE, 0)
         while True:
             top = self.heap[0][0] if self.heap else math.inf
-            held = any(self.queue.values()) or not self.options.drain
+            held = any(self.queue.values()) or any(g.held for g in self.gates.values()) or not self.options.drain
             if controls and controls[0][0] <= min(top, end) and (self.heap or held):
                 at, _, _, host, event = heapq.heappop(controls)
                 self.control(event, host, at, controls)
@@ -135,9 +141,10 @@ class Reference:
                 self.schedule(generators, what)
             elif row + 1 < len(arrivals.times) and arrivals.times[row + 1] <= self.input_end:
                 self.push(float(arrivals.times[row + 1]), TRACE, 0)
-            self.put(
-                name, self.net.sources[name].host, identity, now, arrivals.work[row] if kind == TRACE else 1.0, now
-            )
+            self.enter(name, identity, arrivals.work[row] if kind == TRACE else 1.0, now)
+        elif kind == LET:
+            self.gates[what].due = False
+            self.let(what, now)
         elif kind == LINK:
             pair, group = what
             identity = group[0].id
@@ -151,6 +158,39 @@ class Reference:
         else:
             self.close(*what, now)
         self.events.append((now, kind, identity))
+
+    def enter(self, source, identity, work, now):
+        if source not in self.options.limits:
+            self.put(source, self.net.sources[source].host, identity, now, work, now)
+            return
+        for key_, gate in self.gates.items():
+            if key_[0] == source:
+                self.counts[gate.stream.name]["arrived"] += 1
+                t = Tuple(id=identity, stimulus=now, work=work, reader=key_[1], port=key_[2], stream=gate.stream)
+                gate.held.append(t)
+                self.let(key_, now)
+
+    def away(self, reader):
+        return self.place.get(reader) in self.down or self.paused[reader] > 0
+
+    def let(self, name, now):
+        gate, step = self.gates[name], 1 / self.options.limits[name[0]]
+        if self.away(name[1]) or gate.due or not gate.held:
+            return
+        if gate.last + step <= now:
+            gate.last = now
+            self.write(gate.held.pop(0), self.net.sources[name[0]].host, now, {})
+        if gate.held:
+            gate.due = True
+            self.push(gate.last + step, LET, name)
+
+    def ask(self, now, wanted):
+        names = [name for name, gate in self.gates.items() if gate.held and wanted(name[1])]
+        self.heap = [e for e in self.heap if e[1] != LET or e[3] not in names]
+        heapq.heapify(self.heap)
+        for name in names:
+            self.gates[name].due = True
+            self.push(now, LET, name)
 
     def emit(self, unit, host, identity, stimulus, work, now):
         self.put(unit, host, identity, stimulus, work, now)
@@ -174,37 +214,40 @@ class Reference:
             high = 1.0 if stream is streams[-1] else low + stream.share
             u = uniform(int(key("route", base_name(writer), self.seed)), identity) if routed else low
             for reader in self.copies.get(stream.reader, [stream.reader]) if low <= u < high or not routed else ():
-                count, home = self.counts[stream.name], self.place.get(reader)
+                home = self.place.get(reader)
                 if part and (part == 1) != (home == start):
                     continue
-                count["arrived"] += 1
-                keep, window = (
-                    self.options.keep.get(f"{stream.writer}->{reader}", self.options.keep.get(stream.name, 1.0)),
-                    self.window_behind(stream.reader),
-                )
-                salt = mix(math.floor(stimulus / window)) if window else identity
-                if keep < 1 and uniform(int(key("stream", stream.name)), salt) >= keep:
-                    count["dropped"] += 1
-                    continue
+                self.counts[stream.name]["arrived"] += 1
                 t = Tuple(id=identity, stimulus=stimulus, work=work, reader=reader, port=stream.port, stream=stream)
-                if home is None or start in (None, home):
-                    self.deliver(t, now)
-                elif home in self.down:
-                    count["lost"] += 1
-                elif self.cluster.link(start, home).delay == 0:
-                    self.links[start, home].sent += home not in crossing
-                    crossing[home] = []
-                    self.deliver(t, now)
-                elif home in crossing:
-                    crossing[home].append(t)
-                else:
-                    crossing[home] = [t]
-                    link, state = self.cluster.link(start, home), self.links[start, home]
-                    if state.flying < max(1, math.floor(min(link.delay * link.bandwidth, 1e18) + EPSILON)):
-                        self.fly((start, home), crossing[home], now)
-                    else:
-                        state.waiting.append(crossing[home])
+                self.write(t, start, now, crossing)
             low = high
+
+    def write(self, t, start, now, crossing):
+        stream, count, home = t.stream, self.counts[t.stream.name], self.place.get(t.reader)
+        keep, window = (
+            self.options.keep.get(f"{stream.writer}->{t.reader}", self.options.keep.get(stream.name, 1.0)),
+            self.window_behind(stream.reader),
+        )
+        salt = mix(math.floor(t.stimulus / window)) if window else t.id
+        if keep < 1 and uniform(int(key("stream", stream.name)), salt) >= keep:
+            count["dropped"] += 1
+        elif home is None or start in (None, home):
+            self.deliver(t, now)
+        elif home in self.down:
+            count["lost"] += 1
+        elif self.cluster.link(start, home).delay == 0:
+            self.links[start, home].sent += home not in crossing
+            crossing[home] = []
+            self.deliver(t, now)
+        elif home in crossing:
+            crossing[home].append(t)
+        else:
+            crossing[home] = [t]
+            link, state = self.cluster.link(start, home), self.links[start, home]
+            if state.flying < max(1, math.floor(min(link.delay * link.bandwidth, 1e18) + EPSILON)):
+                self.fly((start, home), crossing[home], now)
+            else:
+                state.waiting.append(crossing[home])
 
     def fly(self, pair, group, now):
         self.links[pair].flying += 1
@@ -357,6 +400,7 @@ class Reference:
                 self.counts[t.stream.name]["lost"] += 1
         elif isinstance(event, Recovery):
             self.down.discard(host)
+            self.ask(now, lambda reader: self.place.get(reader) == host)
         elif isinstance(event, Move):
             unit, pause = event.operator, self.options.move_time
             self.paused[unit] += 1
@@ -369,6 +413,8 @@ class Reference:
             heapq.heappush(controls, (now + pause, 3, self.units.index(unit), host, unit))
         else:
             self.paused[event] -= 1
+            if not self.paused[event]:
+                self.ask(now, lambda reader: reader == event)
             for core, served in enumerate(self.cores[self.place[event]]):
                 if served is None and self.place[event] not in self.down:
                     self.next(self.place[event], core, now)
@@ -419,6 +465,10 @@ class Batches(Reference):
             self.queue[t.reader].remove(t)
             total += self.service(t, machine.capacity / machine.cores * machine.cores)
             self.serve(t, host, now)
+        for name, gate in self.gates.items():
+            if self.place.get(name[1]) == host:
+                gate.read = 0
+                self.let(name, now)
         state.until, state.total, state.released = now + total, len(state.held), 0
         state.step = total / len(state.held) if self.options.microbatch.progressive and state.held else 0.0
         self.push(now + state.step if state.step > 0 and state.total > 1 else state.until, RELEASE, host)
@@ -432,7 +482,19 @@ class Batches(Reference):
                 self.push(state.until if last else state.began + state.step * (state.released + 1), RELEASE, host)
                 return
         state.planned = False
-        if self.waiting(host):
+        if self.waiting(host) or any(g.held for name, g in self.gates.items() if self.place.get(name[1]) == host):
+            self.plan(host, now)
+
+    def let(self, name, now):
+        gate, host = self.gates[name], self.place.get(name[1])
+        if host is None:
+            super().let(name, now)
+            return
+        most = max(1, round(self.options.limits.get(name[0], 0) * (self.options.microbatch.trigger or 1.0)))
+        while gate.held and gate.read < most:
+            gate.read += 1
+            self.write(gate.held.pop(0), self.net.sources[name[0]].host, now, {})
+        if gate.held and not self.batch[host].planned:
             self.plan(host, now)
 
     def emit(self, unit, host, identity, stimulus, work, now):

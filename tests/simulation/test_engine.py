@@ -187,7 +187,7 @@ def test_refusals_leave_everything_as_it_was():
     engine.wait(1.0)
     plan = Plan(
         placement={names[0]: "h2", names[1]: "h3", names[2]: "h9", "nobody": "h1", names[3]: "h1"},
-        keep={"nobody->x": 0.5}, limits={"s1": 3.0}, triggers={"h1": 1.0}, retire=("h2",),
+        keep={"nobody->x": 0.5}, limits={"stranger": 3.0}, triggers={"h1": 1.0}, retire=("h2",),
     )  # fmt: skip
     applied = engine.apply(plan)
     assert [change.name for change in applied.begun] == [names[3]]

@@ -19,6 +19,7 @@ from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recovery, Shed, simulate
+from penstock.simulation.state import ARRIVAL, COMPLETE
 from penstock.workload import Rates
 
 
@@ -229,10 +230,10 @@ def test_plans_leave_out_whole_windows_behind_a_map():
     table = build_table("exact", Question(Exact(program), np.full(1, 500.0), 0.05))
     rates = Rates.of(1.0, {"s": np.tile([50.0, 400.0, 200.0, 300.0], 20)})
     result = run(network, rates, Options(shed=Shed(table=table, period=0.5), drain=True), log=True)
-    entered = {e["identity"]: e["time"] for e in result.log if e["kind"] == 5}
+    entered = {e["identity"]: e["time"] for e in result.log if e["kind"] == ARRIVAL}
     # The map keeps a tuple's number in its identity: what it serves is counted by the moment of entry.
     assert result.streams["s->m"]["dropped"] > 1000
-    served = {e["identity"] for e in result.log if e["kind"] == 2}
+    served = {e["identity"] for e in result.log if e["kind"] == COMPLETE}
     fates: dict[int, set[bool]] = {}
     for identity, time in entered.items():
         fates.setdefault(int(time), set()).add(identity in served)

@@ -16,6 +16,7 @@ from penstock.network import Network, Stream
 from penstock.network.windows import windows_behind
 from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
+from penstock.simulation.gates import gates_of, settle
 from penstock.simulation.numbers import Numbers, key
 from penstock.simulation.options import POLICIES, Arrivals, Options
 from penstock.simulation.places import hosts_of, links_of
@@ -78,9 +79,11 @@ def compile_run(
     outputs = outputs_of(numbers, inputs.ports, sources, units)
     streams = _streams(numbers, options.keep)
     _keep(options.keep, outputs, numbers, inputs.table)
+    _limit(options.limits, network, sources)
     shedder = _shedder(options, numbers, cluster, arrivals)
     moves = [(control.unit, control.host) for control in controls if control.kind == MOVE]
     hosts = hosts_of(cluster, units, moves, options.microbatch)
+    gates = gates_of(sources)
     links, link_of = links_of(cluster, units, sources, (outputs, inputs.table), moves)
     failures = sum(control.kind == FAIL for control in controls)
     events = (len(hosts.cores) + len(units)) * (1 + failures) + 2 * len(hosts.table) * (2 + len(controls))
@@ -95,7 +98,8 @@ def compile_run(
         cores=hosts.cores,
         links=links,
         sources=sources,
-        heap=layout.table(events + len(links) + len(sources) + 8, layout.EVENT),
+        gates=gates,
+        heap=layout.table(events + len(links) + len(sources) + len(gates) + 8, layout.EVENT),
         rings=layout.table(max(inputs.rings, 1), layout.KEPT),
         panes=layout.table(max(int(units["panes"].sum()), 1), layout.PANE),
         words=hosts.words,
@@ -110,6 +114,7 @@ def compile_run(
     )
     state = _input(state, network, arrivals, options)
     wire(state, link_of)
+    settle(state)
     state.g["control"] = controls[0].at if controls else math.inf
     _scalars(state, options, replicated=numbers.replicated)
     return Compiled(
@@ -170,6 +175,15 @@ def _keep(keep: Mapping[str, float], edges: Records, numbers: Numbers, inputs: R
         if not here.any():
             raise InputError(f"{name!r} is no stream", at="keep", hint=suggest(name, numbers.streams, "streams"))
         edges["keep"][here] = share
+
+
+def _limit(limits: Mapping[str, float], network: Network, sources: Records) -> None:
+    """Set how much may be read of sources."""
+    index = {name: row for row, name in enumerate(network.sources)}
+    for name, limit in limits.items():
+        if name not in index:
+            raise InputError(f"{name!r} is no source", at="limits", hint=suggest(name, index, "sources"))
+        sources["limit"][index[name]] = limit
 
 
 def _dropped_whole(network: Network, stream: Stream, keep: Mapping[str, float]) -> float:

@@ -11,16 +11,14 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.cluster import base_name
 from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, wire
+from penstock.simulation.gates import open_again, settle
+from penstock.simulation.lists import Tuples, chain, walk
 from penstock.simulation.places import position
 from penstock.simulation.state import EPSILON, FCFS, KEEP, ROUND_ROBIN, State
 from penstock.simulation.watch import Watch
-
-Tuples = NDArray[np.int64]
-"""Numbers of nodes, each of which holds a tuple."""
 
 
 def apply(run: Compiled, pending: list[Control], watch: Watch) -> Compiled:
@@ -32,6 +30,7 @@ def apply(run: Compiled, pending: list[Control], watch: Watch) -> Compiled:
         _fail(run, control.host)
     elif control.kind == RECOVER:
         s.hosts[control.host]["down"] = 0
+        open_again(s, control.host)
     elif control.kind == MOVE:
         home = int(s.units[control.unit]["host"])
         run = watch.before_move(run, control.unit, control.host)
@@ -76,14 +75,6 @@ def set_keep(run: Compiled, shares: Mapping[str, float], now: float) -> Compiled
     return run
 
 
-def _walk(s: State, head: int) -> Iterator[int]:
-    following = s.nodes["next"]
-    while head >= 0:
-        after = int(following[head])
-        yield head
-        head = after
-
-
 def _heap(s: State, root: int) -> Iterator[int]:
     """Iterate over a pairing heap in any order."""
     stack = [root] if root >= 0 else []
@@ -119,12 +110,12 @@ def _waiting(run: Compiled, h: int) -> Tuples:
     if s.g["policy"][0] >= ROUND_ROBIN and not host["batch"]:
         found: list[int] = []
         for u in np.flatnonzero((s.units["host"] == h) & (s.units["paused"] == 0)).tolist():
-            found += _walk(s, int(s.units[u]["head"]))
+            found += walk(s, int(s.units[u]["head"]))
             s.units[u]["head"] = s.units[u]["tail"] = -1
         first = int(host["words"])
         s.words["bits"][first : first + int(host["wide"])] = 0
     elif s.g["policy"][0] == FCFS or host["batch"]:
-        found = list(_walk(s, int(host["head"])))
+        found = list(walk(s, int(host["head"])))
         host["head"] = host["tail"] = -1
     else:
         found = list(_heap(s, int(host["root"])))
@@ -154,11 +145,11 @@ def _insert(run: Compiled, h: int, tuples: Tuples) -> None:
         units = _units(s, tuples)
         for u in np.unique(units).tolist():
             unit = s.units[u]
-            _chain(s, unit, tuples[units == u])
+            chain(s, unit, tuples[units == u])
             word = int(host["words"]) + (int(unit["position"]) >> 6)
             s.words["bits"][word] |= np.uint64(1 << (int(unit["position"]) & 63))
     elif g["policy"][0] == FCFS or host["batch"]:
-        _chain(s, host, tuples)
+        chain(s, host, tuples)
     else:
         for n in tuples.tolist():
             host["root"] = _melded(s, int(host["root"]), n)
@@ -183,14 +174,6 @@ def _melded(s: State, root: int, n: int) -> int:
     return a
 
 
-def _chain(s: State, owner: np.void, tuples: Tuples) -> None:
-    """Make tuples the queue of a host or unit that has none."""
-    if len(tuples):
-        s.nodes["next"][tuples[:-1]] = tuples[1:]
-        s.nodes["next"][tuples[-1]] = -1
-        owner["head"], owner["tail"] = tuples[0], tuples[-1]
-
-
 def _fail(run: Compiled, h: int) -> None:
     """Lose what a host holds: what waits, is in service, or waits for a link, and the state of its operators."""
     s = run.state
@@ -199,7 +182,7 @@ def _fail(run: Compiled, h: int) -> None:
         _lose(s, n)
     for u in np.flatnonzero(s.units["host"] == h).tolist():
         unit = s.units[u]
-        for n in list(_walk(s, int(unit["head"]))):
+        for n in list(walk(s, int(unit["head"]))):
             _lose(s, n)
         unit["head"] = unit["tail"] = -1
         if unit["panes"]:
@@ -217,13 +200,13 @@ def _fail(run: Compiled, h: int) -> None:
             core["node"] = core["key"] = -1
     for index in np.flatnonzero(s.links["start"] == h).tolist():
         link = s.links[index]
-        for n in list(_walk(s, int(link["waithead"]))):
+        for n in list(walk(s, int(link["waithead"]))):
             while n >= 0:
                 after = int(s.nodes[n]["child"])
                 _lose(s, n)
                 n = after
         link["waithead"] = link["waittail"] = -1
-    for n in list(_walk(s, int(host["held"]))):
+    for n in list(walk(s, int(host["held"]))):
         _release(s, n)
     if host["until"] > now:
         host["busy"] -= float(host["until"]) - now
@@ -240,12 +223,13 @@ def _suspend(run: Compiled, u: int, target: int) -> int:
         waiting = _waiting(run, old)
         mine = _units(s, waiting) == u
         _insert(run, old, waiting[~mine])
-        _chain(s, unit, waiting[mine])
+        chain(s, unit, waiting[mine])
     unit["paused"] += 1
     unit["host"] = target
     unit["position"] = position(s.hosts[target], run.state.members, u)
     wire(s, run.links, only=u)
-    queue = list(_walk(s, int(unit["head"])))
+    settle(s)
+    queue = list(walk(s, int(unit["head"])))
     if s.hosts[target]["down"]:
         for n in queue:
             s.inputs["waiting"][int(s.nodes[n]["input"])] -= 1
@@ -262,9 +246,10 @@ def _resume(run: Compiled, u: int) -> None:
     if unit["paused"]:
         return
     host = int(unit["host"])
-    queue = np.array(list(_walk(s, int(unit["head"]))), np.int64)
+    queue = np.array(list(walk(s, int(unit["head"]))), np.int64)
     unit["paused"] = 1
     others = _waiting(run, host)
     unit["paused"] = 0
     unit["head"] = unit["tail"] = -1
     _insert(run, host, _ordered(s, np.concatenate([others, queue])))
+    open_again(s, host, u)

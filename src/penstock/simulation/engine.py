@@ -14,7 +14,7 @@ from penstock.errors import InputError
 from penstock.files import Document
 from penstock.network import Network
 from penstock.simulation.alone import Alone
-from penstock.simulation.options import Options
+from penstock.simulation.options import Options, check_limit
 from penstock.simulation.run import Simulation
 from penstock.simulation.watch import moving
 from penstock.steering import (
@@ -207,8 +207,11 @@ class SimulationEngine:
         self._sim.keep({})
 
     def _limit(self, change: Change, _plan: Plan) -> None:
+        if change.name not in self._sim.network.sources:
+            raise InputError(f"{change.name!r} is no source")
         if change.to is not None:
-            raise InputError("the simulator reads every tuple as it enters: there is no limit to set")
+            check_limit(change.name, change.to)
+        self._sim.limit(change.name, change.to)
 
     def _trigger(self, change: Change, _plan: Plan) -> None:
         self._host(change.name)

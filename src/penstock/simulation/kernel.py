@@ -7,12 +7,15 @@ neither the policy nor the order of events changes what a tuple costs, where it 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numba import boolean, float64, from_dtype, int64, njit, types, uint64
+from numba import int64, njit
 
-from penstock.native.memory import inner, prefetch, rows_of
+from penstock.native.memory import prefetch, rows_of
+from penstock.simulation.draws import OTHER, duration, mix, uniform
+from penstock.simulation.heap import heap_at, push, rise, sink
+from penstock.simulation.routine import Hash, Scalars, routine
 from penstock.simulation.state import (
     AGGREGATE,
     ARRIVAL,
@@ -23,11 +26,10 @@ from penstock.simulation.state import (
     CONTROL,
     DONE,
     EPSILON,
-    EXPONENTIAL,
     FCFS,
-    GAMMA,
     GLOBALS,
     JOIN,
+    LET,
     LINK,
     LOG,
     LONGEST,
@@ -46,7 +48,7 @@ from penstock.simulation.state import (
 
 cores_at = rows_of(TABLES["cores"])
 curve_at = rows_of(TABLES["curve"])
-heap_at = rows_of(TABLES["heap"])
+gates_at = rows_of(TABLES["gates"])
 hosts_at = rows_of(TABLES["hosts"])
 inputs_at = rows_of(TABLES["inputs"])
 keeps_at = rows_of(TABLES["keeps"])
@@ -67,130 +69,33 @@ trace_at = rows_of(TABLES["trace"])
 units_at = rows_of(TABLES["units"])
 words_at = rows_of(TABLES["words"])
 
-_G = from_dtype(GLOBALS)
 # Nothing here owns memory, so no references need counting; it is called by address, so it needs no wrappers.
 _compiler: Any = njit
 _entry: Any = _compiler(int64(int64), no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
-_inner: Any = inner(
-    {"int": int64, "float": float64, "bool": boolean, "Hash": uint64, "Scalars": _G, "None": types.none}
-)
-Scalars: TypeAlias = Any  # the record of globals
-Hash: TypeAlias = Any  # 64 bits, unsigned
-_A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_27, _30, _31, _11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
-_ONE, _63, _LOW = np.uint64(1), np.uint64(63), np.uint64(0xFFFFFFFF)
-_HUGE = 4_000_000_000_000_000_000
+_ONE, _11 = np.uint64(1), np.uint64(11)
 NODE_SIZE, INPUT_SIZE, UNIT_SIZE, OUTPUT_SIZE, HOST_SIZE, LINK_SIZE, CORE_SIZE = (
     TABLES[name].itemsize for name in ("nodes", "inputs", "units", "outputs", "hosts", "links", "cores")
 )
 
 
-@_inner
-def mix(x: Hash) -> Hash:
-    """Return a hash of 64 bits (the finaliser of SplitMix64)."""
-    x = x + _A
-    x = (x ^ (x >> _30)) * _B
-    x = (x ^ (x >> _27)) * _C
-    return x ^ (x >> _31)
-
-
-@_inner
-def uniform(key: Hash, identity: Hash) -> float:
-    """Return the number in [0, 1) that belongs to a key and an identity."""
-    return float(mix(identity ^ key) >> _11) * 1.1102230246251565e-16
-
-
-@_inner
-def duration(kind: int, shape: float, share: float, mean: float, key: Hash, identity: Hash) -> float:
-    """Return a service time (s) of the given mean: constant, exponential, gamma or two-point."""
-    if kind == CONSTANT:
-        return mean
-    if kind == EXPONENTIAL:
-        return -mean * math.log(1.0 - uniform(key, identity))
-    if kind != GAMMA:
-        value = mean / (share * shape + 1.0 - share)
-        return value * shape if uniform(key, identity) < share else value
-    # Marsaglia and Tsang (2000); a shape below 1 is drawn at shape + 1 and scaled by a power.
-    raised = shape if shape >= 1.0 else shape + 1.0
-    d = raised - 1.0 / 3.0
-    c = 1.0 / math.sqrt(9.0 * d)
-    draw = identity
-    while True:
-        draw = mix(draw ^ key)
-        radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, draw)))
-        draw = mix(draw ^ key)
-        x = radius * math.cos(2.0 * math.pi * uniform(key, draw))
-        draw = mix(draw ^ key)
-        u = 1.0 - uniform(key, draw)
-        v = (1.0 + c * x) ** 3
-        if v > 0.0 and math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
-            break
-    value = d * v
-    if shape < 1.0:
-        value *= (1.0 - uniform(key, mix(draw ^ key))) ** (1.0 / shape)
-    return mean * value / shape
-
-
-@_inner
-def _sink(g: Scalars, time: float, key: int, index: int) -> None:
-    n, at = g.heaped, 0
-    while True:
-        down = 2 * at + 1
-        if down >= n:
-            break
-        right = down + 1
-        if right < n and (
-            heap_at(g.heap, right).time < heap_at(g.heap, down).time
-            or (
-                heap_at(g.heap, right).time == heap_at(g.heap, down).time
-                and heap_at(g.heap, right).key < heap_at(g.heap, down).key
-            )
-        ):
-            down = right
-        if time < heap_at(g.heap, down).time or (
-            time == heap_at(g.heap, down).time and key < heap_at(g.heap, down).key
-        ):
-            break
-        heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = (
-            heap_at(g.heap, down).time,
-            heap_at(g.heap, down).key,
-            heap_at(g.heap, down).index,
-        )
-        at = down
-    heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = time, key, index
-
-
-@_inner
-def _rise(g: Scalars, time: float, key: int, index: int) -> None:
-    at = g.heaped
-    g.heaped += 1
-    while at > 0:
-        up = (at - 1) >> 1
-        if heap_at(g.heap, up).time < time or (heap_at(g.heap, up).time == time and heap_at(g.heap, up).key < key):
-            break
-        heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = (
-            heap_at(g.heap, up).time,
-            heap_at(g.heap, up).key,
-            heap_at(g.heap, up).index,
-        )
-        at = up
-    heap_at(g.heap, at).time, heap_at(g.heap, at).key, heap_at(g.heap, at).index = time, key, index
-
-
-@_inner
-def _push(g: Scalars, time: float, kind: int, index: int) -> int:
-    g.sequence += 1
-    key: int = (kind << 56) | g.sequence
-    if g.hole == 1:
-        # The event in hand has left the root empty: put the new one there and let it sink.
-        g.hole = 0
-        _sink(g, time, key, index)
+@routine
+def _node(g: Scalars, at: int, identity: Hash, stimulus: float, work: float) -> int:
+    """Return a node that holds a tuple for an input."""
+    n: int = g.free
+    if n >= 0:
+        g.free = nodes_at(g.nodes, n).next
     else:
-        _rise(g, time, key, index)
-    return key
+        n = g.fresh
+        g.fresh += 1
+    g.used += 1
+    node = nodes_at(g.nodes, n)
+    node.stimulus, node.identity, node.work, node.input = stimulus, identity, work, at
+    node.next = -1
+    node.child = -1
+    return n
 
 
-@_inner
+@routine
 def _free(g: Scalars, n: int) -> None:
     node = nodes_at(g.nodes, n)
     node.input = -1
@@ -199,7 +104,7 @@ def _free(g: Scalars, n: int) -> None:
     g.used -= 1
 
 
-@_inner
+@routine
 def _meld(g: Scalars, a: int, b: int) -> int:
     if a < 0:
         return b
@@ -216,7 +121,7 @@ def _meld(g: Scalars, a: int, b: int) -> int:
     return a
 
 
-@_inner
+@routine
 def _begin(g: Scalars, n: int, core: int, now: float) -> None:
     """Serve a tuple on an idle core."""
     node, c = nodes_at(g.nodes, n), cores_at(g.cores, core)
@@ -235,10 +140,10 @@ def _begin(g: Scalars, n: int, core: int, now: float) -> None:
     c.outputs = unit.outputs
     c.next = outputs_at(g.outputs, unit.outputs).input if unit.readers > 0 else node.input
     c.start = now
-    c.key = _push(g, now + mean, COMPLETE, core)
+    c.key = push(g, now + mean, COMPLETE, core)
 
 
-@_inner
+@routine
 def _lowest(bits: Hash) -> int:
     """Return the place of the lowest bit that is set."""
     low = bits & (~bits + _ONE)
@@ -249,7 +154,7 @@ def _lowest(bits: Hash) -> int:
     return at
 
 
-@_inner
+@routine
 def _turn(g: Scalars, h: int) -> int:
     """Return the place of the host's next operator, from its cursor on, at which something waits."""
     host = hosts_at(g.hosts, h)
@@ -262,7 +167,7 @@ def _turn(g: Scalars, h: int) -> int:
     return place
 
 
-@_inner
+@routine
 def _longest(g: Scalars, h: int) -> int:
     """Return the place of the host's operator at which most tuples wait; of equal ones the first."""
     host = hosts_at(g.hosts, h)
@@ -282,7 +187,7 @@ def _longest(g: Scalars, h: int) -> int:
     return best
 
 
-@_inner
+@routine
 def _next(g: Scalars, h: int, core: int, now: float) -> None:
     """Let an idle core take the tuple that the policy chooses among those that wait."""
     host = hosts_at(g.hosts, h)
@@ -319,7 +224,7 @@ def _next(g: Scalars, h: int, core: int, now: float) -> None:
     _begin(g, n, core, now)
 
 
-@_inner
+@routine
 def _enqueue(g: Scalars, n: int, u: int, now: float) -> None:
     """Put a tuple where it waits: the unit's list, or under the host's policy."""
     unit = units_at(g.units, u)
@@ -350,7 +255,7 @@ def _enqueue(g: Scalars, n: int, u: int, now: float) -> None:
     host.waiting += 1
 
 
-@_inner
+@routine
 def _seen(g: Scalars, key: Hash, copies: int) -> bool:
     """Whether a copy of this tuple was here before; forget it after the last copy."""
     mask = g.size_seen - 1
@@ -379,7 +284,7 @@ def _seen(g: Scalars, key: Hash, copies: int) -> bool:
     return True
 
 
-@_inner
+@routine
 def _plan(g: Scalars, h: int, now: float) -> None:
     """Plan the next micro-batch: the later of the last end and the next multiple of the trigger after its start."""
     host = hosts_at(g.hosts, h)
@@ -390,10 +295,10 @@ def _plan(g: Scalars, h: int, now: float) -> None:
             # It came when a batch could have started: the next multiple is the next look.
             start = max(now, math.ceil(now / host.trigger - EPSILON) * host.trigger)
     host.planned = 1
-    host.key = _push(g, start, BATCH, h)
+    host.key = push(g, start, BATCH, h)
 
 
-@_inner
+@routine
 def _deliver(g: Scalars, n: int, now: float) -> None:
     """Let a tuple arrive at its reader."""
     node = nodes_at(g.nodes, n)
@@ -435,7 +340,7 @@ def _deliver(g: Scalars, n: int, now: float) -> None:
         _plan(g, unit.host, now)
 
 
-@_inner
+@routine
 def _between(g: Scalars, start: int, end: int) -> int:
     """Find the link of two hosts: only for what finishes on a host that its operator has left."""
     low, high = 0, g.size_links
@@ -449,7 +354,7 @@ def _between(g: Scalars, start: int, end: int) -> int:
     return low
 
 
-@_inner
+@routine
 def _fly(g: Scalars, l: int, n: int, now: float) -> None:  # noqa: E741
     """Send a tuple over a link; only the first in flight has an event, since all take equally long."""
     link = links_at(g.links, l)
@@ -458,7 +363,7 @@ def _fly(g: Scalars, l: int, n: int, now: float) -> None:  # noqa: E741
     nodes_at(g.nodes, n).enqueued = now + link.delay
     if link.head < 0:
         link.head = n
-        nodes_at(g.nodes, n).order = _push(g, now + link.delay, LINK, l)
+        nodes_at(g.nodes, n).order = push(g, now + link.delay, LINK, l)
     else:
         nodes_at(g.nodes, link.tail).next = n
         g.sequence += 1
@@ -466,7 +371,66 @@ def _fly(g: Scalars, l: int, n: int, now: float) -> None:  # noqa: E741
     link.tail = n
 
 
-@_inner
+@routine
+def _kept(g: Scalars, o: int, identity: Hash, stimulus: float) -> bool:
+    """Whether an output's keep fraction lets a tuple through."""
+    out = outputs_at(g.outputs, o)
+    stream = streams_at(g.streams, inputs_at(g.inputs, out.input).stream)
+    keep, salt = out.keep, identity
+    if stream.window > 0.0:
+        # In front of an aggregate whole windows are dropped, by what was in force when each began, so that
+        # what remains is part of the true answer.
+        number = math.floor(stimulus / stream.window)
+        salt = mix(np.uint64(number))
+        k = out.history
+        if k >= 0:
+            keep = 1.0
+        while k >= 0 and keeps_at(g.keeps, k).since > number * stream.window:
+            k = keeps_at(g.keeps, k).before
+        if k >= 0:
+            keep = keeps_at(g.keeps, k).keep
+    kept: bool = uniform(stream.key, salt) < keep
+    return kept
+
+
+@routine
+def _send(g: Scalars, o: int, n: int, start: int, now: float) -> None:
+    """Bring a tuple from a host (-1: from outside) to its reader; readers on one host share a crossing."""
+    i = inputs_at(g.inputs, nodes_at(g.nodes, n).input)
+    if i.unit < 0 or start < 0 or units_at(g.units, i.unit).host == start:
+        _deliver(g, n, now)
+        return
+    home = units_at(g.units, i.unit).host
+    end = hosts_at(g.hosts, home)
+    if end.down > 0:
+        i.lost += 1
+        _free(g, n)
+        return
+    at = outputs_at(g.outputs, o).link
+    if at < 0 or links_at(g.links, at).start != start:
+        at = _between(g, start, home)
+    link = links_at(g.links, at)
+    first_there = end.stamp != g.stamp
+    end.stamp = g.stamp
+    if link.delay == 0.0:
+        link.sent += first_there
+        _deliver(g, n, now)
+    elif not first_there:
+        nodes_at(g.nodes, end.last).child = n
+        end.last = n
+    else:
+        end.last = n
+        if link.flying < link.capacity:
+            _fly(g, at, n, now)
+        else:
+            if link.waithead < 0:
+                link.waithead = n
+            else:
+                nodes_at(g.nodes, link.waittail).next = n
+            link.waittail = n
+
+
+@routine
 def _put(g: Scalars, first: int, readers: int, start: int, part: int, identity: Hash, stimulus: float, work: float,
          now: float) -> None:  # fmt: skip
     """Write one tuple to its readers, from a host (-1: from outside).
@@ -484,67 +448,92 @@ def _put(g: Scalars, first: int, readers: int, start: int, part: int, identity: 
             if u < out.low or u >= out.high:
                 continue
         i.arrived += 1
-        if out.keep < 1.0:
-            stream = streams_at(g.streams, i.stream)
-            keep, salt = out.keep, identity
-            if stream.window > 0.0:
-                # In front of an aggregate whole windows are dropped, by what was in force when each began, so that
-                # what remains is part of the true answer.
-                number = math.floor(stimulus / stream.window)
-                salt = mix(np.uint64(number))
-                k = out.history
-                if k >= 0:
-                    keep = 1.0
-                while k >= 0 and keeps_at(g.keeps, k).since > number * stream.window:
-                    k = keeps_at(g.keeps, k).before
-                if k >= 0:
-                    keep = keeps_at(g.keeps, k).keep
-            if uniform(stream.key, salt) >= keep:
-                i.dropped += 1
-                continue
-        crosses = i.unit >= 0 and start >= 0 and units_at(g.units, i.unit).host != start
-        if crosses and hosts_at(g.hosts, units_at(g.units, i.unit).host).down > 0:
-            i.lost += 1
+        if out.keep < 1.0 and not _kept(g, o, identity, stimulus):
+            i.dropped += 1
             continue
-        n = g.free
-        if n >= 0:
-            g.free = nodes_at(g.nodes, n).next
-        else:
-            n = g.fresh
-            g.fresh += 1
-        g.used += 1
-        node = nodes_at(g.nodes, n)
-        node.stimulus, node.identity, node.work, node.input = stimulus, identity, work, out.input
-        node.next = -1
-        node.child = -1
-        if not crosses:
-            _deliver(g, n, now)
-            continue
-        at = out.link
-        if at < 0 or links_at(g.links, at).start != start:
-            at = _between(g, start, units_at(g.units, i.unit).host)
-        link, end = links_at(g.links, at), hosts_at(g.hosts, units_at(g.units, i.unit).host)
-        first_there = end.stamp != g.stamp
-        end.stamp = g.stamp
-        if link.delay == 0.0:
-            link.sent += first_there
-            _deliver(g, n, now)
-        elif not first_there:
-            nodes_at(g.nodes, end.last).child = n
-            end.last = n
-        else:
-            end.last = n
-            if link.flying < link.capacity:
-                _fly(g, at, n, now)
-            else:
-                if link.waithead < 0:
-                    link.waithead = n
-                else:
-                    nodes_at(g.nodes, link.waittail).next = n
-                link.waittail = n
+        _send(g, o, _node(g, out.input, identity, stimulus, work), start, now)
 
 
-@_inner
+@routine
+def _pass(g: Scalars, o: int, now: float) -> None:
+    """Let the first tuple at a gate in."""
+    gate = gates_at(g.gates, o)
+    n = gate.head
+    node = nodes_at(g.nodes, n)
+    gate.head = node.next
+    gate.held -= 1
+    node.next = -1
+    if outputs_at(g.outputs, o).keep < 1.0 and not _kept(g, o, node.identity, node.stimulus):
+        inputs_at(g.inputs, node.input).dropped += 1
+        _free(g, n)
+        return
+    g.stamp += 1
+    _send(g, o, n, sources_at(g.sources, gate.source).host, now)
+
+
+@routine
+def _let(g: Scalars, o: int, now: float) -> None:
+    """Let in what the limit of a gate allows by now, and see to the rest; while its reader is away, nothing.
+
+    What the next batch may read goes to its host at once, so that without a need for the limit nothing is different.
+    """
+    gate, u = gates_at(g.gates, o), inputs_at(g.inputs, outputs_at(g.outputs, o).input).unit
+    if u >= 0 and (units_at(g.units, u).paused > 0 or hosts_at(g.hosts, units_at(g.units, u).host).down > 0):
+        return
+    if gate.most == 0:
+        if gate.head >= 0 and gate.pending == 0:
+            if gate.last + gate.step <= now:
+                gate.last = now
+                _pass(g, o, now)
+            if gate.head >= 0:
+                gate.pending = 1
+                push(g, gate.last + gate.step, LET, o)
+        return
+    while gate.head >= 0 and gate.passed < gate.most:
+        gate.passed += 1
+        _pass(g, o, now)
+    # A batch without tuples also begins, where all of those before were dropped or are on their way.
+    if gate.head >= 0 and hosts_at(g.hosts, units_at(g.units, u).host).planned == 0:
+        _plan(g, units_at(g.units, u).host, now)
+
+
+@routine
+def _enter(g: Scalars, index: int, identity: Hash, work: float, now: float) -> None:
+    """Write a tuple of a source to its readers; under a limit it waits at the gate of each."""
+    source = sources_at(g.sources, index)
+    free = source.limit == math.inf
+    for o in range(source.outputs, source.outputs + source.readers if free else 0):
+        free = free and gates_at(g.gates, o).head < 0
+    if free:
+        source.limit = 0.0
+    if source.limit == 0.0:
+        _put(g, source.outputs, source.readers, source.host, 0, identity, now, work, now)
+        return
+    for o in range(source.outputs, source.outputs + source.readers):
+        gate, at = gates_at(g.gates, o), outputs_at(g.outputs, o).input
+        n = _node(g, at, identity, now, work)
+        inputs_at(g.inputs, at).arrived += 1
+        if gate.head < 0:
+            gate.head = n
+        else:
+            nodes_at(g.nodes, gate.tail).next = n
+        gate.tail = n
+        gate.held += 1
+        _let(g, o, now)
+
+
+@routine
+def _found(g: Scalars, h: int) -> bool:
+    """Whether a batch of a host has something to read."""
+    some: bool = hosts_at(g.hosts, h).head >= 0
+    o = hosts_at(g.hosts, h).gate
+    while o >= 0 and not some:
+        some = gates_at(g.gates, o).head >= 0
+        o = gates_at(g.gates, o).next
+    return some
+
+
+@routine
 def _emit(g: Scalars, u: int, start: int, identity: Hash, stimulus: float, work: float, now: float) -> None:
     """Put out one tuple of an operator; a host of micro-batches holds back what leaves it."""
     unit, host = units_at(g.units, u), hosts_at(g.hosts, start)
@@ -558,15 +547,7 @@ def _emit(g: Scalars, u: int, start: int, identity: Hash, stimulus: float, work:
         leaves = leaves or u_there < 0 or units_at(g.units, u_there).host != start
     if not leaves:
         return
-    n = g.free
-    if n >= 0:
-        g.free = nodes_at(g.nodes, n).next
-    else:
-        n = g.fresh
-        g.fresh += 1
-    g.used += 1
-    node = nodes_at(g.nodes, n)
-    node.stimulus, node.identity, node.work, node.input, node.next = stimulus, identity, work, -2 - u, -1
+    n = _node(g, -2 - u, identity, stimulus, work)
     if host.held < 0:
         host.held = n
     else:
@@ -575,7 +556,7 @@ def _emit(g: Scalars, u: int, start: int, identity: Hash, stimulus: float, work:
     host.outputs += 1
 
 
-@_inner
+@routine
 def _serve(g: Scalars, n: int, start: int, now: float) -> None:
     """Finish the service of a tuple on a host: count it and put out what it yields."""
     node = nodes_at(g.nodes, n)
@@ -601,14 +582,14 @@ def _serve(g: Scalars, n: int, start: int, now: float) -> None:
             pane.count += 1
             if unit.pending == 0:
                 unit.lowest = k
-                unit.pending = _push(g, k * unit.slide + unit.window, WINDOW, u)
+                unit.pending = push(g, k * unit.slide + unit.window, WINDOW, u)
             k += 1
         return
     if unit.kind != JOIN:
         i.count += 1
         if unit.chance > 0:
             whole = math.floor(selectivity)
-            outputs = int(whole) + (uniform(unit.draw ^ _A, identity) < selectivity - whole)
+            outputs = int(whole) + (uniform(unit.draw ^ OTHER, identity) < selectivity - whole)
         else:
             outputs = int(
                 math.floor(i.count * selectivity + EPSILON) - math.floor((i.count - 1) * selectivity + EPSILON)
@@ -641,7 +622,7 @@ def _serve(g: Scalars, n: int, start: int, now: float) -> None:
         pair = mix(mix(identity if i.port == 0 else kept.identity) ^ (kept.identity if i.port == 0 else identity))
         if unit.chance > 0:
             whole = math.floor(selectivity)
-            outputs = int(whole) + (uniform(unit.draw ^ _A, pair) < selectivity - whole)
+            outputs = int(whole) + (uniform(unit.draw ^ OTHER, pair) < selectivity - whole)
         else:
             outputs = int(
                 math.floor(i.count * selectivity + EPSILON) - math.floor((i.count - 1) * selectivity + EPSILON)
@@ -654,7 +635,7 @@ def _serve(g: Scalars, n: int, start: int, now: float) -> None:
             )  # fmt: skip
 
 
-@_inner
+@routine
 def _close(g: Scalars, u: int, now: float) -> None:
     """End a window of an aggregate: put out its results and wait for the next window that holds something."""
     unit = units_at(g.units, u)
@@ -668,7 +649,7 @@ def _close(g: Scalars, u: int, now: float) -> None:
     if unit.chance > 0:
         whole = math.floor(pane.count * share)
         rest = pane.count * share - whole
-        outputs = int(whole) + (uniform(unit.draw ^ _A, mix(unit.key ^ np.uint64(k))) < rest)
+        outputs = int(whole) + (uniform(unit.draw ^ OTHER, mix(unit.key ^ np.uint64(k))) < rest)
     else:
         outputs = int(math.floor(i.count * share + EPSILON) - math.floor(before * share + EPSILON))
     stimulus, work = pane.stimulus, pane.work
@@ -677,14 +658,14 @@ def _close(g: Scalars, u: int, now: float) -> None:
     for ahead in range(k + 1, k + unit.panes):
         if panes_at(g.panes, unit.pane + ahead % unit.panes).count > 0:
             unit.lowest = ahead
-            unit.pending = _push(g, ahead * unit.slide + unit.window, WINDOW, u)
+            unit.pending = push(g, ahead * unit.slide + unit.window, WINDOW, u)
             break
     for j in range(outputs):
         identity = mix((mix(np.uint64(k)) ^ unit.key) + np.uint64(j))
         _put(g, unit.outputs, unit.readers, unit.host, 0, identity, stimulus, work, now)
 
 
-@_inner
+@routine
 def _schedule(g: Scalars, index: int) -> None:
     """Schedule the next tuple of a source: when the integral of its rate reaches the next target."""
     source = sources_at(g.sources, index)
@@ -703,10 +684,10 @@ def _schedule(g: Scalars, index: int) -> None:
         here = curve_at(g.curve, first + row)
         time = row * g.period + max(0.0, source.target - here.integral) / here.rate
         if time < g.input_end:
-            _push(g, time, ARRIVAL, index)
+            push(g, time, ARRIVAL, index)
 
 
-@_inner
+@routine
 def _room(g: Scalars, kind: int, index: int) -> int:
     """Return a status if the next event might not fit into the arrays, with what it needs in ``g.need``.
 
@@ -748,7 +729,7 @@ def _room(g: Scalars, kind: int, index: int) -> int:
     return DONE
 
 
-@_inner
+@routine
 def _batch(g: Scalars, h: int, now: float) -> int:
     """Run a micro-batch: take what has arrived, work through it, hold back what leaves the host.
 
@@ -780,6 +761,11 @@ def _batch(g: Scalars, h: int, now: float) -> int:
         unit.busy += mean
         host.step += mean
         _serve(g, n, h, now)
+    o = host.gate
+    while o >= 0:
+        gates_at(g.gates, o).passed = 0
+        _let(g, o, now)
+        o = gates_at(g.gates, o).next
     total = host.step
     host.busy += total
     host.until = now + total
@@ -787,11 +773,11 @@ def _batch(g: Scalars, h: int, now: float) -> int:
     progressive = host.batch == 2 and host.outputs > 0
     host.step = total / host.outputs if progressive else 0.0
     due = now + host.step if progressive and host.outputs > 1 else host.until
-    host.key = _push(g, due, RELEASE, h)
+    host.key = push(g, due, RELEASE, h)
     return DONE
 
 
-@_inner
+@routine
 def _release(g: Scalars, h: int, now: float) -> None:
     """Let the outputs of a micro-batch become visible, and plan the next batch after its end."""
     host = hosts_at(g.hosts, h)
@@ -806,14 +792,14 @@ def _release(g: Scalars, h: int, now: float) -> None:
         _put(g, units_at(g.units, u).outputs, units_at(g.units, u).readers, h, 2, identity, stimulus, work, now)
         if progressive and host.held >= 0:
             due = host.began + host.step * (host.released + 1)
-            host.key = _push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)
+            host.key = push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)
             return
     host.planned = 0
-    if host.head >= 0:
+    if _found(g, h):
         _plan(g, h, now)
 
 
-@_inner
+@routine
 def _fetch(g: Scalars, at: int) -> None:
     """Ask for what the event at a place of the heap will touch: with many operators memory is what takes the time."""
     event = heap_at(g.heap, at)
@@ -851,7 +837,7 @@ def advance(address: int) -> Any:
         h = kicks_at(g.kicks, k).host
         host = hosts_at(g.hosts, h)
         if host.batch > 0:
-            if host.head >= 0 and host.planned == 0 and host.down == 0:
+            if host.planned == 0 and host.down == 0 and _found(g, h):
                 _plan(g, h, g.now)
             continue
         while host.waiting > 0 and host.idle > 0 and host.down == 0:
@@ -865,7 +851,7 @@ def advance(address: int) -> Any:
             if g.size_trace == 0:
                 _schedule(g, index)
         if g.size_trace > 0:
-            _push(g, trace_at(g.trace, 0).time, TRACE, 0)
+            push(g, trace_at(g.trace, 0).time, TRACE, 0)
     stop = g.events + g.budget
     while True:
         if g.heaped == 0:
@@ -920,7 +906,10 @@ def advance(address: int) -> Any:
             source = sources_at(g.sources, index)
             identity = mix(source.key + np.uint64(source.number))
             _schedule(g, index)
-            _put(g, source.outputs, source.readers, source.host, 0, identity, now, 1.0, now)
+            _enter(g, index, identity, 1.0, now)
+        elif kind == LET:
+            gates_at(g.gates, index).pending = 0
+            _let(g, index, now)
         elif kind == LINK:
             link = links_at(g.links, index)
             n = link.head
@@ -931,7 +920,7 @@ def advance(address: int) -> Any:
                 # It keeps the place in the order of events that it got when it took off.
                 first = nodes_at(g.nodes, link.head)
                 g.hole = 0
-                _sink(g, first.enqueued, first.order, index)
+                sink(g, first.enqueued, first.order, index)
             while n >= 0:
                 after = nodes_at(g.nodes, n).child
                 _deliver(g, n, now)
@@ -946,11 +935,10 @@ def advance(address: int) -> Any:
             source = sources_at(g.sources, row.source)
             source.number += 1
             identity = mix(source.key + np.uint64(source.number))
-            work = row.work
             g.traced += 1
             if g.traced < g.size_trace:
-                _push(g, trace_at(g.trace, g.traced).time, TRACE, 0)
-            _put(g, source.outputs, source.readers, source.host, 0, identity, now, work, now)
+                push(g, trace_at(g.trace, g.traced).time, TRACE, 0)
+            _enter(g, row.source, identity, row.work, now)
         elif kind == WINDOW:
             _close(g, index, now)
         elif kind == BATCH:
@@ -960,7 +948,7 @@ def advance(address: int) -> Any:
                 if g.hole == 1:
                     g.hole = 0
                 else:
-                    _rise(g, now, key, index)
+                    rise(g, now, key, index)
                 g.events -= 1
                 return status
         else:
@@ -974,4 +962,4 @@ def advance(address: int) -> Any:
             g.heaped -= 1
             if g.heaped > 0:
                 last = heap_at(g.heap, g.heaped)
-                _sink(g, last.time, last.key, last.index)
+                sink(g, last.time, last.key, last.index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.native import Kernel
 
-KERNEL = Kernel("penstock.simulation.kernel", "advance", ("state.py",))
+KERNEL = Kernel("penstock.simulation.kernel", "advance", ("state.py", "routine.py", "heap.py", "draws.py"))
 
 advance = KERNEL.load
 

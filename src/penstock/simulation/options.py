@@ -102,6 +102,10 @@ class Options:
         How many tuples may wait at an operator input; None: any number.
     keep
         Keep fractions by stream, 0..1.
+    limits
+        Most tuples/s that are read of a source; the others wait there, in order. A reader on a host that works in
+        micro-batches reads at most so many a batch as come in a trigger (of 1 s, where batches follow each other at
+        once). While a reader's host is down, or the reader moves, everything waits.
     failures, recoveries, moves
         What happens to hosts and operators.
     move_time, move_time_per_tuple
@@ -123,6 +127,7 @@ class Options:
     warmup: float = 0.0
     queue: int | None = None
     keep: Mapping[str, float] = attrs.field(factory=dict)
+    limits: Mapping[str, float] = attrs.field(factory=dict)
     failures: tuple[Failure, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
     moves: tuple[Move, ...] = ()
@@ -155,6 +160,8 @@ class Options:
         for stream, share in self.keep.items():
             if not 0 <= share <= 1:
                 raise InputError(f"expected a keep fraction in 0..1, got {share:g}", at=f"keep.{stream}")
+        for source, limit in self.limits.items():
+            check_limit(source, limit)
         for option, events in (("--fail", self.failures), ("--recover", self.recoveries), ("--move", self.moves)):
             for event in events:
                 if not (math.isfinite(event.at) and event.at >= 0):
@@ -167,6 +174,12 @@ class Options:
             ):
                 if not (math.isfinite(value) and value >= 0):
                     raise InputError(f"expected a finite number of seconds >= 0, got {value:g}", at="--trigger")
+
+
+def check_limit(source: str, limit: float) -> None:
+    """Refuse what is no limit of a source."""
+    if not (math.isfinite(limit) and limit > 0):
+        raise InputError(f"expected a finite number of tuples/s > 0, got {limit:g}", at=f"limits.{source}")
 
 
 @attrs.frozen(eq=False)

@@ -40,7 +40,7 @@ def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBa
     core, word = 0, 0
     for index, (row, host) in enumerate(zip(table, cluster.hosts.values(), strict=True)):
         row["speed"], row["cores"], row["core"], row["idle"] = host.capacity / host.cores, host.cores, core, host.cores
-        row["head"] = row["tail"] = row["root"] = row["held"] = row["heldtail"] = -1
+        row["head"] = row["tail"] = row["root"] = row["held"] = row["heldtail"] = row["gate"] = -1
         row["members"], row["size"] = len(members), len(visitors[index])
         row["words"], row["wide"] = word, max(1, -(-len(visitors[index]) // 64))
         row["began"] = row["until"] = -1.0

@@ -20,6 +20,7 @@ from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import FAIL, MOVE, PAUSE, RECOVER, Compiled, Control, compile_run
 from penstock.simulation.control import apply, set_keep
+from penstock.simulation.gates import held, set_limit, settle
 from penstock.simulation.maps import Maps
 from penstock.simulation.options import Arrivals, Options
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
@@ -163,10 +164,10 @@ class Simulation:
         return float(self.run.state.g["input_end"][0])
 
     def entered(self) -> NDArray[np.int64]:
-        """Return how many tuples of each source have entered, array (sources,)."""
+        """Return how many tuples of each source have entered and been read, array (sources,)."""
         s = self.run.state
         # What is scheduled is one ahead of what has entered; a trace counts what has entered.
-        return np.asarray(s.sources["number"] + (s.trace.size > 0), np.int64)
+        return np.asarray(s.sources["number"] + (s.trace.size > 0) - held(s)[1], np.int64)
 
     def go(self, until: float = math.inf) -> bool:
         """Run up to a time (s), before what happens at it; return whether there is anything after it.
@@ -230,6 +231,11 @@ class Simulation:
     def trigger(self, host: str, step: float) -> None:
         """Let a host's micro-batches start at multiples of another time (s)."""
         self.run.state.hosts["trigger"][self.run.hosts.index(host)] = step
+        settle(self.run.state)
+
+    def limit(self, source: str, rate: float | None) -> None:
+        """Let no more than so many tuples/s of a source be read from now on; None: any number."""
+        set_limit(self.run.state, [*self.network.sources].index(source), math.inf if rate is None else rate)
 
     def fail(self, host: str) -> None:
         """Let a host fail now."""

@@ -13,7 +13,7 @@ FCFS, STIMULUS, ROUND_ROBIN, LONGEST = 0, 1, 2, 3
 STATELESS, JOIN, AGGREGATE = 0, 1, 2
 CONSTANT, EXPONENTIAL, GAMMA, TWO_POINT = 0, 1, 2, 3
 # What happens at one moment happens in this order: the kind of an event is its priority.
-TAKE, WINDOW, COMPLETE, RELEASE, LINK, ARRIVAL, TRACE, BATCH = 0, 1, 2, 3, 4, 5, 6, 7
+TAKE, WINDOW, COMPLETE, RELEASE, LINK, LET, ARRIVAL, TRACE, BATCH = 0, 1, 2, 3, 4, 5, 6, 7, 8
 # Why the kernel came back.
 DONE, CONTROL, POOL, ROWS, RING, TABLE, LOG, BUDGET = 0, 1, 2, 3, 4, 5, 6, 7
 
@@ -81,6 +81,7 @@ HOST = _lines(
         ("root", "i8"), ("cursor", "i8"), ("words", "i8"), ("wide", "i8"), ("members", "i8"), ("size", "i8"),
         ("trigger", "f8"), ("overhead", "f8"), ("began", "f8"), ("until", "f8"), ("step", "f8"), ("key", "i8"),
         ("held", "i8"), ("heldtail", "i8"), ("outputs", "i8"), ("released", "i8"), ("planned", "i8"),
+        ("gate", "i8"),
     ]
 )  # fmt: skip
 # input, unit, outputs, next: of what it serves and of its first reader, to be fetched before the service ends.
@@ -99,7 +100,15 @@ LINKS = _lines(
 SOURCE = np.dtype(
     [
         ("key", "u8"), ("draw", "u8"), ("host", "i8"), ("outputs", "i8"), ("readers", "i8"), ("poisson", "i8"),
-        ("number", "i8"), ("row", "i8"), ("target", "f8"),
+        ("number", "i8"), ("row", "i8"), ("target", "f8"), ("limit", "f8"),
+    ]
+)  # fmt: skip
+# Where tuples of a limited source wait in front of one reader; the gates are numbered as the outputs that they are at.
+# most: how many the next batch may read, of which it has passed some; 0: one every step (s). next: on the same host.
+GATE = np.dtype(
+    [
+        ("source", "i8"), ("head", "i8"), ("tail", "i8"), ("held", "i8"), ("most", "i8"), ("passed", "i8"),
+        ("step", "f8"), ("last", "f8"), ("pending", "i8"), ("next", "i8"),
     ]
 )  # fmt: skip
 EVENT = np.dtype([("time", "f8"), ("key", "i8"), ("index", "i8")])
@@ -115,9 +124,9 @@ WORD, MEMBER, KICK = np.dtype([("bits", "u8")]), np.dtype([("unit", "i8")]), np.
 
 TABLES = {
     "nodes": NODE, "units": UNIT, "inputs": INPUT, "outputs": OUTPUT, "streams": STREAM, "hosts": HOST,
-    "cores": CORE, "links": LINKS, "sources": SOURCE, "heap": EVENT, "rings": KEPT, "panes": PANE, "words": WORD,
-    "members": MEMBER, "keeps": KEEP, "curve": CURVE, "trace": TRACED, "rows": ROW, "seen": SEEN, "log": LOGGED,
-    "kicks": KICK,
+    "cores": CORE, "links": LINKS, "sources": SOURCE, "gates": GATE, "heap": EVENT, "rings": KEPT, "panes": PANE,
+    "words": WORD, "members": MEMBER, "keeps": KEEP, "curve": CURVE, "trace": TRACED, "rows": ROW, "seen": SEEN,
+    "log": LOGGED, "kicks": KICK,
 }  # fmt: skip
 
 GLOBALS = np.dtype(
@@ -146,6 +155,7 @@ class State(NamedTuple):
     cores: Records
     links: Records
     sources: Records
+    gates: Records
     heap: Records
     rings: Records
     panes: Records

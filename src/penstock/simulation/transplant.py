@@ -7,7 +7,7 @@ events are put where they now belong. This happens seldom, so it is plain numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import attrs
 import numpy as np
@@ -15,13 +15,15 @@ import numpy as np
 from penstock.arrays import Ints, Records
 from penstock.cluster import Cluster
 from penstock.simulation import state as layout
-from penstock.simulation.compile import Compiled
+from penstock.simulation.compile import Compiled, written
+from penstock.simulation.gates import settle
 from penstock.simulation.maps import Maps, linked
 from penstock.simulation.state import (
     ARRIVAL,
     BATCH,
     COMPLETE,
     EPSILON,
+    LET,
     LINK,
     RELEASE,
     ROUND_ROBIN,
@@ -39,7 +41,8 @@ _HOST = (
 )  # fmt: skip
 _CORE = ("node", "key", "start")
 _LINK = ("flying", "sent", "head", "tail", "waithead", "waittail")
-_SOURCE = ("number", "target")
+_SOURCE = ("number", "target", "limit")
+_GATE = ("head", "tail", "held", "passed", "last", "pending")
 _CLOCK = (
     "now", "end", "control", "sequence", "order", "stamp", "events", "budget", "duplicates", "free", "fresh", "used",
     "rowed", "logs", "kicked", "traced", "known",
@@ -75,7 +78,9 @@ def transplanted(
     ):
         for name in names:
             theirs[name][kind] = mine[name]
-    _outputs(a, b, maps)
+    outputs = _outputs(a, b, maps)
+    for name in _GATE:
+        b.gates[name][outputs[: len(a.gates)]] = a.gates[name]
     _services(a, b, maps)
     state = b._replace(nodes=_nodes(a, maps), keeps=a.keeps, seen=a.seen, log=a.log, rows=_rows(a, maps))
     state = state._replace(rings=_rings(a, state, maps), kicks=_kicks(a, state, maps))
@@ -83,7 +88,12 @@ def transplanted(
     for name in _CLOCK:
         state.g[name] = a.g[name]
     state.g["hole"] = 0
-    state = state._replace(heap=_heap(old, new, state, maps, same, now))
+    places = {
+        COMPLETE: maps.cores, WINDOW: maps.units, BATCH: maps.hosts, RELEASE: maps.hosts,
+        LINK: _links(old, new, maps), LET: outputs, ARRIVAL: maps.sources,
+    }  # fmt: skip
+    state = state._replace(heap=_heap(a, state, places, same, now))
+    settle(state)
     if state.g["policy"][0] >= ROUND_ROBIN:
         _turns(state)
     return attrs.evolve(new, state=state.addressed())
@@ -93,12 +103,17 @@ def _links(old: Compiled, new: Compiled, maps: Maps) -> Ints:
     return np.array([new.links[int(maps.hosts[a]), int(maps.hosts[b])] for a, b in old.links], np.int64)
 
 
-def _outputs(a: State, b: State, maps: Maps) -> None:
-    """Carry keep fractions over, stream by stream and copy by copy."""
-    where = {int(at): o for o, at in enumerate(b.outputs["input"])}
-    for row in a.outputs:
-        mine = b.outputs[where[int(maps.inputs[row["input"]])]]
-        mine["keep"], mine["history"] = row["keep"], row["history"]
+def _outputs(a: State, b: State, maps: Maps) -> Ints:
+    """Return the new number of each output, and carry keep fractions over."""
+    sources, units, _ = written(b)
+    number = {key: o for o, key in enumerate(zip(sources, units, b.outputs["input"], strict=True))}
+    sources, units, _ = written(a)
+    sources, units = np.where(sources < 0, -1, maps.sources[sources]), np.where(units < 0, -1, maps.units[units])
+    places = zip(sources, units, maps.inputs[a.outputs["input"]], strict=True)
+    found = np.array([number[place] for place in places], np.int64)
+    for name in ("keep", "history"):
+        b.outputs[name][found] = a.outputs[name]
+    return found
 
 
 def _services(a: State, b: State, maps: Maps) -> None:
@@ -153,23 +168,21 @@ def _kicks(a: State, b: State, maps: Maps) -> Records:
     return b.kicks
 
 
-def _heap(old: Compiled, new: Compiled, b: State, maps: Maps, same: Collection[int], now: float) -> Records:
-    """Return the events that are to come, and the next arrivals of sources that are new or have other rates."""
-    a = old.state
+def _heap(a: State, b: State, places: Mapping[int, Ints], same: Collection[int], now: float) -> Records:
+    """Return the events that are to come, and the next arrivals of sources that are new or have other rates.
+
+    Parameters
+    ----------
+    places
+        By kind of event, the new number of each thing that it is about.
+    """
     events = a.heap[: int(a.g["heaped"][0])].copy()
     kinds = events["key"] >> 56
-    for kind, places in (
-        (COMPLETE, maps.cores),
-        (WINDOW, maps.units),
-        (BATCH, maps.hosts),
-        (RELEASE, maps.hosts),
-        (LINK, _links(old, new, maps)),
-        (ARRIVAL, maps.sources),
-    ):
+    for kind, numbers in places.items():
         mine = kinds == kind
-        events["index"][mine] = places[events["index"][mine]] if mine.any() else 0
+        events["index"][mine] = numbers[events["index"][mine]] if mine.any() else 0
     events = events[(kinds != ARRIVAL) | np.isin(events["index"], list(same))]
-    carried = set(maps.sources.tolist())
+    carried = set(places[ARRIVAL].tolist())
     made = []
     for index in range(len(b.sources) if b.g["sequence"][0] else 0):
         if index in same and index in carried:

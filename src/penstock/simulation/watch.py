@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -15,6 +16,7 @@ from penstock.network import Network
 from penstock.simulation import state as layout
 from penstock.simulation.busy import busy
 from penstock.simulation.compile import MOVE, RESUME, Compiled, Control, written
+from penstock.simulation.gates import held
 from penstock.simulation.maps import Maps, linked, spread
 from penstock.simulation.state import ROUND_ROBIN
 from penstock.steering import HostSeen, LatencySeen, Observation
@@ -134,6 +136,11 @@ class Watch:
             },
             latency=self._latency(run),
             keep=self.keep,
+            limits={
+                name: limit
+                for name, limit in zip(self.network.sources, s.sources["limit"].tolist(), strict=True)
+                if 0 < limit < math.inf
+            },
             triggers={} if batch is None else dict(zip(run.hosts, s.hosts["trigger"].tolist(), strict=True)),
         )
 
@@ -199,7 +206,7 @@ def _waiting(run: Compiled, now: float) -> tuple[NDArray[np.float64], NDArray[np
     s = run.state
     mine = s.inputs["unit"] >= 0
     units, count = s.inputs["unit"][mine], len(run.units)
-    waiting = np.bincount(units, s.inputs["waiting"][mine], count).astype(np.float64)
+    waiting = (np.bincount(units, s.inputs["waiting"][mine], count) + held(s)[0]).astype(np.float64)
     nodes = s.nodes[: int(s.g["fresh"][0])]
     nodes = nodes[nodes["input"] >= 0]
     unit = s.inputs["unit"][nodes["input"]]

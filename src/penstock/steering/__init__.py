@@ -2,7 +2,7 @@
 
 from penstock.steering.events import Admit, Event, Kill, NewRates, Recover, Slow
 from penstock.steering.observation import HostSeen, LatencySeen, Observation, UnitSeen
-from penstock.steering.plan import Applied, Change, Plan, Refused, changes
+from penstock.steering.plan import Applied, Change, Plan, Refused, changes, rows_a_batch
 
 __all__ = [
     "Admit",
@@ -20,4 +20,5 @@ __all__ = [
     "Slow",
     "UnitSeen",
     "changes",
+    "rows_a_batch",
 ]

@@ -14,6 +14,10 @@ ADD, ATTACH, MOVE, KEEP, TABLES = "add", "attach", "move", "keep", "tables"
 LIMIT, TRIGGER, RETIRE = "limit", "trigger", "retire"
 
 
+SPAN = 1.0
+"""Seconds whose tuples a batch may read where batches follow each other at once."""
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Plan:
     """What is to be different from now on; what it does not name stays as it is.
@@ -130,3 +134,8 @@ def changes(plan: Plan, network: Network) -> tuple[Change, ...]:
     found += [Change(MOVE, name, host) for name, host in sorted(plan.placement.items()) if base_name(name) not in fresh]
     found += [Change(RETIRE, host) for host in plan.retire]
     return tuple(found)
+
+
+def rows_a_batch(limit: float, interval: float) -> int:
+    """Return how many tuples a batch may read under a limit (tuples/s) where batches begin at an interval (s)."""
+    return max(1, round(limit * (interval or SPAN)))

@@ -12,12 +12,10 @@ from penstock.errors import InputError
 from penstock.network import Source
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import Place
+from penstock.steering import rows_a_batch
 
 if TYPE_CHECKING:
     from penstock.files import Document
-
-SPAN = 1.0
-"""Seconds whose tuples a batch may read where batches follow each other at once."""
 
 FILE = "pace.json"
 
@@ -70,7 +68,7 @@ class Pace:
         limit = self.limits.get(source)
         if limit is None:
             return None
-        return max(1, round(limit * (self.on(host) or SPAN) / self.rows.get(source, 1.0)))
+        return rows_a_batch(limit / self.rows.get(source, 1.0), self.on(host))
 
 
 def refuse_limit(source: Source) -> None:
