@@ -12,8 +12,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 FILES = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 
 LONG_FILES = {
-    "experiments/correlation.py": 528,
-    "experiments/shedding.py": 597,
     "latency/recursion.py": 531,
     "placement/correlation_kernel.py": 670,
     "shedding/kernels.py": 502,

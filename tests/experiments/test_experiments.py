@@ -115,7 +115,7 @@ def test_algorithm_1_as_printed():
 
 def test_a_trial_moves_at_the_end_of_the_warm_up():
     """What an experiment decides is what was measured, and what it simulates moves once, then."""
-    from penstock.experiments.base import rng
+    from penstock.experiments.runs import rng
     from penstock.experiments.schemes import WARM_UP, Trial, scheme_4, weights
     from penstock.load import load_model
 

@@ -184,7 +184,7 @@ def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done
     """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
     rates = job.rates or chain.measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
-    report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.keep, job.shedder)
+    report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.shedder)
     if prediction is not None:
         course = Course.of(job, prediction.model.rates, _kept(job, prediction.model.rates))
         report |= reported(course, outcome, np.random.default_rng(job.seed))

@@ -47,7 +47,6 @@ def compare(
     placement: Mapping[str, str],
     outcome: Any,
     prediction: Prediction | None,
-    keep: Mapping[str, float],
     shedder: Shedder | None = None,
 ) -> dict[str, Any]:
     """Return the report of a run: measured beside predicted, counts of every stream.

@@ -88,6 +88,16 @@ class Setting:
         )  # fmt: skip
 
 
+START = 20.0
+"""End of the warm-up (s) of the experiments with static plans; the first statistics window is full after 10 s."""
+TABLE_2 = "10 operators a host, chains of 10, phases evenly spread"
+
+
+def base(quick: bool, level: float = 0.9, *, bursty: bool = False) -> Setting:
+    """Return Table 2, or half as many hosts."""
+    return Setting(hosts=10 if quick else 20, level=level, bursty=bursty)
+
+
 @attrs.frozen(eq=False)
 class System:
     """Chains with the tuples that enter them.
@@ -144,11 +154,7 @@ class System:
         self, start: Placement, policy: Rebalance | None, begin: float, end: float, seed: int, *, trace: bool = False
     ) -> SimulationResult:
         """Simulate from a placement until a time; latencies count from ``begin`` on."""
-        when = np.concatenate(self.times)
-        source = np.repeat(np.arange(len(self.times)), [len(times) for times in self.times])
-        order = np.lexsort((source, when))
-        inside = order[when[order] < end]
-        arrivals = Arrivals.of(when[inside], [f"s{c + 1}" for c in source[inside].tolist()])
+        arrivals = Arrivals.merged({f"s{c + 1}": times[times < end] for c, times in enumerate(self.times)})
         options = Options(warmup=begin, duration=end, steer=policy, move_time=MIGRATION)
         cluster = Cluster.uniform(self.setting.hosts)
         return simulate(self.network, cluster, start, arrivals, options, seed=seed, trace=trace)
@@ -156,6 +162,10 @@ class System:
     def ratio(self, result: SimulationResult) -> float:
         """Return the mean latency over the processing delay of a chain."""
         return float(result.latency["mean"]) / (DELAY * self.setting.length)
+
+    def steered(self, start: Placement, policy: Rebalance, begin: float, end: float, seed: int) -> float:
+        """Return the latency ratio of a run."""
+        return self.ratio(self.run(start, policy, begin, end, seed))
 
     def load_moved(self, result: SimulationResult, since: float) -> dict[float, float]:
         """Return by time the load that was moved, in hosts: mean loads of the operators (the paper's footnote 3)."""

@@ -1,13 +1,16 @@
-"""What an experiment gives: curves in the paper's axes, and claims that a machine has checked."""
+"""How all figures are made: each says how it was set up, what is claimed and was measured, and what is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TypeVar
 
 import attrs
 import numpy as np
-from numpy.typing import ArrayLike
+
+from penstock.experiments.runs import Rows, errors, means, rng, said
+from penstock.native.jit import compiling
 
 T = TypeVar("T")
 
@@ -39,25 +42,6 @@ class Claim:
     note: str = ""
 
 
-class Mean(float):
-    """The mean of a figure's value over runs; ``error`` is its standard error, 0 of one run."""
-
-    error: float = 0.0
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Mean:
-        """Return the mean of what is known: runs without a result (nan) are left out."""
-        known = np.array([value for value in values if np.isfinite(value)])
-        found = cls(known.mean() if known.size else np.nan)
-        found.error = float(known.std(ddof=1) / known.size**0.5) if known.size > 1 else 0.0
-        return found
-
-    @classmethod
-    def over(cls, runs: ArrayLike) -> list[Mean]:
-        """Return the means over runs, array (runs, places), at each place."""
-        return [cls.of(column) for column in np.asarray(runs).T]
-
-
 @attrs.frozen(kw_only=True)
 class Curve:
     """One line of a plot; ``error`` holds standard errors of means over runs, or nothing."""
@@ -66,12 +50,6 @@ class Curve:
     x: tuple[float, ...]
     y: tuple[float, ...]
     error: tuple[float, ...] = ()
-
-    @classmethod
-    def of(cls, label: str, x: Iterable[float], y: Sequence[float]) -> Curve:
-        """Return a curve whose values may be means."""
-        error = tuple(float(getattr(value, "error", 0.0)) for value in y)
-        return cls(label=label, x=tuple(map(float, x)), y=tuple(map(float, y)), error=error if any(error) else ())
 
 
 @attrs.frozen(kw_only=True)
@@ -114,70 +92,89 @@ class Figure:
     claims: tuple[Claim, ...]
 
 
-def listed(values: Iterable[float]) -> str:
-    """Return numbers with three digits, for a claim."""
-    return ", ".join(f"{value:.3g}" for value in values)
+Claimed = (
+    tuple[str, str, str | Rows, bool | np.bool_]
+    | tuple[str, str, str | Rows, bool | np.bool_, str]
+    | tuple[str, str, str | Rows, bool | np.bool_, str, str]
+)
+"""A claim's name, what is expected, what was measured, whether it holds; a note; of which part, as ``(a)``."""
+Made = tuple[Mapping[str, object], Sequence[Claimed], Sequence[Panel]]
+"""How a figure was set up, its claims and its panels."""
+Make = Callable[[bool, int], Figure]
+"""Makes a figure: quick or not, seed."""
 
 
-class Sheet:
-    """Builds a figure: what is measured goes in as rows by label, and each claim with how it was judged."""
+@attrs.frozen
+class Ask:
+    """How a figure is asked for: quick or whole, and the seed of everything random."""
 
-    def __init__(self, paper: str, name: str, title: str, **parameters: object) -> None:
-        self.paper, self.name, self.title = paper, name, title
-        self.parameters = {key.replace("_", " "): str(value) for key, value in parameters.items()}
-        self._panels: list[Panel] = []
-        self._claims: list[Claim] = []
+    quick: bool
+    seed: int
 
-    def claim(
-        self, name: str, expected: str, measured: str, holds: bool | np.bool_, note: str = "", part: str = ""
-    ) -> None:
-        """Add a claim of a part, as ``(a)``; the note says why it does not hold, or what the paper leaves open."""
-        self._claims.append(
-            Claim(
-                paper=self.paper, figure=self.name + part, name=name, expected=expected, measured=measured,
-                holds=bool(holds), note=note,
-            )
+    def pick(self, quick: T, whole: T) -> T:
+        """Return the first for a quick figure, the second for a whole one."""
+        return quick if self.quick else whole
+
+    def rng(self, *parts: int) -> np.random.Generator:
+        """Return the generator that belongs to the seed and these numbers."""
+        return rng(self.seed, *parts)
+
+
+class Paper:
+    """What makes the figures of a paper, by their names on the command line.
+
+    Parameters
+    ----------
+    compiled
+        Whether its figures are large enough to compile all kernels for.
+    """
+
+    def __init__(self, name: str, *, compiled: bool = False) -> None:
+        self.name, self.compiled = name, compiled
+        self.figures: dict[str, Make] = {}
+
+    def figure(self, name: str, title: str) -> Callable[[Callable[[Ask], Made]], Make]:
+        """Return a decorator of what measures a figure."""
+
+        def registered(measure: Callable[[Ask], Made]) -> Make:
+            def make(quick: bool, seed: int) -> Figure:
+                with compiling() if self.compiled else nullcontext():
+                    setup, claims, panels = measure(Ask(quick, seed))
+                return Figure(
+                    paper=self.name, name=name, title=title, panels=tuple(panels),
+                    parameters={key.replace("_", " "): str(value) for key, value in setup.items()},
+                    claims=tuple(self._claim(name, *claim) for claim in claims),
+                )  # fmt: skip
+
+            self.figures[f"{self.name}-{name.lower().replace('fig. ', '').replace(' ', '-')}"] = make
+            return make
+
+        return registered
+
+    def _claim(
+        self, figure: str, name: str, expected: str, measured: str | Rows, holds: bool | np.bool_, note: str = "",
+        part: str = "",
+    ) -> Claim:  # fmt: skip
+        found = measured if isinstance(measured, str) else said(measured)
+        return Claim(
+            paper=self.name, figure=figure + part, name=name, expected=expected, measured=found, holds=bool(holds),
+            note=note,
         )  # fmt: skip
 
-    def panel(
-        self, x: str, y: str, at: Iterable[float], rows: Mapping[str, Sequence[float]], log: bool = False
-    ) -> None:
-        """Add a pair of axes with a curve for each row, all over the same places."""
-        places = tuple(map(float, at))
-        curves = tuple(Curve.of(label, places, row) for label, row in rows.items())
-        self._panels.append(Panel(x=x, y=y, curves=curves, log=log))
 
-    def scatter(self, x: str, y: str, rows: Mapping[str, Iterable[tuple[float, float]]], log: bool = False) -> None:
-        """Add a pair of axes with a curve through points of its own for each row."""
-        curves = []
-        for label, points in rows.items():
-            first, second = zip(*sorted(points), strict=True)
-            curves.append(Curve.of(label, first, second))
-        self._panels.append(Panel(x=x, y=y, curves=tuple(curves), log=log))
-
-    def done(self) -> Figure:
-        """Return the figure."""
-        return Figure(
-            paper=self.paper, name=self.name, title=self.title, parameters=self.parameters,
-            panels=tuple(self._panels), claims=tuple(self._claims),
-        )  # fmt: skip
+def panel(x: str, y: str, at: Iterable[float], rows: Rows, log: bool = False) -> Panel:
+    """Return a pair of axes with a curve for each row, all over the same places; bars where rows are of runs."""
+    places, curves = tuple(map(float, at)), []
+    for label, row in rows.items():
+        error = tuple(errors(row).tolist())
+        curves.append(Curve(label=label, x=places, y=tuple(means(row).tolist()), error=error if any(error) else ()))
+    return Panel(x=x, y=y, curves=tuple(curves), log=log)
 
 
-def rng(*parts: int) -> np.random.Generator:
-    """Return the generator that belongs to these numbers."""
-    return np.random.default_rng(list(parts))
-
-
-def averaged(at: Iterable[T], seeds: int, one: Callable[[T, int], Mapping[str, float]]) -> dict[str, list[Mean]]:
-    """Return by label the mean over seeds of what is measured at each place."""
-    found: dict[str, list[Mean]] = {}
-    for place in at:
-        rows = [one(place, k) for k in range(seeds)]
-        for label in rows[0]:
-            found.setdefault(label, []).append(Mean.of(row[label] for row in rows))
-    return found
-
-
-def said(rows: Mapping[str, Sequence[float]]) -> str:
-    """Return rows in words, for a claim."""
-    return "; ".join(f"{label} {listed(row)}" for label, row in rows.items())
+def scatter(x: str, y: str, rows: Mapping[str, Iterable[tuple[float, ...]]], log: bool = False) -> Panel:
+    """Return a pair of axes with a curve through points of its own for each row: x, y, and maybe an error."""
+    curves = []
+    for label, points in rows.items():
+        first, second, *bars = (tuple(map(float, each)) for each in zip(*sorted(points), strict=True))
+        curves.append(Curve(label=label, x=first, y=second, error=bars[0] if bars and any(bars[0]) else ()))
+    return Panel(x=x, y=y, curves=tuple(curves), log=log)

@@ -1,4 +1,4 @@
-"""Figures 4 to 8 and 10 of Chandramouli et al., Accurate latency estimation in a distributed event processing system.
+"""Figures 3 to 8 and 10 of Chandramouli et al., Accurate latency estimation in a distributed event processing system.
 
 The paper ran its queries on StreamInsight, on click streams that are not available. Here the simulator serves them,
 with the scheduling that the paper added to its engine; events, costs and selectivities vary by chance, statistics come
@@ -7,21 +7,20 @@ from a run over the first events, and the paper's generator makes the bursts.
 
 from __future__ import annotations
 
-from itertools import product
-
+import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.cluster import Cluster, Placement
-from penstock.experiments.base import Figure, Mean, Sheet, listed
-from penstock.latency.mace import mace
+from penstock.experiments.base import Ask, Claimed, Made, Paper, panel
+from penstock.experiments.runs import Floats, listed, repeated, swept
+from penstock.latency.mace import cumulative_excess, mace
 from penstock.latency.pipelined import pipelined
-from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import Arrivals, Options, SimulationResult, simulate
 from penstock.workload import Rates
 
-PAPER = "mace"
+PAPER = Paper("mace")
 PERIOD = 1.0
 HIGH = 2.5
 """Load of the busiest host in a burst, with one query; the paper does not say its own."""
@@ -71,9 +70,9 @@ def together(networks: list[Network]) -> Network:
     )
 
 
-def bursts(count: int, rng: np.random.Generator, high: float = 600.0) -> NDArray[np.float64]:
+def bursts(count: int, rng: np.random.Generator, high: float = 600.0) -> Floats:
     """Return the times (s) of events of the paper's on-off load: rates 100 to 1, durations 1 to 3, both exponential."""
-    times: list[NDArray[np.float64]] = []
+    times: list[Floats] = []
     at, made, busy = 0.0, 0, False
     while made < count:
         span = float(rng.exponential(12.0 if busy else 36.0))
@@ -85,49 +84,65 @@ def bursts(count: int, rng: np.random.Generator, high: float = 600.0) -> NDArray
     return np.concatenate(times)[:count]
 
 
-def entered(parts: dict[str, NDArray[np.float64]]) -> Arrivals:
-    """Return the events of several sources as arrivals in order of time."""
-    names = [name for name, times in parts.items() for _ in range(times.size)]
-    times = np.concatenate(list(parts.values()))
-    order = np.argsort(times, kind="stable")
-    return Arrivals.of(times[order], [names[index] for index in order.tolist()])
+Events = dict[str, Floats]
+"""By source the times at which events enter (s)."""
 
 
-def counted(parts: dict[str, NDArray[np.float64]]) -> Rates:
+def drawn(count: int, rng: np.random.Generator, sources: int = 1) -> Events:
+    """Return so many events of each source, drawn as `bursts`."""
+    return {f"s{k + 1}": bursts(count, rng) for k in range(sources)}
+
+
+def counted(events: Events) -> Rates:
     """Return the events of each period as rates: the expected workload."""
-    end = max(float(times[-1]) for times in parts.values())
-    edges = np.arange(int(end / PERIOD) + 2) * PERIOD
-    return Rates.of(PERIOD, {name: np.histogram(times, edges)[0] / PERIOD for name, times in parts.items()})
+    edges = np.arange(int(max(times[-1] for times in events.values()) / PERIOD) + 2) * PERIOD
+    return Rates.of(PERIOD, {name: np.histogram(times, edges)[0] / PERIOD for name, times in events.items()})
 
 
-def run(
-    network: Network, cluster: Cluster, placement: Placement, parts: dict[str, NDArray[np.float64]], seed: int
-) -> SimulationResult:
-    """Serve events by the oldest stimulus, until all have left."""
-    return simulate(
-        network, cluster, placement, entered(parts), Options(policy="stimulus", drain=True), seed=seed, trace=True
-    )
+@attrs.frozen(eq=False)
+class Placed:
+    """A network on a cluster: what it does with events, and what Mace says of it."""
 
+    network: Network
+    placement: Placement
+    cluster: Cluster
 
-def measured(network: Network, parts: dict[str, NDArray[np.float64]], count: int, seed: int) -> Statistics:
-    """Return statistics from a run over the first ``count`` events of each source on one host."""
-    first = {name: times[:count] for name, times in parts.items()}
-    result = run(network, Cluster.uniform(1), Placement(dict.fromkeys(network.operators, "h1")), first, seed)
-    found = {}
-    for name, operator in network.operators.items():
-        row = result.operators[name]
-        served = int(row["served"])
-        out = result.streams[network.outputs(name)[0].name]["arrived"]
-        if served:
-            cost = row["busy"] * result.end / served
-            inputs = len(operator.inputs)
-            found[name] = OperatorStatistics(cost=(cost,) * inputs, selectivity=(out / served,) * inputs, tuples=served)
-    return Statistics(operators=found)
+    @classmethod
+    def alone(cls, network: Network) -> Placed:
+        """Return a network on one host."""
+        return cls(network, Placement(dict.fromkeys(network.operators, "h1")), Cluster.uniform(1))
 
+    def run(self, events: Events, seed: int) -> SimulationResult:
+        """Serve events by the oldest stimulus, until all have left."""
+        arrivals, options = Arrivals.merged(events), Options(policy="stimulus", drain=True)
+        return simulate(self.network, self.cluster, self.placement, arrivals, options, seed=seed, trace=True)
 
-def estimated(network: Network, known: Statistics, rates: Rates, placement: Placement, cluster: Cluster) -> float:
-    """Return the worst of Mace with measured statistics."""
-    return mace(load_model(known.complete(network, override=True), rates), placement, cluster).total.worst
+    def worst(self, events: Events, seed: int) -> float:
+        """Return the largest latency of a run."""
+        return float(self.run(events, seed).latency["max"])
+
+    def statistics(self, events: Events, seed: int, count: int | None = None) -> Statistics:
+        """Return statistics from a run over the first events of each source, or all, on one host."""
+        first = {name: times[:count] for name, times in events.items()}
+        result, found = Placed.alone(self.network).run(first, seed), {}
+        for name, operator in self.network.operators.items():
+            row = result.operators[name]
+            served = int(row["served"])
+            out = result.streams[self.network.outputs(name)[0].name]["arrived"]
+            if served:
+                cost, inputs = row["busy"] * result.end / served, len(operator.inputs)
+                found[name] = OperatorStatistics(
+                    cost=(cost,) * inputs, selectivity=(out / served,) * inputs, tuples=served
+                )
+        return Statistics(operators=found)
+
+    def model(self, known: Statistics, events: Events) -> LoadModel:
+        """Return the load with measured statistics."""
+        return load_model(known.complete(self.network, override=True), counted(events))
+
+    def estimated(self, known: Statistics, events: Events) -> float:
+        """Return the worst of Mace with measured statistics."""
+        return mace(self.model(known, events), self.placement, self.cluster).total.worst
 
 
 def _scaled(high: float = 600.0) -> float:
@@ -136,163 +151,145 @@ def _scaled(high: float = 600.0) -> float:
     return HIGH / float(load_model(network, Rates.constant({"s1": high}, 1.0)).mean_load.sum())
 
 
-def _one() -> tuple[Network, Placement, Cluster]:
-    network = query(1, _scaled())
-    return network, Placement(dict.fromkeys(network.operators, "h1")), Cluster.uniform(1)
+def _setup(asked: float | str, **more: object) -> dict[str, object]:
+    burst = f"{asked:g} times the capacity of a host" if isinstance(asked, float) else asked
+    return {"engine": "simulator, oldest stimulus first", "period": "1 s", "burst": burst, **more}
 
 
-def _sheet(name: str, title: str, asked: float | str, **more: object) -> Sheet:
-    return Sheet(
-        PAPER, name, title, engine="simulator, oldest stimulus first", period="1 s",
-        burst=f"{asked:g} times the capacity of a host" if isinstance(asked, float) else asked, **more,
-    )  # fmt: skip
+@PAPER.figure("Fig. 3", "Cumulative excess")
+def figure_3(ask: Ask) -> Made:
+    """Work out the example of cumulative excess (section IV); its load series are a reconstruction."""
+    load = np.array([[2, 4, 1, 1, 2], [3, 6, 0, 1, 1], [2, 5, 1, 0, 6]])
+    found = cumulative_excess(load / 2, np.ones(3), 2.0)
+    worst = found.max(axis=0)
+    rows = {**{f"N{k + 1}": row for k, row in enumerate(found)}, "Mace": worst}
+    return {"subinterval": 2, "capacity": 1, "loads": "reconstructed"}, [
+        ("Mace of the five subintervals", "1, 5, 3, 2, 4", listed(worst), np.allclose(worst, [1, 5, 3, 2, 4]),
+         "the paper's load series are lost; these agree with all values that the text states"),
+    ], [panel("subinterval", "excess", range(1, 6), rows)]  # fmt: skip
 
 
-def _beside(sheet: Sheet, x: str, at: list[float], found: NDArray[np.float64], true: NDArray[np.float64]) -> None:
-    sheet.panel(x, "worst latency (s)", at, {"estimated": Mean.over(found), "measured": Mean.over(true)})
+@PAPER.figure("Fig. 4", "Worst latency by size of the sample")
+def figure_4(ask: Ask) -> Made:
+    """Measure estimated and true worst latency over the size of the sample that gave the statistics."""
+    placed, sizes, runs = Placed.alone(query(1, _scaled())), [250, 500, 1000, 2000, 4000, 6000, 10_000], ask.pick(5, 20)
+
+    def one(k: int) -> dict[str, list[float]]:
+        events = drawn(75_000, ask.rng(4, k))
+        known = [placed.statistics(events, k + 100, count) for count in sizes]
+        estimated = [placed.estimated(each, events) for each in known]
+        return {"Mace": estimated, "measured": [placed.worst(events, ask.seed + k)] * len(sizes)}
+
+    found = repeated(runs, one)
+    off = 100 * (found["Mace"] / found["measured"] - 1)
+    mean = np.abs(off).mean(axis=0)[5]
+    return _setup(HIGH, events="75,000", runs=runs), [
+        ("6,000 of 75,000 events give the worst latency", "error below 3 %",
+         f"mean error {mean:.3g} %, from {off[:, 5].min():.3g} to {off[:, 5].max():.3g} %", mean < 3,
+         "a mean of several runs, since the paper shows one; Mace is a lower bound, so it errs below"),
+    ], [
+        panel("events in the sample", "worst latency (s)", sizes, found),
+        panel("events in the sample", "mean error (%)", sizes, {"Mace": np.abs(off)}),
+    ]  # fmt: skip
 
 
-def figure_4(quick: bool, seed: int) -> Figure:
-    """Return estimated and true worst latency over the size of the sample that gave the statistics."""
-    network, placement, cluster = _one()
-    sizes = [250, 500, 1000, 2000, 4000, 6000, 10_000]
-    found, true = [], []
-    for number in range(5 if quick else 20):
-        parts = {"s1": bursts(75_000, np.random.default_rng([seed, 4, number]))}
-        rates = counted(parts)
-        true.append(float(run(network, cluster, placement, parts, seed + number).latency["max"]))
-        found.append(
-            [estimated(network, measured(network, parts, n, number + 100), rates, placement, cluster) for n in sizes]
-        )
-    errors = np.array(found) / np.array(true)[:, None] - 1
-    mean = np.abs(errors).mean(axis=0)
-    sheet = _sheet("Fig. 4", "Worst latency by size of the sample", HIGH, events="75,000", runs=len(true))
-    sheet.claim(
-        "6,000 of 75,000 events give the worst latency", "error below 3 %",
-        f"mean error {100 * mean[5]:.3g} %, from {100 * errors[:, 5].min():.3g} to {100 * errors[:, 5].max():.3g} %",
-        mean[5] < 0.03, "a mean of several runs, since the paper shows one; Mace is a lower bound, so it errs below",
-    )  # fmt: skip
-    rows = {"Mace": Mean.over(found), "measured": [Mean.of(true)] * len(sizes)}
-    sheet.panel("events in the sample", "worst latency (s)", sizes, rows)
-    sheet.panel("events in the sample", "mean error (%)", sizes, {"Mace": Mean.over(100 * np.abs(errors))})
-    return sheet.done()
-
-
-def figure_5(quick: bool, seed: int) -> Figure:
-    """Return Mace and the largest latency of each period."""
-    network, placement, cluster = _one()
-    near: list[float] = []
-    first: dict[str, list[float]] = {}
-    for number in range(2 if quick else 10):
-        parts = {"s1": bursts(75_000, np.random.default_rng([seed, 5, number]))}
-        rates = counted(parts)
-        known = measured(network, parts, 6000, seed + number + 1)
-        series = mace(load_model(known.complete(network, override=True), rates), placement, cluster).series
-        trace = run(network, cluster, placement, parts, seed + number).trace
+@PAPER.figure("Fig. 5", "Latency over time")
+def figure_5(ask: Ask) -> Made:
+    """Measure Mace and the largest latency of each period."""
+    placed, near, shown = Placed.alone(query(1, _scaled())), [], []
+    for k in range(ask.pick(2, 10)):
+        events = drawn(75_000, ask.rng(5, k))
+        known = placed.statistics(events, ask.seed + k + 1, 6000)
+        series = mace(placed.model(known, events), placed.placement, placed.cluster).series
+        trace = placed.run(events, ask.seed + k).trace
         assert trace is not None  # noqa: S101 -- it was asked for
-        late = np.zeros(rates.periods)
+        late = np.zeros(len(series))
         np.maximum.at(late, (trace["stimulus"] / PERIOD).astype(np.int64), trace["egress"] - trace["stimulus"])
-        near.append(float((np.abs(late - series) <= PERIOD + 0.04 * late.max()).mean()))
-        first = first or {"Mace": series.tolist(), "measured": late.tolist()}
-    sheet = _sheet("Fig. 5", "Latency over time", HIGH, sample="6,000 events", runs=len(near))
-    sheet.claim(
-        "Mace tracks the highest latency of each subinterval",
-        "within a subinterval and 4 % of the worst, in 95 % of them, in the mean over runs",
-        f"in {100 * np.mean(near):.3g} %, from {100 * min(near):.3g} to {100 * max(near):.3g} %", np.mean(near) >= 0.95,
-    )  # fmt: skip
-    sheet.panel("stimulus time (s), first run", "latency (s)", np.arange(len(first["Mace"])) * PERIOD, first)
-    return sheet.done()
+        near.append(100 * float((np.abs(late - series) <= PERIOD + 0.04 * late.max()).mean()))
+        shown.append({"Mace": series, "measured": late})
+    seconds = np.arange(len(shown[0]["Mace"])) * PERIOD
+    return _setup(HIGH, sample="6,000 events", runs=len(near)), [
+        ("Mace tracks the highest latency of each subinterval",
+         "within a subinterval and 4 % of the worst, in 95 % of them, in the mean over runs",
+         f"in {np.mean(near):.3g} %, from {min(near):.3g} to {max(near):.3g} %", np.mean(near) >= 95),
+    ], [panel("stimulus time (s), first run", "latency (s)", seconds, shown[0])]  # fmt: skip
 
 
-def figure_6(quick: bool, seed: int) -> Figure:
-    """Return worst latency of three chunks of data, with statistics of the first one only."""
-    network, placement, cluster = _one()
-    size, repeats = 25_000, 3 if quick else 10
-    found, true = np.zeros((2, repeats, 3))
-    for number in range(repeats):
-        chunks = [{"s1": bursts(size, np.random.default_rng([seed, 6, k, number]))} for k in range(3)]
-        known = measured(network, chunks[0], size, seed + number)
-        found[number] = [estimated(network, known, counted(parts), placement, cluster) for parts in chunks]
-        true[number] = [run(network, cluster, placement, p, seed + k).latency["max"] for k, p in enumerate(chunks)]
-    errors = found / true - 1
-    sheet = _sheet("Fig. 6", "Chunks of data", HIGH, runs=repeats)
-    sheet.claim(
-        "estimated and measured worst latency by chunk", "within 4 %, in the mean over runs",
-        f"errors {listed((100 * np.abs(errors).mean(axis=0)).tolist())} %, within 4 % in "
-        f"{int((np.abs(errors) <= 0.04).all(axis=1).sum())} of {repeats} runs",
-        np.abs(errors).mean(axis=0).max() <= 0.04,
-    )  # fmt: skip
-    _beside(sheet, "chunk", [1.0, 2.0, 3.0], found, true)
-    return sheet.done()
+@PAPER.figure("Fig. 6", "Chunks of data")
+def figure_6(ask: Ask) -> Made:
+    """Measure the worst latency of three chunks of data, with statistics of the first one only."""
+    placed, runs = Placed.alone(query(1, _scaled())), ask.pick(3, 10)
+
+    def one(k: int) -> dict[str, list[float]]:
+        chunks = [drawn(25_000, ask.rng(6, part, k)) for part in range(3)]
+        known = placed.statistics(chunks[0], ask.seed + k)
+        true = [placed.worst(events, ask.seed + part) for part, events in enumerate(chunks)]
+        return {"estimated": [placed.estimated(known, events) for events in chunks], "measured": true}
+
+    found = repeated(runs, one)
+    off = 100 * np.abs(found["estimated"] / found["measured"] - 1)
+    return _setup(HIGH, runs=runs), [
+        ("estimated and measured worst latency by chunk", "within 4 %, in the mean over runs",
+         f"errors {listed(off.mean(axis=0))} %, within 4 % in {(off <= 4).all(axis=1).sum()} of {runs} runs",
+         off.mean(axis=0).max() <= 4),
+    ], [panel("chunk", "worst latency (s)", range(1, 4), found)]  # fmt: skip
 
 
-def figure_7(quick: bool, seed: int) -> Figure:
-    """Return worst latency of one to five queries on one host."""
-    counts, size, runs = [1, 3] if quick else [1, 2, 3, 4, 5], 30_000, 1 if quick else 5
-    cluster = Cluster.uniform(1)
-    found, true = np.zeros((2, runs, len(counts)))
-    for number, (column, count) in product(range(runs), enumerate(counts)):
+@PAPER.figure("Fig. 7", "Simultaneous queries")
+def figure_7(ask: Ask) -> Made:
+    """Measure the worst latency of one to five queries on one host."""
+    counts, size, runs = ask.pick([1, 3], [1, 2, 3, 4, 5]), 30_000, ask.pick(1, 5)
+
+    def one(count: int, k: int) -> dict[str, float]:
         # Costs fall with the root of the number of queries, so that each setting is about as bursty as the first.
-        network = together([query(k + 1, _scaled() / count**0.5) for k in range(count)])
-        placement = Placement(dict.fromkeys(network.operators, "h1"))
-        rng = np.random.default_rng([seed, 7, count, number])
-        train = {f"s{k + 1}": bursts(size // 2, rng) for k in range(count)}
-        parts = {f"s{k + 1}": bursts(size, rng) for k in range(count)}
-        known = measured(network, train, size // 2, seed + number)
-        found[number, column] = estimated(network, known, counted(parts), placement, cluster)
-        true[number, column] = run(network, cluster, placement, parts, seed + number + 1).latency["max"]
-    errors = np.abs(found / true - 1)
-    each = f"{HIGH:g} over the root of the number of queries, by each query alone"
-    sheet = _sheet("Fig. 7", "Simultaneous queries", each, runs=runs)
-    sheet.claim(
-        "estimated and measured worst latency by operators", "closely: within 5 %, in the mean over runs",
-        f"errors {listed((100 * errors.mean(axis=0)).tolist())} %, at most {100 * errors.max():.3g} %",
-        errors.mean(axis=0).max() <= 0.05,
-    )  # fmt: skip
-    at = [14.0 * count for count in counts]
-    _beside(sheet, "operators", at, found, true)
-    return sheet.done()
+        placed = Placed.alone(together([query(k + 1, _scaled() / count**0.5) for k in range(count)]))
+        rng = ask.rng(7, count, k)
+        train, events = drawn(size // 2, rng, count), drawn(size, rng, count)
+        known = placed.statistics(train, ask.seed + k)
+        return {"estimated": placed.estimated(known, events), "measured": placed.worst(events, ask.seed + k + 1)}
+
+    found = swept(counts, runs, one)
+    off = 100 * np.abs(found["estimated"] / found["measured"] - 1)
+    return _setup(f"{HIGH:g} over the root of the number of queries, by each query alone", runs=runs), [
+        ("estimated and measured worst latency by operators", "closely: within 5 %, in the mean over runs",
+         f"errors {listed(off.mean(axis=0))} %, at most {off.max():.3g} %", off.mean(axis=0).max() <= 5),
+    ], [panel("operators", "worst latency (s)", [len(SHAPE) * count for count in counts], found)]  # fmt: skip
 
 
-def figure_8(quick: bool, seed: int) -> Figure:
-    """Return worst latency of three queries, 42 operators, scattered over 4 to 13 hosts."""
-    sizes = [4, 8] if quick else [4, 7, 10, 13]
-    size, draws = 30_000, 2 if quick else 3
+@PAPER.figure("Fig. 8", "Hosts")
+def figure_8(ask: Ask) -> Made:
+    """Measure the worst latency of three queries, 42 operators, scattered over 4 to 13 hosts."""
+    sizes, draws = ask.pick([4, 8], [4, 7, 10, 13]), ask.pick(2, 3)
     network = together([query(k + 1, 2 * _scaled()) for k in range(3)])
-    rows: dict[str, list[list[float]]] = {"printed": [], "followed": [], "measured": []}
-    for draw in range(draws):
-        rng = np.random.default_rng([seed, 8, draw])
-        parts = {f"s{k + 1}": bursts(size, rng) for k in range(3)}
-        known = measured(network, parts, size, seed)
-        model = load_model(known.complete(network, override=True), counted(parts))
-        each: dict[str, list[float]] = {key: [] for key in rows}
+
+    def one(k: int) -> dict[str, list[float]]:
+        rng, alone = ask.rng(8, k), Placed.alone(network)
+        events = drawn(30_000, rng, 3)
+        model = alone.model(alone.statistics(events, ask.seed), events)
+        found: dict[str, list[float]] = {"Mace": [], "pipelined": [], "measured": []}
         for count in sizes:
-            cluster = Cluster.uniform(count)
             placement = Placement({name: f"h{1 + int(rng.integers(count))}" for name in network.operators})
-            each["printed"].append(mace(model, placement, cluster).total.worst)
-            each["followed"].append(pipelined(model, placement, cluster).total.worst)
-            each["measured"].append(float(run(network, cluster, placement, parts, seed + 1).latency["max"]))
-        for key, row in each.items():
-            rows[key].append(row)
-    true = np.array(rows["measured"])
-    sheet = _sheet("Fig. 8", "Hosts", f"{2 * HIGH:g} times the capacity of a host, by each query alone", runs=draws)
+            placed = Placed(network, placement, Cluster.uniform(count))
+            found["Mace"].append(mace(model, placement, placed.cluster).total.worst)
+            found["pipelined"].append(pipelined(model, placement, placed.cluster).total.worst)
+            found["measured"].append(placed.worst(events, ask.seed + 1))
+        return found
+
+    found = repeated(draws, one)
+    claims: list[Claimed] = []
     for key, name, note in (
-        ("printed", "Mace", "the paper's: where backlog forms on one host after another its theorem does not hold"),
-        ("followed", "pipelined Mace", "ours: it follows the backlog from host to host"),
+        ("Mace", "Mace", "the paper's: where backlog forms on one host after another its theorem does not hold"),
+        ("pipelined", "pipelined Mace", "ours: it follows the backlog from host to host"),
     ):
-        errors = np.array(rows[key]) / true - 1
-        missed, mean = int((np.abs(errors) >= 0.03).sum()), float(np.abs(errors).mean())
-        sheet.claim(
+        off = 100 * (found[key] / found["measured"] - 1)
+        missed, mean = int((np.abs(off) >= 3).sum()), float(np.abs(off).mean())
+        claims.append((
             f"{name}: estimated and measured worst latency by hosts", "error below 3 %, in the mean over settings",
-            f"{100 * mean:.3g} %, from {100 * errors.min():.3g} to {100 * errors.max():.3g} %, 3 % or more in {missed} "
-            f"of {errors.size} settings", mean < 0.03, note,
-        )  # fmt: skip
-    means = {
-        label: Mean.over(rows[key])
-        for key, label in (("printed", "Mace"), ("followed", "pipelined"), ("measured", "measured"))
-    }
-    sheet.panel("hosts", "worst latency (s)", sizes, means)
-    return sheet.done()
+            f"{mean:.3g} %, from {off.min():.3g} to {off.max():.3g} %, 3 % or more in {missed} of {off.size} settings",
+            mean < 3, note,
+        ))  # fmt: skip
+    setup = _setup(f"{2 * HIGH:g} times the capacity of a host, by each query alone", runs=draws)
+    return setup, claims, [panel("hosts", "worst latency (s)", sizes, found)]
 
 
 def plans(scale: float) -> list[Network]:
@@ -318,41 +315,36 @@ def plans(scale: float) -> list[Network]:
     return found
 
 
-def figure_10(quick: bool, seed: int) -> Figure:
-    """Return worst latency of the three plans by size of the sample (plans as in Figure 9)."""
-    networks, cluster = plans(4e-4), Cluster.uniform(1)
-    placement = Placement(dict.fromkeys(networks[0].operators, "h1"))
-    sizes, runs = [100, 250, 500, 1000, 2000], 2 if quick else 10
-    true, found = np.zeros((runs, len(networks))), np.zeros((runs, len(networks), len(sizes)))
-    for number, (row, network) in product(range(runs), enumerate(networks)):
-        parts = {"s1": bursts(75_000, np.random.default_rng([seed, 10, number]))}
-        true[number, row] = run(network, cluster, placement, parts, seed + number).latency["max"]
-        found[number, row] = [
-            estimated(network, measured(network, parts, n, seed + number + 1), counted(parts), placement, cluster)
-            for n in sizes
-        ]
-    # Whether the plan that an estimate ranks first is the fastest, and whether all are in the right order.
-    best = (found.argmin(axis=1) == true.argmin(axis=1)[:, None]).sum(axis=0)
-    order = (np.argsort(found, axis=1) == np.argsort(true, axis=1)[:, :, None]).all(axis=1).sum(axis=0)
-    labels = ("costly first", "costly between", "costly last")
+@PAPER.figure("Fig. 10", "Plan selection by size of the sample")
+def figure_10(ask: Ask) -> Made:
+    """Measure the worst latency of the three plans by size of the sample (plans as in Figure 9)."""
+    sizes, runs, networks = [100, 250, 500, 1000, 2000], ask.pick(2, 10), plans(4e-4)
     asked = [float(load_model(n, Rates.constant({"s1": 600.0}, 1.0)).mean_load.sum()) for n in networks]
-    off = found[:, :, 2] / true - 1
-    sheet = _sheet(
-        "Fig. 10", "Plan selection by size of the sample", f"{listed(asked)} times the capacity, by plan", runs=runs,
+
+    def one(k: int) -> dict[str, list[float]]:
+        events, found, true = drawn(75_000, ask.rng(10, k)), {}, {}
+        for label, network in zip(("costly first", "costly between", "costly last"), networks, strict=True):
+            placed = Placed.alone(network)
+            known = [placed.statistics(events, ask.seed + k + 1, count) for count in sizes]
+            found[label] = [placed.estimated(each, events) for each in known]
+            true[f"{label}, measured"] = [placed.worst(events, ask.seed + k)] * len(sizes)
+        return found | true
+
+    rows = repeated(runs, one)
+    # Arrays (plans, runs, sizes).
+    found, true = np.split(np.array(list(rows.values())), 2)
+    # Whether the plan that an estimate ranks first is the fastest, and whether all are in the right order.
+    best = (found.argmin(axis=0) == true.argmin(axis=0)).sum(axis=0)
+    order = (np.argsort(found, axis=0) == np.argsort(true, axis=0)).all(axis=0).sum(axis=0)
+    off, between = 100 * (found / true - 1)[:, :, 2], int((true.argmin(axis=0) == 1).all(axis=1).sum())
+    return _setup(
+        f"{listed(asked)} times the capacity, by plan", runs=runs,
         plans="as in Fig. 9, with costs of our own: the paper's are not given",
-    )  # fmt: skip
-    sheet.claim(
-        "500 events tell the plans apart", "with 500 and more the best plan of all runs, and the order of 9 in 10",
-        f"best plan in {', '.join(map(str, best))} of {runs} runs, order in {', '.join(map(str, order))}, with "
-        f"{', '.join(map(str, sizes))} events", best[2:].min() == runs and order[2:].min() >= 0.9 * runs,
-        f"the order only: with 500 the estimates are off by {100 * off.min():.3g} to {100 * off.max():.3g} %",
-    )  # fmt: skip
-    between = int((true.argmin(axis=1) == 1).sum())
-    sheet.claim(
-        "the best plan", "the expensive filter is neither at the source nor at the sink",
-        f"in {between} of {runs} runs", between == runs, "these costs are such that it can hold",
-    )  # fmt: skip
-    rows = {label: Mean.over(found[:, k]) for k, label in enumerate(labels)}
-    rows |= {f"{label}, measured": [Mean.of(true[:, k])] * len(sizes) for k, label in enumerate(labels)}
-    sheet.panel("events in the sample", "worst latency (s)", sizes, rows)
-    return sheet.done()
+    ), [
+        ("500 events tell the plans apart", "with 500 and more the best plan of all runs, and the order of 9 in 10",
+         f"best plan in {', '.join(map(str, best))} of {runs} runs, order in {', '.join(map(str, order))}, with "
+         f"{', '.join(map(str, sizes))} events", best[2:].min() == runs and order[2:].min() >= 0.9 * runs,
+         f"the order only: with 500 the estimates are off by {off.min():.3g} to {off.max():.3g} %"),
+        ("the best plan", "the expensive filter is neither at the source nor at the sink",
+         f"in {between} of {runs} runs", between == runs, "these costs are such that it can hold"),
+    ], [panel("events in the sample", "worst latency (s)", sizes, rows)]  # fmt: skip

@@ -8,7 +8,6 @@ random start left in the queues has mostly gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import attrs
@@ -16,9 +15,9 @@ import numpy as np
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.control.rebalance import Memory, Rebalance, observed_problem
-from penstock.experiments.base import rng
+from penstock.experiments.runs import rng
 from penstock.load import load_model
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network import Network
 from penstock.network.shapes import chains, hybrid
 from penstock.placement import Arrays, Weights, algorithm
 from penstock.placement.base import Ints
@@ -137,11 +136,6 @@ def _policy(theta: float = 0.0) -> Rebalance:
     return Rebalance(algorithm=None, every=5.0, window=10, warmup=WARM_UP, theta=theta)
 
 
-def trials(schemes: Sequence[Scheme], seed: int, repeats: int = 1) -> list[list[Trial]]:
-    """Return for each scheme its repetitions."""
-    return [[Trial(scheme, seed + 100 * k) for k in range(repeats)] for scheme in schemes]
-
-
 def cluster_of(
     hosts: int, alpha: tuple[float, float], draw: np.random.Generator, link: Link | None = None, quotas: bool = False,
     most: int = 0,
@@ -204,12 +198,7 @@ def _filters(
 
 def scheme_1(cost: float) -> Scheme:
     """Return one chain of nine equal filters on three equal hosts, stable."""
-    names = [f"o1.{k + 1}" for k in range(9)]
-    operators = [
-        Operator(name=name, kind="filter", inputs=(before,), cost=(cost,), selectivity=(1.0,))
-        for name, before in zip(names, ["s1", *names], strict=False)
-    ]
-    network = Network.of("scheme 1", [Source(name="s1")], operators, [Sink(name="t1", input=names[-1])])
+    network = chains([[cost] * 9], name="scheme 1")
     return Scheme(network, cluster_of(3, (1, 1), rng(0), Link(0.1, 10_000 / 0.1)), _stable(network, 0.1))
 
 

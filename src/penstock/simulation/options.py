@@ -221,6 +221,15 @@ class Arrivals:
         factors.setflags(write=False)
         return cls(when, names, factors)
 
+    @classmethod
+    def merged(cls, times: Mapping[str, NDArray[np.float64]]) -> Arrivals:
+        """Return the tuples of several sources, by name, in order of time; at the same time in the order given."""
+        when = np.concatenate(list(times.values()))
+        order = np.argsort(when, kind="stable")
+        source = np.repeat(np.arange(len(times)), [len(row) for row in times.values()])[order]
+        names = list(times)
+        return cls.of(when[order], [names[index] for index in source.tolist()])
+
 
 def read_arrivals(path: str | os.PathLike[str]) -> Arrivals:
     """Read a file of arrivals: ``time,source[,work]``.
