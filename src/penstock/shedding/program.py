@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, hosts_of
+from penstock.cluster import Cluster, hosts_by_operator
 from penstock.errors import InputError
 from penstock.network import Network, Operator
 
@@ -174,7 +174,7 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
     for sink in network.sinks.values():
         if sink.weight < 0:
             raise InputError(f"expected a weight of at least 0, got {sink.weight:g}", at=f"sinks.{sink.name}.weight")
-    copies = hosts_of(placement)
+    copies = hosts_by_operator(placement)
     places = {name: sorted(set(copies.get(name, ()))) for name in network.operators}
     for name, host in [
         *((source.name, source.host) for source in network.sources.values()),
