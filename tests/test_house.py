@@ -14,14 +14,12 @@ FILES = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 LONG_FILES = {
     "experiments/correlation.py": 528,
     "experiments/shedding.py": 597,
-    "latency/recursion.py": 531,
-    "placement/correlation_kernel.py": 670,
     "shedding/kernels.py": 502,
     "simulation/kernel.py": 977,
 }
 """Files of more than 500 lines, and how many they have."""
 
-LONG, VERY_LONG, MANY, OPEN, MEDIAN = 19, 5, 58, 324, 137
+LONG, VERY_LONG, MANY, OPEN, MEDIAN = 14, 2, 37, 99, 137
 """Functions of more than 60 lines and of more than 80, those with more than 6 parameters, lines that say ``Any``, and
 the lines of the middle file."""
 
