@@ -19,7 +19,7 @@ LONG_FILES = {
 }
 """Files of more than 500 lines, and how many they have."""
 
-LONG, VERY_LONG, MANY, OPEN, MEDIAN = 14, 2, 37, 99, 137
+LONG, VERY_LONG, MANY, OPEN, MEDIAN = 14, 2, 36, 99, 137
 """Functions of more than 60 lines and of more than 80, those with more than 6 parameters, lines that say ``Any``, and
 the lines of the middle file."""
 
