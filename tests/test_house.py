@@ -12,14 +12,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 FILES = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 
 LONG_FILES = {
-    "latency/recursion.py": 531,
-    "placement/correlation_kernel.py": 670,
     "shedding/kernels.py": 502,
     "simulation/kernel.py": 965,
 }
 """Files of more than 500 lines, and how many they have."""
 
-LONG, VERY_LONG, MANY, OPEN, MEDIAN = 18, 5, 57, 324, 137
+LONG, VERY_LONG, MANY, OPEN, MEDIAN = 14, 2, 36, 99, 137
 """Functions of more than 60 lines and of more than 80, those with more than 6 parameters, lines that say ``Any``, and
 the lines of the middle file."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,5 +13,8 @@ Floats = NDArray[np.floating]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Numbers = NDArray[Any]
+"""Of whatever kind: of the arrays of a table, each has a name that says what it holds."""
+
 Records = NDArray[np.void]
 """Rows of named fields."""

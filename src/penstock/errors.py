@@ -12,8 +12,6 @@ A message says what was expected, what came, and what to do.
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class PenstockError(Exception):
     """Base of all errors that penstock raises on purpose."""
@@ -79,7 +77,7 @@ class Infeasible(PenstockError):
 
     exit_code = 1
 
-    def __init__(self, reason: str, **document: Any) -> None:
+    def __init__(self, reason: str, **document: object) -> None:
         self.reason = reason
         self.document = document
         super().__init__(reason)

@@ -81,7 +81,7 @@ class Text:
         except RecursionError:
             raise InputError("not valid TOML: nested too deeply", file=self.name) from None
 
-    def json(self) -> Any:
+    def json(self) -> object:
         """Parse as JSON; a key given twice is an error."""
 
         def once(pairs: list[tuple[str, object]]) -> Document:

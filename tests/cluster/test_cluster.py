@@ -16,7 +16,7 @@ from penstock.cluster import (
     Placement,
     SparkSettings,
     copies_of,
-    hosts_of,
+    hosts_by_operator,
     read_cluster,
     read_placement,
 )
@@ -182,4 +182,4 @@ def test_copies_are_in_the_order_of_their_numbers():
     """An operator's copies, and the hosts of them, come by number, not by name."""
     placement = Placement({"a": "h3", "a#2": "h1", "a#10": "h2", "ab": "h1"})
     assert copies_of(placement) == {"a": ["a", "a#2", "a#10"], "ab": ["ab"]}
-    assert hosts_of(placement) == {"a": ["h3", "h1", "h2"], "ab": ["h1"]}
+    assert hosts_by_operator(placement) == {"a": ["h3", "h1", "h2"], "ab": ["h1"]}

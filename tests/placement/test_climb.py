@@ -18,7 +18,7 @@ from penstock.native.jit import compiling, kernel
 from penstock.placement import Arrays, algorithm, objective
 from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import LargestFirst
-from penstock.placement.episode import episode
+from penstock.placement.episode import Loads, episode
 
 _spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
 problems = importlib.util.module_from_spec(_spec)
@@ -113,7 +113,7 @@ def test_state_stays_that_of_the_placement(seed):
     where = LargestFirst()(arrays, np.random.default_rng(seed))
     before = objective.latency(arrays, where)
     free = np.ones(len(where), bool)
-    state = code.begun(arrays.load, arrays.mean, arrays.capacity, arrays.usable, free, where, 1.0)
+    state = code.begun(Loads(arrays.load, arrays.mean, arrays.capacity, arrays.usable, free, where, 1.0))
     least, tried = code.climb(state, objective.latency_bound(arrays), 1000, 3000, np.arange(4))
     assert least == pytest.approx(objective.latency(arrays, state.best))
     assert least <= before
@@ -151,6 +151,7 @@ def test_evening_out_lowers_the_squares(seed):
     after = where.copy()
     free = np.ones(len(where), bool)
     limit = arrays.usable * (1 + 1e-9)
-    code.evened(arrays.load, arrays.mean, arrays.capacity, limit, free, after, 1.0, goal, np.arange(5), 10**6)
+    given = Loads(arrays.load, arrays.mean, arrays.capacity, limit, free, after, 1.0)
+    code.evened(given, goal, np.arange(5), 10**6)
     assert squares(after) <= squares(where) + 1e-9
     assert (arrays.host_mean(after) <= np.maximum(limit, arrays.host_mean(where)) + 1e-9).all()

@@ -22,6 +22,7 @@ from penstock.placement import (
     OBJECTIVES,
     Divided,
     Problem,
+    Terms,
     Weights,
     algorithm,
     as_arrays,
@@ -149,8 +150,8 @@ def test_weights_only_count_in_ratio():
     """Scaling all weights of potential energy leaves the placement as it is."""
     for name in ("potential-greedy", "potential-dynamic", "potential-dynamic-printed"):
         problem = problems.drawn(4, links=True)
-        small = place(problem, name, rng(), weights=Weights(1, 2, 3))
-        large = place(problem, name, rng(), weights=Weights(100, 200, 300))
+        small = place(problem, name, rng(), Terms(weights=Weights(1, 2, 3)))
+        large = place(problem, name, rng(), Terms(weights=Weights(100, 200, 300)))
         assert small.placement == large.placement
         assert large.value == pytest.approx(100 * small.value)
 
@@ -159,7 +160,7 @@ def test_latency_is_that_of_mace():
     """The objective latency is the worst of the model Mace, and no placement is below its bound."""
     for seed in range(4):
         problem = problems.drawn(seed, level=0.95)
-        answer = place(problem, "random", rng(seed), measure="latency")
+        answer = place(problem, "random", rng(seed), Terms(measure="latency"))
         assert answer.value == pytest.approx(mace(problem.model, answer.placement, problem.cluster).total.worst)
         assert answer.value >= answer.bound
 
@@ -199,7 +200,7 @@ def test_pins_quotas_and_theta(name, seed):
         return
     assert answer.placement[light] == "h2"
     assert faults(pinned, answer.placement) == ()
-    again = place(attrs.evolve(pinned, previous=answer.placement), name, rng(seed + 1), theta=1.0)
+    again = place(attrs.evolve(pinned, previous=answer.placement), name, rng(seed + 1), Terms(theta=1.0))
     assert again.placement == answer.placement
     assert again.moved == ()
     if answer.bound is not None:
@@ -234,8 +235,8 @@ def test_moves_must_pay():
     problem = problems.antiphase()
     all_on_one = Placement(dict.fromkeys(problem.names, "h1"))
     problem = attrs.evolve(problem, previous=all_on_one)
-    free = place(problem, "correlation", rng(), measure="balance")
-    dear = place(problem, "correlation", rng(), measure="balance", move_cost=100.0)
+    free = place(problem, "correlation", rng(), Terms(measure="balance"))
+    dear = place(problem, "correlation", rng(), Terms(measure="balance", move_cost=100.0))
     assert len(free.moved) == 2
     assert free.moved_load == pytest.approx(0.4)
     assert dear.moved == ()
@@ -250,7 +251,7 @@ def test_one_way_moves_least():
     before = objective.balance(as_arrays(problem), as_arrays(problem).previous)
     moved = {}
     for name in ("correlation-one-way", "correlation-two-way", "correlation-exchange", "largest-first-balance"):
-        answer = place(problem, name, rng(), measure="balance")
+        answer = place(problem, name, rng(), Terms(measure="balance"))
         assert answer.value <= before + 1e-9
         moved[name] = answer.moved_load
     assert moved["correlation-one-way"] <= moved["correlation-two-way"] + 1e-9
@@ -277,10 +278,10 @@ def test_overload_is_one_rule(seed, level):
     fits = [where for where in everywhere if (arrays.host_mean(where) <= arrays.usable * (1 + 1e-9)).all()]
     for name in SINGLE:
         for measure in OBJECTIVES:
-            allowed = place(problem, name, rng(seed), measure=measure, overload=True)
+            allowed = place(problem, name, rng(seed), Terms(measure=measure, overload=True))
             assert bool(allowed.over) == bool(faults(problem, allowed.placement))
             try:
-                strict = place(problem, name, rng(seed), measure=measure)
+                strict = place(problem, name, rng(seed), Terms(measure=measure))
             except Infeasible:
                 assert allowed.over
             else:
@@ -296,14 +297,14 @@ def test_overload_is_one_rule(seed, level):
 def test_lifted_quotas_are_lifted_by_little():
     """Fewest hosts in an overload are those for all quotas raised alike, and no more than they need."""
     problem = problems.filters(2.5, replicas=1, hosts=3)
-    answer = place(problem, "economical", rng(), overload=True)
+    answer = place(problem, "economical", rng(), Terms(overload=True))
     mean = problem.model.host_load(answer.placement, problem.cluster).mean(axis=1)
     assert answer.over
     assert mean.max() == pytest.approx(2.5)
     with pytest.raises(Infeasible, match="short by"):
         place(problem, "economical", rng())
     with pytest.raises(Infeasible, match="need 3 hosts"):
-        place(problems.filters(0.1, replicas=3, hosts=2), "economical-replicated", rng(), overload=True)
+        place(problems.filters(0.1, replicas=3, hosts=2), "economical-replicated", rng(), Terms(overload=True))
 
 
 def test_thresholds_are_parameters():
@@ -335,7 +336,7 @@ def test_unknown_names_and_parameters():
     with pytest.raises(InputError, match="no parameter 'restarts'"):
         place(problem, "correlation", rng(), restarts=3)
     with pytest.raises(InputError, match="expected one of latency"):
-        place(problem, "exact", rng(), measure="speed")
+        place(problem, "exact", rng(), Terms(measure="speed"))
     with pytest.raises(InputError, match="load=A"):
         Weights.parse("weight=3")
 
@@ -412,7 +413,7 @@ def test_exact_is_exact(name):
             for where in _all_placements(arrays)
             if (arrays.host_mean(where) <= arrays.usable * (1 + 1e-9)).all()
         )
-        assert place(problem, "exact", rng(), measure=name).value == pytest.approx(best, abs=1e-9)
+        assert place(problem, "exact", rng(), Terms(measure=name)).value == pytest.approx(best, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -426,14 +427,14 @@ def test_nothing_beats_exact():
         problem = problems.drawn(seed, hosts=hosts, operators=operators, level=0.7)
         for measure in ("latency", "balance", "hosts"):
             try:
-                best = place(problem, "exact", rng(), measure=measure).value
+                best = place(problem, "exact", rng(), Terms(measure=measure)).value
             except Infeasible:
                 continue
             for name in heuristics if seed % 5 == 0 else ("correlation", "largest-first", "economical", "mace-climb"):
                 climbing = name == "mace-climb" and measure == "latency"
                 try:
                     more = {"restarts": 20} if climbing else {}
-                    answer = place(problem, name, rng(seed), measure=measure, **more)
+                    answer = place(problem, name, rng(seed), Terms(measure=measure), **more)
                 except Infeasible:
                     total += climbing
                     continue
@@ -459,8 +460,8 @@ def test_domains_keep_balance():
     """Two domains together place every operator, within the quotas, nearly as balanced as one."""
     problem = problems.drawn(3, hosts=4, operators=30)
     for name in ("correlation", "largest-first", "mace-climb"):
-        whole = place(problem, name, rng(), measure="balance")
-        parts = place(problem, name, rng(), measure="balance", divided=Divided(domains=2))
+        whole = place(problem, name, rng(), Terms(measure="balance"))
+        parts = place(problem, name, rng(), Terms(measure="balance", divided=Divided(domains=2)))
         assert faults(problem, parts.placement) == ()
         assert parts.value <= whole.value + 0.25
 
@@ -514,9 +515,9 @@ def test_groups_are_heavy_enough(seed, least):
 def test_groups_are_placed_whole(name):
     """Grouped operators are placed within the quotas, each group on one host, nearly as balanced as single ones."""
     problem = problems.drawn(3, hosts=3, operators=30)
-    whole = place(problem, name, rng(), measure="balance")
+    whole = place(problem, name, rng(), Terms(measure="balance"))
     least = 0.05
-    answer = place(problem, name, rng(), measure="balance", divided=Divided(least=least))
+    answer = place(problem, name, rng(), Terms(measure="balance", divided=Divided(least=least)))
     assert faults(problem, answer.placement) == ()
     arrays = as_arrays(problem)
     where, group = arrays.where(answer.placement), groups(arrays, least)
@@ -528,4 +529,4 @@ def test_groups_are_placed_whole(name):
 def test_copies_are_not_grouped():
     """Copies of an operator must be apart, so that grouping them is refused."""
     with pytest.raises(InputError, match="one group"):
-        place(problems.filters(0.3), "economical", rng(), divided=Divided(least=0.1))
+        place(problems.filters(0.3), "economical", rng(), Terms(divided=Divided(least=0.1)))

@@ -175,7 +175,7 @@ def test_greedy_is_optimal_on_one_host(seed: int) -> None:
     order = drop_order(part, part.weight)
     points = rng.uniform(0, 3, (30, len(part.inputs)))
     kept, whole = np.zeros((30, len(part.arcs))), np.zeros(30, bool)
-    fit_kernels.local_plans(points, part.S, part.G, part.cost, order.arcs, order.load, kept, whole)
+    fit_kernels.local_plans(fit_kernels.Arcs(part.S, part.G, part.cost, order.arcs, order.load), points, kept, whole)
     names = [name.partition("@")[0] for name in part.inputs]
     for point, fast in zip(points, kept, strict=True):
         plain = local_plan(part, order, point)

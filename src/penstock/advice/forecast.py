@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 import attrs
 import numpy as np
@@ -116,7 +115,7 @@ def _smoothed(values: Array, ahead: int) -> Array:
     with warnings.catch_warnings():
         # It warns where the best smoothing lies at an end of its range, which is an answer too.
         warnings.simplefilter("ignore")
-        model: Any = ExponentialSmoothing(
+        model = ExponentialSmoothing(
             values / scale,
             seasonal="add",
             seasonal_periods=round(DAY / STEP),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from penstock.advice import Aims, Burst, Consultation, consult, deployed
 from penstock.errors import InputError
 from penstock.files import Document, suggest
-from penstock.inspection import Inspection, moment
+from penstock.inspection import Inspection, Query, moment
 from penstock.inspection import inspect as measure
 from penstock.telemetry import read_telemetry
 from penstock.units import human, seconds
@@ -193,7 +193,7 @@ class Inspected:
         )
         return Advised(found)
 
-    def _query(self, name: str) -> Any:
+    def _query(self, name: str) -> Query:
         known = self.inspection.queries
         if name not in known:
             raise InputError(f"{name!r} is no query of these logs", hint=suggest(name, known, "queries"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -17,7 +17,7 @@ from penstock.latency.estimate import Estimate
 from penstock.latency.models import model_of
 from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
-from penstock.placement import Answer, Problem
+from penstock.placement import Answer, Problem, terms_of
 from penstock.placement import place as decide
 from penstock.shedding import PLANNERS, Exact, LookUp, Question, build_program, build_table
 from penstock.simulation import Options, SimulationResult
@@ -55,7 +55,7 @@ def place(
     algorithm: str = "correlation",
     previous: Placed | None = None,
     seed: int = 0,
-    **parameters: Any,
+    **parameters: object,
 ) -> Answer:
     """Decide which operator runs on which host; as ``penstock place``.
 
@@ -64,7 +64,7 @@ def place(
     algorithm
         One of `penstock.placement.ALGORITHMS`.
     parameters
-        Further arguments of `penstock.placement.place`: ``theta``, ``measure``, ``overload``, …
+        Of the algorithm, and the fields of `penstock.placement.Terms`: ``theta``, ``measure``, ``overload``, …
 
     Returns
     -------
@@ -79,7 +79,8 @@ def place(
     cluster = _cluster(hosts)
     before = None if previous is None else _placement(previous, network, cluster)
     problem = Problem(_model(network, rates), cluster, before, network.pins)
-    return decide(problem, algorithm, np.random.default_rng(seed), **parameters)
+    terms, own = terms_of(parameters)
+    return decide(problem, algorithm, np.random.default_rng(seed), terms, **own)
 
 
 def estimate(
@@ -248,6 +249,6 @@ def _model(network: Network, rates: Arriving) -> LoadModel:
     return load_model(network, _rates(network, rates))
 
 
-def _at(network: Network, rates: Mapping[str, float]) -> Any:
+def _at(network: Network, rates: Mapping[str, float]) -> Array:
     checked = Rates.constant(dict(rates), 1.0).check(network.sources)
     return np.array([checked.of_source(name)[0] for name in network.sources])

@@ -156,10 +156,10 @@ def first_placement(
     import numpy as np
 
     from penstock.load import load_model
-    from penstock.placement import Problem, place
+    from penstock.placement import Problem, Terms, place
 
     problem = Problem(load_model(network, rates), cluster, None, network.pins)
-    return place(problem, algorithm or "correlation", np.random.default_rng(seed), overload=True).placement
+    return place(problem, algorithm or "correlation", np.random.default_rng(seed), Terms(overload=True)).placement
 
 
 @contextmanager

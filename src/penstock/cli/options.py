@@ -138,7 +138,7 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
             options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
 
     @functools.wraps(command)
-    def call(**values: Any) -> None:
+    def call(**values: object) -> None:
         parts = {name: kind(*(values.pop(field) for field in kind._fields)) for name, kind in groups.items()}
         command(**values, **parts)
 

@@ -120,7 +120,7 @@ def command(
 
     from penstock.cli import reading
     from penstock.load.summary import host_shares
-    from penstock.placement import Divided, Problem, Weights, copies_of, place, prepare
+    from penstock.placement import Divided, Problem, Terms, Weights, copies_of, place, prepare
 
     graph, _, cluster = reading.get_deployment(network)
     model = reading.get_model(graph, *rates)
@@ -133,10 +133,7 @@ def command(
     problem = Problem(model, cluster, previous, graph.pins, copies)
     prepare(problem, wish.algorithm, **parameters)
     start = time.perf_counter()
-    found = place(
-        problem,
-        wish.algorithm,
-        np.random.default_rng(answer.seed),
+    terms = Terms(
         measure=wish.objective,
         weights=Weights.parse(wish.weights),
         theta=before.theta,
@@ -145,8 +142,8 @@ def command(
         overload=wish.overload is not None,
         soft=wish.overload == "soft",
         tighten=wish.tighten,
-        **parameters,
     )
+    found = place(problem, wish.algorithm, np.random.default_rng(answer.seed), terms, **parameters)
     seconds = time.perf_counter() - start
     rows = host_shares(model, found.placement, cluster)
     if answer.json:

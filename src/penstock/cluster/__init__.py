@@ -3,7 +3,14 @@
 from penstock.cluster.alike import alike
 from penstock.cluster.file import read_cluster
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
-from penstock.cluster.placement import Placement, base_name, copies_of, hosts_of, parse_placement, read_placement
+from penstock.cluster.placement import (
+    Placement,
+    base_name,
+    copies_of,
+    hosts_by_operator,
+    parse_placement,
+    read_placement,
+)
 
 __all__ = [
     "Cluster",
@@ -14,7 +21,7 @@ __all__ = [
     "alike",
     "base_name",
     "copies_of",
-    "hosts_of",
+    "hosts_by_operator",
     "parse_placement",
     "read_cluster",
     "read_placement",

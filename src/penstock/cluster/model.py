@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import attrs
 
@@ -173,8 +172,4 @@ class Cluster:
 
     def __reduce__(self) -> tuple[object, ...]:
         parts = ([*self.hosts.values()], self.default_link, dict(self.links), self.spark, dict(self.machines))
-        return (_rebuild, parts)
-
-
-def _rebuild(*parts: Any) -> Cluster:
-    return Cluster.of(*parts)
+        return (Cluster.of, parts)

@@ -23,7 +23,7 @@ def copies_of(placed: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def hosts_of(placement: Mapping[str, str]) -> dict[str, list[str]]:
+def hosts_by_operator(placement: Mapping[str, str]) -> dict[str, list[str]]:
     """Return by operator the hosts of its copies."""
     return {name: [placement[copy] for copy in copies] for name, copies in copies_of(placement).items()}
 

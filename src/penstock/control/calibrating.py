@@ -9,13 +9,14 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from penstock.control.chain import Report
 from penstock.control.job import Job, execute
+from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
@@ -23,6 +24,9 @@ from penstock.load.fitting import Agreement, HostBatches, agreement, between, po
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.spark.run import Engine, Outcome
 
 BUDGET = 45.0
 """Seconds after which no further run begins."""
@@ -157,13 +161,13 @@ class Bursts:
             found[host] = attrs.evolve(known, unrest=max(known.unrest, between(last, known)), wander=wandering)
         return found
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> Document:
         """Return how it went, for the statistics."""
         return {"bursts": len(self.batches), "agreed": self.agreement.done, "apart": dict(self.agreement.apart)}
 
 
 def calibrate_in_place(
-    engine: Any,
+    engine: Engine,
     job: Job,
     priced: Network,
     alone: Statistics,
@@ -224,7 +228,7 @@ def calibrate_in_place(
     return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
 
 
-def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Any]) -> dict[str, float]:
+def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Outcome]) -> dict[str, float]:
     """Return how fast the core of each host is while others work, as a share of what it is while none does."""
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     moments: dict[str, list[tuple[float, float]]] = {host: [] for host in host_of.values()}

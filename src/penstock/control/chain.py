@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement
 from penstock.errors import EngineError
+from penstock.files import Document
 from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.mace import error_bar as latency_bar
@@ -26,8 +27,8 @@ from penstock.workload import Rates
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
     from penstock.simulation import SimulationResult
+    from penstock.spark.run import Outcome
 
-Array = NDArray[np.float64]
 Report = Callable[[str, float], None]
 
 
@@ -170,7 +171,7 @@ def summary(latency: Array, weight: Array | None = None) -> dict[str, float]:
     }
 
 
-def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Cluster) -> dict[str, Any]:
+def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Cluster) -> Document:
     """Return how an error of the bottleneck's cost shows in the worst latency: e·ρ/(ρ−1) while it is overloaded."""
     paced = BatchHosts.of(prediction.statistics, cluster).paced(cluster)
     bar = latency_bar(prediction.model, placement, paced, prediction.statistics)
@@ -181,7 +182,7 @@ def learned(
     network: Network,
     cluster: Cluster,
     placement: Mapping[str, str],
-    outcome: Any,
+    outcome: Outcome,
     rates: Rates | None,
     statistics: Statistics,
 ) -> Statistics:
@@ -201,7 +202,7 @@ def learned(
     return calibrate_in_place(statistics, network, cluster, placement, outcome, rates)
 
 
-def measured_rates(network: Network, outcome: Any, *, even: bool = False) -> Rates | None:
+def measured_rates(network: Network, outcome: Outcome, *, even: bool = False) -> Rates | None:
     """Return the rates at which tuples of sources came, from the batches of a run; None if there were none.
 
     ``even``: they came evenly while a batch lasted, as in real-time mode, and not all before it.

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 import numpy as np
 
-from penstock.control.decision import seen_of
+from penstock.control.decision import Line, seen_of
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder, Request
-from penstock.control.loop import Asked, Control, Turned
+from penstock.control.loop import Asked, Control, Proposing, Turned
 from penstock.control.policies.admit import admit
 from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.scenario import Happening
 from penstock.control.situation import Situation
 from penstock.control.state import State, read_network_document, read_plan
 from penstock.errors import InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.steering import Admit, Event, NewRates, Plan
 from penstock.workload import Rates
 
@@ -54,7 +53,7 @@ class Controller:
     folder: Folder
     scenario: tuple[Happening, ...] = ()
     until: float | None = None
-    identity: Mapping[str, Any] = attrs.field(factory=dict)
+    identity: Document = attrs.field(factory=dict)
     tell: Report | None = None
     state: State = attrs.field(factory=State)
     flow: Flow | None = None
@@ -67,7 +66,7 @@ class Controller:
     _stop: bool = False
     _last: Turned | None = None
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Document:
         """Control until the end, and return what came of it. The folder is held by the caller.
 
         Raises
@@ -163,13 +162,13 @@ class Controller:
             self.tell("controlling", min(1.0, self.engine.now / span) if span else 0.0)
         return True
 
-    def _record(self, lines: list[dict[str, Any]]) -> None:
+    def _record(self, lines: list[Line]) -> None:
         self.folder.tell(lines)
         self._told += len(lines)
 
     def _save(self, turned: Turned | None = None, *, over: bool = False) -> None:
         began = time.monotonic()
-        document: dict[str, Any] = {
+        document: Document = {
             "identity": dict(self.identity),
             "over": over,
             "told": self._told,
@@ -183,7 +182,7 @@ class Controller:
         self._saved = time.monotonic()
         self._writing = self._saved - began
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> Document:
         """Write down what is still open, stop the engine, and return the report."""
         if self._last is not None:
             seen = self.engine.observe() if self.engine.now > self.state.at + 1e-9 else self._last.seen
@@ -201,7 +200,7 @@ class Controller:
 
     def _take(self, request: Request) -> None:
         """Put what is asked for on the list of the next look."""
-        makers: dict[str, Callable[[Mapping[str, Any]], Callable[[Situation], Proposal]]] = {
+        makers: dict[str, Callable[[Document], Proposing]] = {
             "move": moved,
             "drain": drained,
             "admit": admitted,
@@ -217,7 +216,7 @@ class Controller:
             self.folder.reply(request.identity, {"done": False, "why": f"{request.kind!r} is nothing to ask for"})
 
 
-def drained(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
+def drained(given: Document) -> Proposing:
     """Return what makes a proposal of a host that is to become empty: ``host``, ``dry``."""
     host = str(given.get("host"))
 
@@ -241,7 +240,7 @@ def drained(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
     return make
 
 
-def moved(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
+def moved(given: Document) -> Proposing:
     """Return what makes a proposal of a move that was asked for: ``operator``, ``host``, ``dry``."""
     name, host = str(given.get("operator")), str(given.get("host"))
 
@@ -268,7 +267,7 @@ def moved(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
     return make
 
 
-def admitted(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
+def admitted(given: Document) -> Proposing:
     """Return what makes a proposal of a query that was asked for: ``network``, ``rates`` by source."""
     network = read_network_document(given["network"])
     told = {name: float(rate) for name, rate in dict(given.get("rates") or {}).items()}
@@ -276,7 +275,7 @@ def admitted(given: Mapping[str, Any]) -> Callable[[Situation], Proposal]:
     return lambda now: admit(now, Admit(network, rates))
 
 
-def status_of(turned: Turned, state: State) -> dict[str, Any]:
+def status_of(turned: Turned, state: State) -> Document:
     """Return how things stand, for ``penstock status``."""
     seen = turned.seen
     known = state.known.statistics(seen.network).operators

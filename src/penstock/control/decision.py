@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -14,8 +14,63 @@ from penstock.steering import Applied, Observation, Plan, Refused
 MANY = 200
 """Operators or hosts beyond which a line holds only the busiest hosts."""
 
+Move = TypedDict("Move", {"operator": str, "from": str, "to": str})
+"""One operator's way from host to host."""
 
-def seen_of(seen: Observation) -> dict[str, Any]:
+
+class Seen(TypedDict):
+    """An observation in short: tuples/s by source, busy shares by host, latencies and ages in s; None: not known."""
+
+    rates: dict[str, float]
+    busy: dict[str, float | None]
+    waiting: float | None
+    behind: float | None
+    worst: float | None
+    p99: float | None
+    delivered: int
+    down: list[str]
+    moving: list[str]
+
+
+class Decided(TypedDict, total=False):
+    """What a plan changes, as far as it changes anything."""
+
+    moves: list[Move]
+    keep: dict[str, float]
+    tables: dict[str, str]
+    limits: dict[str, float | None]
+    triggers: dict[str, float]
+    attach: dict[str, str]
+    add: list[str]
+    retire: list[str]
+
+
+class Came(TypedDict):
+    """What came of a decision: how things stood at ``time``, and how many of its moves were done."""
+
+    time: float
+    worst: float | None
+    p99: float | None
+    waiting: float | None
+    busy: float | None
+    moved: NotRequired[int]
+
+
+class Line(TypedDict):
+    """A decision, as one line of the history."""
+
+    time: float
+    policy: str
+    seen: Seen
+    decided: Decided
+    acted: bool
+    refused: list[str]
+    why: str
+    expected: dict[str, float]
+    came: Came | None
+
+
+def seen_of(seen: Observation) -> Seen:
     """Return an observation in short."""
     worst = [row.worst for row in seen.latency.values() if row.worst is not None]
     p99 = [row.p99 for row in seen.latency.values() if row.p99 is not None]
@@ -35,15 +90,15 @@ def seen_of(seen: Observation) -> dict[str, Any]:
     }
 
 
-def decided_of(plan: Plan, placement: Mapping[str, str]) -> dict[str, Any]:
+def decided_of(plan: Plan, placement: Mapping[str, str]) -> Decided:
     """Return what a plan changes; moves name where operators were."""
     fresh = plan.network is not None
-    moves = [
+    moves: list[Move] = [
         {"operator": name, "from": placement[name], "to": host}
         for name, host in sorted(plan.placement.items())
         if name in placement
     ]
-    document: dict[str, Any] = {"moves": moves} if moves else {}
+    document: Decided = {"moves": moves} if moves else {}
     if plan.keep is not None:
         document["keep"] = dict(sorted(plan.keep.items()))
     if plan.tables is not None:
@@ -61,7 +116,7 @@ def decided_of(plan: Plan, placement: Mapping[str, str]) -> dict[str, Any]:
     return document
 
 
-def decision(now: Situation, found: Proposal, applied: Applied | None, wrong: tuple[str, ...]) -> dict[str, Any]:
+def decision(now: Situation, found: Proposal, applied: Applied | None, wrong: tuple[str, ...]) -> Line:
     """Return the line of a decision; ``came`` is still open.
 
     Parameters
@@ -85,20 +140,18 @@ def decision(now: Situation, found: Proposal, applied: Applied | None, wrong: tu
     }
 
 
-def came(line: Mapping[str, Any], seen: Observation, worst: float | None) -> dict[str, Any]:
+def came(line: Line, seen: Observation, worst: float | None) -> Line:
     """Return the line with what came of it: how things stand now, and the worst latency since (s)."""
     now = seen_of(seen)
     moves = line["decided"].get("moves", ())
     there = sum(seen.placement.get(move["operator"]) == move["to"] for move in moves)
-    done = {"moved": there} if moves else {}
-    return {
-        **line,
-        "came": {
-            "time": seen.at,
-            "worst": worst,
-            "p99": now["p99"],
-            "waiting": now["waiting"],
-            "busy": max((share for share in now["busy"].values() if share is not None), default=None),
-            **done,
-        },
+    found: Came = {
+        "time": seen.at,
+        "worst": worst,
+        "p99": now["p99"],
+        "waiting": now["waiting"],
+        "busy": max((share for share in now["busy"].values() if share is not None), default=None),
     }
+    if moves:
+        found["moved"] = there
+    return {**line, "came": found}

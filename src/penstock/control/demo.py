@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -14,6 +14,7 @@ from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
 from penstock.control.workplace import workplace
+from penstock.files import Document
 from penstock.load import Statistics, load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
@@ -21,6 +22,7 @@ from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.simulation import SimulationResult
+    from penstock.spark.run import Engine
 
 ALGORITHMS = ("correlation", "largest-first", "random")
 
@@ -66,7 +68,7 @@ def in_turn(network: Network, hosts: Sequence[str]) -> Placement:
     return Placement(placed)
 
 
-def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], None]) -> dict[str, Any]:
+def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], None]) -> Document:
     """Calibrate, place, predict, run and compare; then run the same events with the queries dealt out in turn.
 
     Parameters
@@ -125,7 +127,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         return {**document, "calibration": statistics.document(), "plans": comparison}
 
 
-def add_simulated(document: dict[str, Any], network: Network, virtual: SimulationResult) -> None:
+def add_simulated(document: Document, network: Network, virtual: SimulationResult) -> None:
     """Add what the simulator says to a report, but for windows: there they end on time, on Spark a batch later."""
     document["simulated"] = dict(virtual.latency)
     for name, row in virtual.sinks.items():
@@ -133,7 +135,7 @@ def add_simulated(document: dict[str, Any], network: Network, virtual: Simulatio
             document["sinks"][name]["simulated"] = dict(row)
 
 
-def calibrated_alone(engine: Any, network: Network, tell: Callable[[str, float], None]) -> Statistics:
+def calibrated_alone(engine: Engine, network: Network, tell: Callable[[str, float], None]) -> Statistics:
     """Measure each operator alone, on the first of an engine's hosts."""
     from penstock.spark import calibrate
 
@@ -150,7 +152,7 @@ def foretold(prediction: chain.Prediction) -> str:
     return f"predicted before the run: {figures}"
 
 
-def outcome_of(plans: Mapping[str, Mapping[str, Any]]) -> str:
+def outcome_of(plans: Mapping[str, Document]) -> str:
     """Say in one sentence what the two runs had to do with each other."""
     ours, theirs = (plans[name]["measured"]["max"] for name in (OURS, IN_TURN))
     return (
@@ -159,7 +161,7 @@ def outcome_of(plans: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def calibrated(measured: Mapping[str, Any]) -> str:
+def calibrated(measured: Document) -> str:
     """Say how the calibration in place went."""
     apart = ", ".join(f"{host} {gap:.1%}" for host, gap in measured["apart"].items())
     ended = "agreed" if measured["agreed"] else "did not agree in time"
@@ -178,8 +180,8 @@ def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: in
 
 
 def compare_plans(
-    network: Network, cluster: Cluster, plans: dict[str, Placement], rates: Rates, statistics: Any
-) -> dict[str, dict[str, Any]]:
+    network: Network, cluster: Cluster, plans: dict[str, Placement], rates: Rates, statistics: Statistics
+) -> dict[str, Document]:
     """Return load and predicted latency of each plan."""
     rows = {}
     for name, placed in plans.items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
+from penstock.files import Document
 from penstock.steering import Applied, Event, Observation, Plan
 
 
@@ -64,7 +65,7 @@ class Engine(Protocol):
         """
         ...
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Document:
         """Return what came of the run so far, in the keys and units of ``penstock run``.
 
         These are ``placement``, ``latency``, ``sinks``, ``streams``, ``hosts`` and ``balanced``.

@@ -19,14 +19,14 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import attrs
 
 from penstock.errors import EngineError, InputError
-from penstock.files import to_json
+from penstock.files import Document, to_json
 
 DEFAULT = ".penstock"
 
@@ -47,7 +47,7 @@ class Request:
 
     identity: str
     kind: str
-    given: Mapping[str, Any]
+    given: Document
 
 
 class Folder:
@@ -106,7 +106,7 @@ class Folder:
                 file.write(token)
             return token
 
-    def read(self) -> dict[str, Any] | None:
+    def read(self) -> Document | None:
         """Return the state file, or None where there is none.
 
         Raises
@@ -115,22 +115,23 @@ class Folder:
             If it is damaged.
         """
         try:
-            document: dict[str, Any] = json.loads((self.path / "state.json").read_text())
+            document: Document = json.loads((self.path / "state.json").read_text())
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise InputError(f"is damaged: {error}", file=str(self.path / "state.json")) from None
         return document
 
-    def write(self, document: Mapping[str, Any]) -> None:
+    def write(self, document: Mapping[str, object]) -> None:
         """Replace the state file."""
         _replace(self.path / "state.json", to_json(dict(document)))
 
-    def tell(self, lines: list[dict[str, Any]]) -> None:
+    def tell(self, lines: Iterable[Mapping[str, object]]) -> None:
         """Add lines to the history."""
-        if lines:
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        if text:
             with open(self.path / "history.jsonl", "a") as file:
-                file.write("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+                file.write(text)
 
     def forget(self) -> None:
         """Begin a new history."""
@@ -144,7 +145,7 @@ class Folder:
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:length])
             _replace(self.path / "history.jsonl", text)
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Document]:
         """Return the lines of the history; one that was cut off by a kill is left out."""
         try:
             text = (self.path / "history.jsonl").read_text()
@@ -174,11 +175,11 @@ class Folder:
             found.append(Request(identity, kind, document))
         return found
 
-    def reply(self, identity: str, document: Mapping[str, Any]) -> None:
+    def reply(self, identity: str, document: Mapping[str, object]) -> None:
         """Answer a request."""
         _replace(self.path / "replies" / f"{identity}.json", to_json(dict(document)))
 
-    def ask(self, kind: str, given: Mapping[str, Any], patience: float = 30.0) -> dict[str, Any]:
+    def ask(self, kind: str, given: Document, patience: float = 30.0) -> Document:
         """Ask the controller that runs here, and return its answer.
 
         Raises
@@ -201,7 +202,7 @@ class Folder:
         answer, end = self.path / "replies" / f"{identity}.json", time.monotonic() + patience
         while time.monotonic() < end:
             if answer.exists():
-                document: dict[str, Any] = json.loads(answer.read_text())
+                document: Document = json.loads(answer.read_text())
                 answer.unlink(missing_ok=True)
                 return document
             if not self.alive:

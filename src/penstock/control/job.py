@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
 from penstock.control.lookout import Lookout
 from penstock.control.outlook import Course, Forecast, reported
 from penstock.control.report import compare
-from penstock.files import to_json
+from penstock.files import Document, to_json
 from penstock.latency.models import default_model, model_of, with_interval
 from penstock.latency.real_time import prompt_operators
 from penstock.load import Statistics, load_model
@@ -28,6 +29,8 @@ from penstock.workload import Rates
 
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
+    from penstock.spark.run import Engine, Outcome
+    from penstock.spark.shipped.place import Place
 
 
 @attrs.frozen(eq=False)
@@ -97,7 +100,7 @@ class Done:
     Attributes
     ----------
     outcome
-        A `penstock.spark.run.Outcome`.
+        Of the run.
     rates
         Of the sources, expected or else measured; None where no tuple came.
     prediction
@@ -106,13 +109,13 @@ class Done:
         As ``penstock run`` writes it.
     """
 
-    outcome: Any
+    outcome: Outcome
     rates: Rates | None
     prediction: Prediction | None
-    report: dict[str, Any]
+    report: Document
 
 
-def execute(engine: Any, job: Job, tell: Report, say: Callable[[str], None] = lambda _what: None) -> Any:
+def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] = lambda _what: None) -> Outcome:
     """Run a job on an engine's hosts, and return the engine's outcome.
 
     Parameters
@@ -146,10 +149,10 @@ def execute(engine: Any, job: Job, tell: Report, say: Callable[[str], None] = la
     )
 
 
-def watching(job: Job, file: Any, say: Callable[[str], None]) -> Lookout:
+def watching(job: Job, file: Place, say: Callable[[str], None]) -> Lookout:
     """Return what watches a job's batches; the ``file``, a place of the engine, gets the forecasts as they are made."""
     rates = Rates.of(1.0, dict.fromkeys(job.network.sources, np.zeros(1))) if job.rates is None else job.rates
-    told: list[dict[str, Any]] = []
+    told: list[Document] = []
 
     def ahead(forecasts: Sequence[Forecast]) -> None:
         told.extend(attrs.asdict(each) for each in forecasts)
@@ -175,12 +178,12 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     )
 
 
-def _kept(job: Job, rates: Rates) -> Mapping[str, Any]:
+def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
     """Return the keep fractions of a job: fixed ones, or those of its plan table by period."""
     return job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
 
 
-def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done:
+def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None) -> Done:
     """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
     rates = job.rates or chain.measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
@@ -193,7 +196,7 @@ def finish(job: Job, outcome: Any, prediction: Prediction | None = None) -> Done
     return Done(outcome, rates, prediction, report)
 
 
-def add_estimate(report: dict[str, Any], job: Job, rates: Rates) -> None:
+def add_estimate(report: Document, job: Job, rates: Rates) -> None:
     """Add to a report what the model of real-time mode says, where all operators run in it and nothing is dropped."""
     whole = job.real_time == frozenset(job.network.operators)
     if not whole or not chain.priced(job.network, job.statistics) or any(share < 1 for share in job.keep.values()):

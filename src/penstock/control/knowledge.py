@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 
 from penstock.cluster import base_name
 from penstock.control.flow import Floats, Flow
+from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
 from penstock.network import Network
 from penstock.steering import Observation
@@ -171,12 +171,12 @@ class Knowledge:
                 rows[name] = OperatorStatistics(cost=(work / served,), selectivity=share, tuples=int(served))
         return Statistics(operators=rows)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return it for the state file."""
         return {**attrs.asdict(self), "operators": list(self.operators), "sums": self.sums.tolist()}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Knowledge:
+    def read(cls, document: Document) -> Knowledge:
         """Return what `document` wrote."""
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -12,12 +12,15 @@ from penstock.control.forecast import KEPT, Drift, Seen, Watch
 from penstock.control.outlook import BACK, EVERY, Course, Forecast, seen
 from penstock.latency.batches import BatchHosts
 
+if TYPE_CHECKING:
+    from penstock.spark.run import Batch
+
 
 @attrs.frozen(eq=False)
 class _Heard:
-    """Batches, as far as `penstock.control.outlook.seen` asks for them."""
+    """The last batches of a run that goes on."""
 
-    batches: Sequence[Any]
+    batches: Sequence[Batch]
     epoch: float
 
 
@@ -48,17 +51,17 @@ class Lookout:
     ) -> None:
         self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
         self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster))
-        self._batches: list[Any] = []
+        self._batches: list[Batch] = []
         self._until, self._next = 0.0, EVERY
         self._over = False
 
-    def hear(self, batches: Sequence[Any], epoch: float, now: float) -> None:
+    def hear(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         """Take in batches that have ended.
 
         Parameters
         ----------
         batches
-            `penstock.spark.run.Batch`, those since the last call.
+            Those since the last call.
         epoch, now
             When the run began, and the present (s since 1970).
         """
@@ -70,7 +73,7 @@ class Lookout:
             self._over = True
             self.failed(f"hosts are not watched any more: {type(error).__name__}: {error}")
 
-    def _take(self, batches: Sequence[Any], epoch: float, now: float) -> None:
+    def _take(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         self._batches = [b for b in (*self._batches, *batches) if b.start + b.duration > now - BACK - KEPT]
         course = self.course
         # What runs at the same time shares the core: a batch is judged when those beside it have ended, too.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 
 from penstock.cluster import base_name
-from penstock.control.decision import came, decision
+from penstock.control.decision import Line, came, decision
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
 from penstock.control.policies.base import Policy, Proposal
@@ -20,9 +19,11 @@ from penstock.control.situation import Goals, Situation
 from penstock.control.state import State, plan_document
 from penstock.control.verify import wrong
 from penstock.errors import InputError, NotReady
+from penstock.files import Document
 from penstock.steering import Observation, Plan
 
-Line = dict[str, Any]
+Proposing = Callable[[Situation], Proposal]
+"""Makes of a moment what somebody asked for."""
 
 PATIENCE = 20.0
 """Seconds for which what somebody asks for waits until it can be decided: a dead host's operators start elsewhere."""
@@ -65,7 +66,8 @@ class Control:
         now, state = self.situation(state, seen, flow)
         rng = np.random.default_rng([self.seed, state.known.looks])
         wanted, refused, later = answered(now, asked)
-        lines, answers = [], {identity: {"done": False, "why": why} for identity, why in refused.items()}
+        lines: list[Line] = []
+        answers: dict[str, Document] = {identity: {"done": False, "why": why} for identity, why in refused.items()}
         for identity, found in (*wanted, *((None, each) for each in chosen(now, (drain, *self.policies), rng))):
             plan = trimmed(now, found.plan)
             faults = wrong(now, plan, quotas=not found.hard)
@@ -122,7 +124,7 @@ class Asked:
     """
 
     identity: str | None
-    proposal: Callable[[Situation], Proposal]
+    proposal: Proposing
     since: float | None = None
 
 
@@ -143,7 +145,7 @@ class Turned:
     state: State
     seen: Observation
     flow: Flow
-    answers: Mapping[str, Line]
+    answers: Mapping[str, Document]
     decided: bool
     later: tuple[Asked, ...] = ()
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster
 from penstock.control.forecast import DRAWS, HORIZONS, Drift, Seen, Watch, history
+from penstock.files import Document
 from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
@@ -20,7 +21,9 @@ from penstock.load.counted import work_of
 from penstock.network import Network
 from penstock.workload import Rates
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from penstock.control.job import Job
+    from penstock.spark.run import Batch, Outcome
 
 EVERY, MOST, FOLLOWED = 10.0, 30, 400_000
 """Seconds between two forecasts; how many a run has, and batches they follow, at most: else they are further apart."""
@@ -44,8 +47,20 @@ class Forecast:
     measured: float | None = None
 
 
+class Batches(Protocol):
+    """Micro-batches that have ended, of a run that is over or goes on."""
+
+    @property
+    def batches(self) -> Sequence[Batch]:
+        """All of them, or the last."""
+
+    @property
+    def epoch(self) -> float:
+        """When the run began (s since 1970)."""
+
+
 def seen(
-    network: Network, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics, outcome: Any
+    network: Network, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics, run: Batches
 ) -> list[Seen]:
     """Return a run's batches, as they ended, with what they would have taken as measured before.
 
@@ -53,14 +68,12 @@ def seen(
     ----------
     network
         With every cost known.
-    outcome
-        A `penstock.spark.run.Outcome`.
     """
     hosts = BatchHosts.of(statistics, cluster)
     host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
     machines = {name: machine for machine, (members, _) in hosts.machines.items() for name in members}
-    groups: dict[str, list[Any]] = {}
-    for batch in outcome.batches:
+    groups: dict[str, list[Batch]] = {}
+    for batch in run.batches:
         if batch.known and batch.query in host_of:
             host = host_of[batch.query]
             groups.setdefault(machines.get(host, f"host {host}"), []).append(batch)
@@ -72,13 +85,13 @@ def seen(
             host = host_of[batch.query]
             fixed = hosts.overhead[host] if batch.rows else hosts.idle.get(host, hosts.overhead[host])
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
-            start = batch.start - outcome.epoch
+            start = batch.start - run.epoch
             core = core_of(batch, hosts.of_host(host).speed)
             found.append(Seen(host, start, start + batch.duration, own, expected, core))
     return sorted(found, key=lambda each: each.end)
 
 
-def core_of(batch: Any, calibrated: float | None) -> float | None:
+def core_of(batch: Batch, calibrated: float | None) -> float | None:
     """Return how fast a batch's core was, as a share of what it was while calibrated; None where either is unknown."""
     if calibrated is None or not batch.speed:
         return None
@@ -112,8 +125,8 @@ class Course:
     keep: Mapping[str, float | Array] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, job: Any, rates: Rates, keep: Mapping[str, float | Array]) -> Course:
-        """Return the course of a `penstock.control.job.Job`, with rates in periods of at most `PERIOD`."""
+    def of(cls, job: Job, rates: Rates, keep: Mapping[str, float | Array]) -> Course:
+        """Return the course of a job, with rates in periods of at most `PERIOD`."""
         parts = max(1, math.ceil(rates.period / PERIOD - 1e-9))
         values = {name: np.repeat(rates.of_source(name), parts) for name in rates.sources}
         fine = {
@@ -196,14 +209,8 @@ def forecasts(
     return told, watch.drifts
 
 
-def reported(course: Course, outcome: Any, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the keys ``forecast``, ``drift`` and ``drifts`` of a run's report.
-
-    Parameters
-    ----------
-    outcome
-        A `penstock.spark.run.Outcome`.
-    """
+def reported(course: Course, outcome: Outcome, rng: np.random.Generator) -> Document:
+    """Return the keys ``forecast``, ``drift`` and ``drifts`` of a run's report."""
     batches = seen(course.network, course.cluster, course.placement, course.statistics, outcome)
     told, drifts = forecasts(course, [batch for batch in batches if batch.start >= 0], rng)
     names = sorted(outcome.stimulus)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import attrs
 import numpy as np
@@ -75,7 +74,7 @@ class Rebalance:
     warmup: float = 0.0
     initial: str | Algorithm | None = None
     theta: float = 0.0
-    parameters: Mapping[str, Any] = attrs.field(factory=dict)
+    parameters: Mapping[str, object] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         for at, value in (("--every", self.every), ("--sample", self.step)):

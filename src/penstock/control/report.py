@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster
 from penstock.control.chain import Prediction, error_bar, summary
+from penstock.files import Document
 from penstock.latency.cores import covered
 from penstock.load import Statistics
 from penstock.load.statistics import HostStatistics
@@ -17,11 +18,10 @@ from penstock.network import Network
 
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
+    from penstock.spark.run import Outcome
 
-Array = NDArray[np.float64]
 
-
-def describe(network: Network, statistics: Statistics | None = None) -> dict[str, Any]:
+def describe(network: Network, statistics: Statistics | None = None) -> Document:
     """Return a network as a plain document, for reports and pictures, with how small a cost could be measured."""
     known = {} if statistics is None else statistics.operators
     return {
@@ -45,16 +45,14 @@ def compare(
     network: Network,
     cluster: Cluster,
     placement: Mapping[str, str],
-    outcome: Any,
+    outcome: Outcome,
     prediction: Prediction | None,
     shedder: Shedder | None = None,
-) -> dict[str, Any]:
+) -> Document:
     """Return the report of a run: measured beside predicted, counts of every stream.
 
     Parameters
     ----------
-    outcome
-        A `penstock.spark.run.Outcome`.
     shedder
         The plan table that the run followed, if it did.
     """
@@ -68,7 +66,7 @@ def compare(
         if batch.query in host_of:
             spans[host_of[batch.query]].append(batch.span)
     busy = {name: sum(b - a for a, b in covered(rows, outcome.epoch, stop)) for name, rows in spans.items()}
-    document: dict[str, Any] = {
+    document: Document = {
         "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
         "placement": dict(sorted(placement.items())),
         "latency": summary(*outcome.latencies()),
@@ -91,21 +89,28 @@ def compare(
 
         document["plan"] = {**described(shedder.taken), "refused": sorted(outcome.refused)}
     if prediction is not None:
-        _, latency, weight = prediction.result.whole()
-        document["model"] = "microbatch"
-        document["predicted"] = summary(latency, weight)
-        for name, (_, lat, wgt) in prediction.result.sinks.items():
-            document["sinks"][name]["predicted"] = summary(lat, wgt)
-        if prediction.spread is not None:
-            document |= prediction.spread.document()
-            for name, pairs in prediction.spread.sinks.items():
-                document["sinks"][name]["interval"] = {key: list(pair) for key, pair in pairs.items()}
+        _add_prediction(document, prediction)
         document["error_bar"] = error_bar(prediction, placement, cluster)
         document["series"] = series(cluster, placement, outcome, prediction, host_of)
     return document
 
 
-def speed_of(outcome: Any, host: str, host_of: Mapping[str, str], prediction: Prediction | None) -> dict[str, float]:
+def _add_prediction(document: Document, prediction: Prediction) -> None:
+    """Add what was predicted, in all and at each sink, and how far off it may be."""
+    _, latency, weight = prediction.result.whole()
+    document["model"] = "microbatch"
+    document["predicted"] = summary(latency, weight)
+    for name, (_, lat, wgt) in prediction.result.sinks.items():
+        document["sinks"][name]["predicted"] = summary(lat, wgt)
+    if prediction.spread is not None:
+        document |= prediction.spread.document()
+        for name, pairs in prediction.spread.sinks.items():
+            document["sinks"][name]["interval"] = {key: list(pair) for key, pair in pairs.items()}
+
+
+def speed_of(
+    outcome: Outcome, host: str, host_of: Mapping[str, str], prediction: Prediction | None
+) -> dict[str, float]:
     """Return how fast a host's core was in a run: ``speed`` (steps of a fixed loop a second), and what that is of
     what it was while calibrated (``core``), as far as these are known.
     """
@@ -118,8 +123,8 @@ def speed_of(outcome: Any, host: str, host_of: Mapping[str, str], prediction: Pr
 
 
 def series(
-    cluster: Cluster, placement: Mapping[str, str], outcome: Any, prediction: Prediction, host_of: Mapping[str, str]
-) -> dict[str, Any]:
+    cluster: Cluster, placement: Mapping[str, str], outcome: Outcome, prediction: Prediction, host_of: Mapping[str, str]
+) -> Document:
     """Return rate, load, busy share and worst latency per second, predicted and measured."""
     model = prediction.model
     length = int(np.ceil(model.rates.duration + 5))
@@ -171,7 +176,7 @@ def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:
     return total
 
 
-def _speeds(outcome: Any, host: str, host_of: Mapping[str, str], edges: Array) -> list[float | None]:
+def _speeds(outcome: Outcome, host: str, host_of: Mapping[str, str], edges: Array) -> list[float | None]:
     """Return how fast a host's core was in each period (steps/s); None where no batch began or ended in it."""
     total, count = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
     for batch in outcome.batches:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 import msgspec
 
 from penstock.cluster import Cluster
 from penstock.errors import InputError
-from penstock.files import Text, convert, schema_of, suggest
+from penstock.files import Document, Text, convert, schema_of, suggest
 from penstock.load import Statistics
 from penstock.network import Network, read_network
 from penstock.sizing.admit import merged
@@ -126,6 +126,6 @@ def _rates(given: str, at: str) -> Rates:
         raise InputError(str(error), at=at) from None
 
 
-def scenario_schema() -> dict[str, Any]:
+def scenario_schema() -> Document:
     """Return the JSON schema of scenario files."""
     return schema_of(ScenarioFile, "scenario")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypedDict, TypeVar
 
 import attrs
 
 from penstock.cluster import Host
+from penstock.control.decision import Line
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies.base import Proposal
+from penstock.files import Document
 from penstock.network import Network, Operator, Sink, Source
 from penstock.steering import Applied, Observation, Plan
 
 VERSION = 1
+
+Row = TypeVar("Row", Source, Operator, Sink)
+
+Moved = TypedDict("Moved", {"time": float, "operator": str, "from": str, "to": str})
+"""An operator's move that was begun."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -47,15 +54,15 @@ class State:
     advised: Mapping[str, tuple[str, float]] = attrs.field(factory=dict)
     draining: frozenset[str] = frozenset()
     decisions: int = 0
-    moves: tuple[Mapping[str, Any], ...] = ()
-    open: tuple[tuple[Mapping[str, Any], float | None], ...] = ()
-    journal: tuple[tuple[float, Mapping[str, Any]], ...] = ()
+    moves: tuple[Moved, ...] = ()
+    open: tuple[tuple[Line, float | None], ...] = ()
+    journal: tuple[tuple[float, Document], ...] = ()
 
     def after(self, found: Proposal, plan: Plan, applied: Applied, seen: Observation, *, journaled: bool) -> State:
         """Return the state after a proposal was applied, as far as its ``plan`` went."""
         begun = [change for change in applied.begun if change.kind == "move"]
         gone = {change.name for change in applied.begun if change.kind == "retire"}
-        moves = tuple(
+        moves: tuple[Moved, ...] = tuple(
             {"time": applied.at, "operator": c.name, "from": seen.placement[c.name], "to": c.to}
             for c in begun
             if seen.placement[c.name] != c.to
@@ -73,13 +80,13 @@ class State:
             journal=(*self.journal, *entry),
         )
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return it for the state file."""
         plain = {field.name: getattr(self, field.name) for field in attrs.fields(State)}
         return {**plain, "version": VERSION, "known": self.known.document(), "draining": sorted(self.draining)}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> State:
+    def read(cls, document: Document) -> State:
         """Return what `document` wrote."""
         return cls(
             at=document["at"],
@@ -95,7 +102,7 @@ class State:
         )
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: Plan) -> Document:
     """Return a plan as a plain document."""
     network = None if plan.network is None else network_document(plan.network)
     return {
@@ -110,7 +117,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def read_plan(document: Mapping[str, Any]) -> Plan:
+def read_plan(document: Document) -> Plan:
     """Return the plan that `plan_document` wrote."""
     network = document["network"]
     return Plan(
@@ -123,19 +130,19 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
     )
 
 
-def network_document(network: Network) -> dict[str, Any]:
+def network_document(network: Network) -> Document:
     """Return a network as a plain document, every value as it is."""
     tables = {"sources": network.sources, "operators": network.operators, "sinks": network.sinks}
-    rows: dict[str, Any] = {}
+    rows: Document = {}
     for table, members in tables.items():
         rows[table] = [attrs.asdict(row) for row in members.values()]  # type: ignore[arg-type]
     return {"name": network.name, **rows}
 
 
-def read_network_document(document: Mapping[str, Any]) -> Network:
+def read_network_document(document: Document) -> Network:
     """Return the network that `network_document` wrote."""
 
-    def row(kind: Any, table: Mapping[str, Any]) -> Any:
+    def row(kind: Callable[..., Row], table: Document) -> Row:
         return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
 
     return Network.of(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
+from penstock.arrays import Records
 from penstock.cluster import Cluster
 from penstock.control.chain import Report, interval
 from penstock.files import Document, atomic
@@ -117,11 +118,11 @@ def _span(job: Job) -> float:
     return float(job.options.duration or end) or 1.0
 
 
-def _writer(file: IO[str], sinks: Sequence[str]) -> Callable[[Any], None]:
+def _writer(file: IO[str], sinks: Sequence[str]) -> Callable[[Records], None]:
     """Return what writes rows at the sinks to a file of comma-separated values."""
     file.write("sink,stimulus,egress\n")
 
-    def write(rows: Any) -> None:
+    def write(rows: Records) -> None:
         for stimulus, egress, sink in rows.tolist():
             file.write(f"{sinks[sink]},{stimulus:.12f},{egress:.12f}\n")
 

@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.files import Document, compact
@@ -54,7 +53,7 @@ class Watcher(threading.Thread):
         self._newer, self._period = newer, period
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(1, "penstock expecting")
-        self._expecting: Future[Any] | None = None
+        self._expecting: Future[object] | None = None
         self._pages: dict[asyncio.Queue[str | None], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
         self._warmed: View | None = None

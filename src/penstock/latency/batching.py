@@ -11,7 +11,7 @@ from penstock.latency.shape import Batches, Pace, Shape
 from penstock.latency.tables import FULL, GLOBALS, TABLES
 from penstock.native import Kernel
 
-KERNEL = Kernel("penstock.latency.recursion", "follow", ("tables.py",))
+KERNEL = Kernel("penstock.latency.recursion", "follow", ("inlets.py", "tables.py"))
 """``python -m penstock.latency.batching`` writes its bitcode anew."""
 
 Column = Array | Ints | Bools | float

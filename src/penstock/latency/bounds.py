@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, hosts_of
+from penstock.cluster import Cluster, hosts_by_operator
 from penstock.load import LoadModel
 from penstock.network import Network, Operator
 
@@ -59,7 +59,7 @@ def certain(network: Network) -> bool:
 
 
 def grain(network: Network, copies: Mapping[str, list[str]], cluster: Cluster) -> Grain:
-    """Return what single tuples add on each host and on each link with a bandwidth; ``copies``: `hosts_of`."""
+    """Return what single tuples add on each host and on each link with a bandwidth; ``copies``: `hosts_by_operator`."""
     names = list(cluster.hosts)
     used = {pair: len(names) + k for k, pair in enumerate(_limited_links(network, copies, cluster))}
     row = {name: k for k, name in enumerate(names)}
@@ -161,7 +161,7 @@ def upper_bounds(
     network, period = model.network, model.period
     if not certain(network) or not whole_slots(cluster):
         return Bounds()
-    copies = hosts_of(placement)
+    copies = hosts_by_operator(placement)
     order = _in_order(network, copies)
     if order is None:
         return Bounds()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, base_name, hosts_of
+from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.files import Document
 from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
@@ -234,7 +234,7 @@ def _delays(
 def _sinks(model: LoadModel, placement: Mapping[str, str], waits: Mapping[str, Array]) -> dict[str, Quantiles]:
     """Return for each sink the largest wait of the hosts and links on its way, over its tuples."""
     network, before = model.network, upstream(model.network)
-    places = hosts_of(placement)
+    places = hosts_by_operator(placement)
     ends = {key: key.split("->") for key in waits}
     found = {}
     for name, sink in network.sinks.items():

@@ -11,139 +11,51 @@ It allocates nothing: where the table of batches is full, it returns and is call
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
-from numba import boolean, float64, from_dtype, int64, njit, types
+from numba import int64, njit
 
-from penstock.latency.tables import COMMIT, DONE, ENDED, FIXED, FULL, GLOBALS, TABLES, TASKS, WAITING
-from penstock.native.memory import inner, rows_of
+from penstock.latency.inlets import (
+    Scalars,
+    announcers_at,
+    batch_after,
+    batches_at,
+    fed_at,
+    figures_at,
+    groups_at,
+    hosts_at,
+    inlets_at,
+    inside,
+    numbers_at,
+    points_at,
+    queries_at,
+    roots_at,
+    scalars_at,
+    sum_upto,
+    take_feed,
+    waters_at,
+)
+from penstock.latency.tables import COMMIT, DONE, ENDED, FIXED, FULL, TASKS, WAITING
 
-announcers_at = rows_of(TABLES["announcers"])
-batches_at = rows_of(TABLES["batches"])
-edges_at = rows_of(TABLES["edges"])
-feeds_at = rows_of(TABLES["feeds"])
-figures_at = rows_of(TABLES["noise"])
-groups_at = rows_of(TABLES["groups"])
-hosts_at = rows_of(TABLES["hosts"])
-inlets_at = rows_of(TABLES["inlets"])
-numbers_at = rows_of(TABLES["upto"])
-points_at = rows_of(TABLES["points"])
-queries_at = rows_of(TABLES["queries"])
-roots_at = rows_of(TABLES["roots"])
-waters_at = rows_of(TABLES["waters"])
-scalars_at = rows_of(GLOBALS)
-
-_G = from_dtype(GLOBALS)
-# Nothing here owns memory, so no references need counting; it is called by address, so it needs no wrappers.
+# It is called by address, so it needs no wrappers.
 _compiler: Any = njit
-_entry: Any = _compiler(int64(int64), no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
-_inner: Any = inner({"int": int64, "float": float64, "bool": boolean, "Scalars": _G, "None": types.none})
-Scalars: TypeAlias = Any  # the record of globals
+_entry = _compiler(int64(int64), no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 
-@_inner
-def _sum_upto(g: Scalars, sums: int, number: int, first: int, point: int) -> float:
-    """Return a sum over the first points of a root; ``first`` says where its sums by segment begin."""
-    root = roots_at(g.roots, number)
-    place = root.point + point
-    if place >= root.points:
-        return figures_at(sums, first + root.edges - root.edge - 1).value
-    edge = points_at(g.points, place).segment
-    low = edges_at(g.edges, edge).point
-    at = first + edge - root.edge
-    below = figures_at(sums, at).value
-    return below + (figures_at(sums, at + 1).value - below) * (point - low) / (edges_at(g.edges, edge + 1).point - low)
-
-
-@_inner
-def _index_at(g: Scalars, number: int, time: float) -> int:
-    """Return how many points of a root are at or before a time."""
-    root = roots_at(g.roots, number)
-    low, high = root.point, root.points
-    while low < high:
-        middle = (low + high) // 2
-        if time < points_at(g.points, middle).time:
-            high = middle
-        else:
-            low = middle + 1
-    return low - root.point
-
-
-@_inner
-def _time_of(g: Scalars, number: int, point: int) -> float:
-    """Return the stimulus time of a root's point."""
-    return points_at(g.points, roots_at(g.roots, number).point + point).time
-
-
-@_inner
-def _upto(g: Scalars, batch: int, local: int) -> int:
-    """Return how far an inlet of its query has come with a batch."""
-    return numbers_at(g.upto, batch * g.wide + local).value
-
-
-@_inner
-def _after(g: Scalars, batch: int, writer: int) -> int:
-    """Return the batch of a query after one of its batches, or its first; -1 where there is none yet."""
-    return queries_at(g.queries, writer).first if batch < 0 else batches_at(g.batches, batch).next
-
-
-@_inner
-def _share_shown(g: Scalars, number: int, batch: int, stimulus: float) -> float:
-    """Return which share of a batch's output on a feed has a stimulus of at most this."""
-    feed = feeds_at(g.feeds, number)
-    base = queries_at(g.queries, feed.writer).inlet
-    shown, total = 0.0, 0.0
-    for i in range(feed.inlet, feed.inlets):
-        inlet = inlets_at(g.inlets, i)
-        start = _upto(g, feed.taken, inlet.parent - base) if feed.taken >= 0 else 0
-        end = _upto(g, batch, inlet.parent - base)
-        at = min(max(_index_at(g, inlet.root, stimulus), start), end)
-        low = _sum_upto(g, g.sums, inlet.root, inlet.weight, start)
-        shown += _sum_upto(g, g.sums, inlet.root, inlet.weight, at) - low
-        total += _sum_upto(g, g.sums, inlet.root, inlet.weight, end) - low
-    return shown / total if total > 0 else 0.0
-
-
-@_inner
-def _fed(g: Scalars, number: int) -> float:
-    """Return when a feed shows something new (s); infinite if never."""
-    feed = feeds_at(g.feeds, number)
-    if feed.source >= 0:
-        root = roots_at(g.roots, feed.source)
-        place = root.point + inlets_at(g.inlets, feed.inlet).position
-        return points_at(g.points, place).time if place < root.points else math.inf
-    base = queries_at(g.queries, feed.writer).inlet
-    n = _after(g, feed.taken, feed.writer)
-    while n >= 0:
-        youngest = math.inf
-        for i in range(feed.inlet, feed.inlets):
-            inlet = inlets_at(g.inlets, i)
-            if _upto(g, n, inlet.parent - base) > inlet.position:
-                youngest = min(youngest, _time_of(g, inlet.root, inlet.position))
-        if youngest < math.inf:
-            batch = batches_at(g.batches, n)
-            if g.progressive == 0:
-                return batch.visible
-            return batch.start + (batch.visible - batch.start) * _share_shown(g, number, n, youngest)
-        feed.taken = n
-        n = batches_at(g.batches, n).next
-    return math.inf
-
-
-@_inner
+@inside
 def _said(g: Scalars, batch: int, announcer: int, writer: int) -> float:
     """Return the event time that an announcer has said with a batch; NaN where it said nothing new."""
     local = announcer - queries_at(g.queries, writer).announcer
     return figures_at(g.said, batch * g.voices + local).value
 
 
-@_inner
+@inside
 def _told(g: Scalars, number: int) -> float:
     """Return when event time is announced to a row of water (s); infinite if never."""
     water = waters_at(g.waters, number)
     if water.announcer < 0:
         return math.inf
-    n = _after(g, water.taken, water.writer)
+    n = batch_after(g, water.taken, water.writer)
     while n >= 0:
         if not math.isnan(_said(g, n, water.announcer, water.writer)):
             return batches_at(g.batches, n).visible
@@ -152,7 +64,7 @@ def _told(g: Scalars, number: int) -> float:
     return math.inf
 
 
-@_inner
+@inside
 def _next_start(g: Scalars, number: int) -> float:
     """Return when a query's next batch starts (s)."""
     query = queries_at(g.queries, number)
@@ -164,7 +76,7 @@ def _next_start(g: Scalars, number: int) -> float:
     if query.due == 0:
         news = math.inf
         for f in range(query.feed, query.feeds):
-            news = min(news, _fed(g, f))
+            news = min(news, fed_at(g, f))
         for w in range(query.water, query.waters):
             news = min(news, _told(g, w))
         news -= g.reading
@@ -175,77 +87,13 @@ def _next_start(g: Scalars, number: int) -> float:
     return earliest
 
 
-@_inner
-def _take_part(g: Scalars, number: int, batch: int, share: float) -> bool:
-    """Take that share of a batch's output which has appeared already, the oldest stimulus first."""
-    feed = feeds_at(g.feeds, number)
-    base = queries_at(g.queries, feed.writer).inlet
-    low, high = math.inf, -math.inf
-    for i in range(feed.inlet, feed.inlets):
-        inlet = inlets_at(g.inlets, i)
-        end = _upto(g, batch, inlet.parent - base)
-        if end > inlet.position:
-            low = min(low, _time_of(g, inlet.root, inlet.position))
-            high = max(high, _time_of(g, inlet.root, end - 1))
-    if low == math.inf or _share_shown(g, number, batch, low) > share:
-        return False
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _share_shown(g, number, batch, middle) <= share:
-            low = middle
-        else:
-            high = middle
-    fed = False
-    for i in range(feed.inlet, feed.inlets):
-        inlet = inlets_at(g.inlets, i)
-        place = min(_index_at(g, inlet.root, low), _upto(g, batch, inlet.parent - base))
-        if place > inlet.position:
-            inlet.position = place
-            fed = True
-    return fed
-
-
-@_inner
-def _take_feed(g: Scalars, number: int, until: float) -> bool:
-    """Take what a feed shows by a time; return whether there was something."""
-    feed = feeds_at(g.feeds, number)
-    if feed.source >= 0:
-        place = _index_at(g, feed.source, until)
-        inlet = inlets_at(g.inlets, feed.inlet)
-        if place <= inlet.position:
-            return False
-        inlet.position = place
-        water = waters_at(g.waters, feed.water)
-        water.now = max(water.now, _time_of(g, feed.source, place - 1))
-        return True
-    fed = False
-    base = queries_at(g.queries, feed.writer).inlet
-    n = _after(g, feed.taken, feed.writer)
-    while n >= 0:
-        batch = batches_at(g.batches, n)
-        if batch.visible > until:
-            if g.progressive != 0 and batch.start < until:
-                share = (until - batch.start) / (batch.visible - batch.start)
-                fed = _take_part(g, number, n, share) or fed
-            break
-        for i in range(feed.inlet, feed.inlets):
-            inlet = inlets_at(g.inlets, i)
-            place = _upto(g, n, inlet.parent - base)
-            if place > inlet.position:
-                inlet.position = place
-                fed = True
-        feed.taken = n
-        n = batch.next
-    return fed
-
-
-@_inner
+@inside
 def _hear(g: Scalars, number: int, until: float) -> bool:
     """Hear how far event time has come on a row of water by a time; return whether there was something."""
     water, fed = waters_at(g.waters, number), False
     if water.announcer < 0:
         return False
-    n = _after(g, water.taken, water.writer)
+    n = batch_after(g, water.taken, water.writer)
     while n >= 0:
         said = _said(g, n, water.announcer, water.writer)
         if not math.isnan(said):
@@ -258,14 +106,14 @@ def _hear(g: Scalars, number: int, until: float) -> bool:
     return fed
 
 
-@_inner
+@inside
 def _take(g: Scalars, number: int, until: float) -> bool:
     """Take the input of a batch, and put out the windows that are over; return whether there was input."""
     query, fed = queries_at(g.queries, number), False
     for w in range(query.water, query.waters):
         waters_at(g.waters, w).before = waters_at(g.waters, w).now
     for f in range(query.feed, query.feeds):
-        fed = _take_feed(g, f, until) or fed
+        fed = take_feed(g, f, until) or fed
     for w in range(query.water, query.waters):
         fed = _hear(g, w, until) or fed
     seen, passed = math.inf, math.inf
@@ -287,7 +135,7 @@ def _take(g: Scalars, number: int, until: float) -> bool:
     return fed
 
 
-@_inner
+@inside
 def _announce(g: Scalars, number: int, batch: int) -> None:
     """Note how far event time has come on what a query writes, where that is new."""
     query = queries_at(g.queries, number)
@@ -310,7 +158,7 @@ def _announce(g: Scalars, number: int, batch: int) -> None:
             said.value = time
 
 
-@_inner
+@inside
 def _give_turns(g: Scalars, first: int) -> None:
     """Let the tasks that have waited longest begin on each host where none are at work."""
     n = first
@@ -339,7 +187,7 @@ def _give_turns(g: Scalars, first: int) -> None:
         hosts_at(g.hosts, queries_at(g.queries, batch.query).host).taken = 1
 
 
-@_inner
+@inside
 def _crowd(g: Scalars, first: int) -> int:
     """Count the batches at work on each host; return how many hosts work."""
     n, together = first, 0
@@ -358,7 +206,7 @@ def _crowd(g: Scalars, first: int) -> int:
     return together
 
 
-@_inner
+@inside
 def _move_on(g: Scalars, number: int) -> None:
     """Let the batches of a group whose stage is done begin their next one, and leave after the last."""
     group = groups_at(g.groups, number)
@@ -384,7 +232,7 @@ def _move_on(g: Scalars, number: int) -> None:
         n = after
 
 
-@_inner
+@inside
 def _advance(g: Scalars, number: int, until: float) -> None:
     """Let the batches of a group work until a time; note when their output is visible and when they end.
 
@@ -418,7 +266,7 @@ def _advance(g: Scalars, number: int, until: float) -> None:
         group.now = max(group.now, until)
 
 
-@_inner
+@inside
 def _look_ahead(g: Scalars, number: int) -> None:
     """Note when the batches of a group end if no other begins, and leave the group as it is."""
     group = groups_at(g.groups, number)
@@ -439,7 +287,7 @@ def _look_ahead(g: Scalars, number: int) -> None:
     group.first, group.now = first, now
 
 
-@_inner
+@inside
 def _begin(g: Scalars, n: int, fixed: float, tasks: float) -> None:
     """Begin a batch whose parts take so long alone, and note when it and others of its group are visible and end."""
     batch = batches_at(g.batches, n)
@@ -464,7 +312,7 @@ def _begin(g: Scalars, n: int, fixed: float, tasks: float) -> None:
     _look_ahead(g, number)
 
 
-@_inner
+@inside
 def _longer(g: Scalars, number: int, turn: int, alone: float) -> float:
     """Return by what a batch of a host takes longer, that starts in an interval of the trigger, than usual (s)."""
     host = hosts_at(g.hosts, number)
@@ -476,7 +324,7 @@ def _longer(g: Scalars, number: int, turn: int, alone: float) -> float:
     return noise
 
 
-@_inner
+@inside
 def _batch(g: Scalars, number: int, start: float) -> None:
     """Let a query's next batch begin."""
     query = queries_at(g.queries, number)
@@ -489,7 +337,7 @@ def _batch(g: Scalars, number: int, start: float) -> None:
     for i in range(query.inlet, query.inlets):
         inlet = inlets_at(g.inlets, i)
         if inlet.position > inlet.before:
-            work += _sum_upto(g, g.work, inlet.root, inlet.work, inlet.position) - _sum_upto(
+            work += sum_upto(g, g.work, inlet.root, inlet.work, inlet.position) - sum_upto(
                 g, g.work, inlet.root, inlet.work, inlet.before
             )
         numbers_at(g.upto, n * g.wide + i - query.inlet).value = inlet.position

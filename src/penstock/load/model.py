@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, base_name, hosts_of
+from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
 from penstock.network import Network, Operator
 from penstock.workload import Rates
@@ -105,7 +105,7 @@ class LoadModel:
         no link.
         """
         traffic: dict[tuple[str, str], Matrix] = {}
-        places = {name: sorted(set(hosts)) for name, hosts in hosts_of(placement).items()}
+        places = {name: sorted(set(hosts)) for name, hosts in hosts_by_operator(placement).items()}
         ends = {source.name: source.host for source in self.network.sources.values()}
         ends |= {sink.name: sink.host for sink in self.network.sinks.values()}
         places |= {name: [] if host is None else [host] for name, host in ends.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -76,7 +75,7 @@ def setting_of(document: Document) -> Setting:
     network = Network.of(
         graph["name"],
         [Source(**row) for row in graph["sources"]],
-        [Operator(**{key: _value(key, value) for key, value in row.items()}) for row in graph["operators"]],
+        [_operator(row) for row in graph["operators"]],
         [Sink(**row) for row in graph["sinks"]],
     )
     return Setting(
@@ -130,10 +129,11 @@ def _plain(value: object) -> object:
     return attrs.asdict(value) if isinstance(value, Growth) else value
 
 
-def _value(key: str, value: Any) -> Any:
-    if key == "growth":
-        return Growth(**value)
-    return tuple(value) if isinstance(value, list) else value
+def _operator(row: Document) -> Operator:
+    given: Document = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    if "growth" in given:
+        given["growth"] = Growth(**given["growth"])
+    return Operator(**given)
 
 
 def _link(link: Link) -> list[float | None]:

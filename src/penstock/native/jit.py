@@ -7,7 +7,10 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 LIMIT = 400_000
 """Innermost steps below which a kernel is interpreted (at most about a tenth of a second)."""
@@ -16,13 +19,13 @@ _interpreting = False
 _always = False
 
 
-def njit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def njit(**options: Any) -> Callable[[Function], Function]:
     """Return numba's ``njit``, or in an interpreted kernel a decorator that does nothing."""
     if _interpreting:
         return lambda function: function
     import numba
 
-    compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(**options)
+    compiled: Callable[[Function], Function] = numba.njit(**options)
     return compiled
 
 
@@ -37,27 +40,38 @@ def compiling() -> Iterator[None]:
         _always = before
 
 
-def kernel(full: str, steps: float) -> Any:
+def kernel(full: str, steps: float) -> ModuleType:
     """Return a kernel module by its full name, compiled if about so many innermost steps are ahead.
 
     The choice depends on the size alone, so that the same problem gives the same bytes in every process.
     """
+    return importlib.import_module(full) if steps > LIMIT or _always else _interpreted(full)
+
+
+def part(full: str) -> ModuleType:
+    """Return a kernel module for another one that calls it: interpreted while that one is, and else compiled.
+
+    Numba keeps what it has compiled until the file of the calling function changes, so who edits only the called one
+    deletes the caches of both (``__pycache__/*.nb?``).
+    """
+    return _interpreted(full) if _interpreting else importlib.import_module(full)
+
+
+def _interpreted(full: str) -> ModuleType:
     global _interpreting
-    if steps > LIMIT or _always:
-        return importlib.import_module(full)
     plain = f"{full}#interpreted"
     if plain not in sys.modules:
         found = importlib.util.find_spec(full)
-        if found is None or found.origin is None or found.loader is None:
+        if found is None or found.origin is None:
             raise ImportError(f"no kernel {full}")
         spec = importlib.util.spec_from_file_location(plain, found.origin)
         if spec is None or spec.loader is None:
             raise ImportError(f"no kernel {full}")
         module = importlib.util.module_from_spec(spec)
-        _interpreting = True
+        before, _interpreting = _interpreting, True
         try:
             spec.loader.exec_module(module)
         finally:
-            _interpreting = False
+            _interpreting = before
         sys.modules[plain] = module
     return sys.modules[plain]

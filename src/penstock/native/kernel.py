@@ -19,6 +19,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -68,7 +69,7 @@ class Kernel:
         engine.finalize_object()
         entry = _ENTRY(engine.get_function_address(symbol.decode()))
 
-        def call(g: Records, _engine: Any = engine) -> int:
+        def call(g: Records, _engine: object = engine) -> int:
             status = ctypes.c_int64()
             raised = ctypes.c_void_p()
             if entry(ctypes.byref(status), ctypes.byref(raised), g.ctypes.data) != 0:
@@ -107,7 +108,7 @@ class Kernel:
         assert spec is not None and spec.origin is not None  # noqa: S101, PT018 - it is a part of this package
         return Path(spec.origin).with_name(f"{name}.py")
 
-    def _file(self, llvm: Any) -> Path:
+    def _file(self, llvm: ModuleType) -> Path:
         digest = hashlib.blake2b(self.digest + Path(__file__).read_bytes(), digest_size=_SIZE)
         features = llvm.get_host_cpu_features().flatten()
         for text in (version("numba"), version("llvmlite"), sys.version, llvm.get_host_cpu_name(), features):
@@ -121,7 +122,7 @@ class Kernel:
             return beside
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
-    def _translate(self, llvm: Any) -> bytes | None:
+    def _translate(self, llvm: ModuleType) -> bytes | None:
         """Return machine code made of the package's bitcode; None if it is of another source, system or LLVM."""
         try:
             given = self.bitcode.read_bytes()

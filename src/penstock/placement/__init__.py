@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 import numpy as np
 
 from penstock.cluster import Placement
 from penstock.errors import Infeasible, InputError
-from penstock.files import suggest
+from penstock.files import Document, suggest
 from penstock.placement import objective
 from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, short
 from penstock.placement.bound import whole_bound
 from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, LargestFirst, Pairwise, Random
-from penstock.placement.domains import Domains
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
-from penstock.placement.grouping import Grouped
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
 from penstock.placement.repair import repaired
+from penstock.placement.terms import Divided, Terms, terms_of
 from penstock.placement.verify import faults, over_link, over_quota
 
 __all__ = [
@@ -37,6 +36,7 @@ __all__ = [
     "Divided",
     "Problem",
     "Row",
+    "Terms",
     "Weights",
     "algorithm",
     "as_arrays",
@@ -44,6 +44,7 @@ __all__ = [
     "faults",
     "place",
     "prepare",
+    "terms_of",
 ]
 
 
@@ -67,35 +68,10 @@ class Row:
         ``none``, ``free`` (copies are operators of their own) or ``apart`` (never on one host).
     """
 
-    factory: type[Any]
-    fixed: Mapping[str, Any] = attrs.field(factory=dict)
+    factory: Callable[..., Algorithm]
+    fixed: Mapping[str, object] = attrs.field(factory=dict)
     objective: str = "latency"
     replicas: str = "none"
-
-
-@attrs.frozen(kw_only=True)
-class Divided:
-    """How a large problem is made smaller, with any algorithm (Xing et al., section 4.3).
-
-    Attributes
-    ----------
-    domains
-        Parts into which hosts and operators are divided.
-    overlap
-        Share of the next domain's hosts that each reaches into; 0: an exchange sees all hosts.
-    least
-        Mean load (benchmark cores) below which operators are placed in groups; 0: each alone.
-    """
-
-    domains: int = 1
-    overlap: float = 0.0
-    least: float = 0.0
-
-    def of(self, solve: Algorithm) -> Algorithm:
-        """Return an algorithm that divides first."""
-        if self.domains != 1 or self.overlap:
-            solve = Domains(inner=solve, count=self.domains, overlap=self.overlap)
-        return Grouped(inner=solve, least=self.least) if self.least else solve
 
 
 ALGORITHMS: Mapping[str, Row] = {
@@ -121,7 +97,7 @@ ALGORITHMS: Mapping[str, Row] = {
 }
 
 
-def algorithm(name: str, **parameters: Any) -> Algorithm:
+def algorithm(name: str, **parameters: object) -> Algorithm:
     """Return an algorithm by its name on the command line.
 
     Parameters
@@ -139,8 +115,7 @@ def algorithm(name: str, **parameters: Any) -> Algorithm:
     for key in parameters:
         if key not in known:
             raise InputError(f"{name} has no parameter {key!r}", hint=suggest(key, sorted(known), "parameters"))
-    made: Algorithm = row.factory(**row.fixed, **parameters)
-    return made
+    return row.factory(**row.fixed, **parameters)
 
 
 def copies_of(name: str, count: int) -> int:
@@ -156,7 +131,7 @@ def copies_of(name: str, count: int) -> int:
     return count or (2 if _row(name).replicas == "apart" else 1)
 
 
-def prepare(problem: Problem, name: str, **parameters: Any) -> None:
+def prepare(problem: Problem, name: str, **parameters: object) -> None:
     """Load the compiled kernels that a large problem will use, so that its time is that of deciding.
 
     A small problem needs none: its kernels are interpreted, and nothing is loaded.
@@ -172,11 +147,15 @@ def prepare(problem: Problem, name: str, **parameters: Any) -> None:
         algorithm(name, **parameters)(small, np.random.default_rng(0))
 
 
-def _row(name: str) -> Row:
+def _row(name: str, copies: int = 1) -> Row:
+    """Return an algorithm's row, if there is one that places so many copies of each operator."""
     if name not in ALGORITHMS:
         raise InputError(
             f"{name!r} is no placement algorithm", at="--algorithm", hint=suggest(name, ALGORITHMS, "algorithms")
         )
+    if copies > 1 and ALGORITHMS[name].replicas == "none":
+        able = [other for other, each in ALGORITHMS.items() if each.replicas != "none"]
+        raise InputError(f"{name} places no replicas", at="--replicas", hint=f"those that do: {', '.join(able)}")
     return ALGORITHMS[name]
 
 
@@ -202,7 +181,7 @@ class Answer:
     moved_load: float
     over: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return it as ``place`` answers."""
         return {
             "feasible": not self.over,
@@ -215,19 +194,7 @@ class Answer:
 
 
 def place(
-    problem: Problem,
-    name: str,
-    rng: np.random.Generator,
-    *,
-    measure: str | None = None,
-    weights: Weights | None = None,
-    theta: float = 0.0,
-    divided: Divided | None = None,
-    move_cost: float = 0.0,
-    overload: bool = False,
-    soft: bool = False,
-    tighten: int = 0,
-    **parameters: Any,
+    problem: Problem, name: str, rng: np.random.Generator, terms: Terms | None = None, **parameters: object
 ) -> Answer:
     """Decide a placement, put right what a heuristic left over a quota, check it, and measure it.
 
@@ -235,22 +202,8 @@ def place(
     ----------
     name
         Of the algorithm.
-    measure
-        Objective; the algorithm's own by default.
-    weights
-        Of potential energies.
-    theta
-        Share of the operators, the lightest, that stay where ``problem.previous`` has them.
-    divided
-        How the problem is made smaller first.
-    move_cost
-        Units of the objective per benchmark core moved; only moves that pay are made.
-    overload
-        Whether quotas may be exceeded where they cannot be kept.
-    soft
-        Whether quotas only guide the algorithm, as the energy of load does (Wang et al., section 3.2).
-    tighten
-        Linear programs by which the lower bound of the latency is raised; see `whole_bound`.
+    terms
+        What it is measured by, and what it may do.
     parameters
         Of the algorithm.
 
@@ -261,54 +214,42 @@ def place(
     InputError
         If a parameter is wrong.
     """
-    row = _row(name)
-    measure = measure or row.objective
-    if measure not in OBJECTIVES:
-        raise InputError(f"expected one of {', '.join(OBJECTIVES)}, got {measure!r}", at="--objective")
-    if problem.replicas > 1 and row.replicas == "none":
-        able = [other for other, each in ALGORITHMS.items() if each.replicas != "none"]
-        raise InputError(f"{name} places no replicas", at="--replicas", hint=f"those that do: {', '.join(able)}")
-    if tighten < 0:
-        raise InputError(f"expected at least 0 linear programs, got {tighten}", at="--tighten")
-    if not (np.isfinite(move_cost) and move_cost >= 0):
-        raise InputError(f"expected a finite cost of at least 0, got {move_cost}", at="--move-cost")
-    if move_cost and problem.previous is None:
-        raise InputError("a move is from where an operator was", at="--move-cost", hint="pass --previous")
-    weights = weights or Weights()
-    held = problem.held(theta)
+    row, terms = _row(name, problem.replicas), terms or Terms()
+    terms.check(problem)
+    measure, weights = terms.measure or row.objective, terms.weights or Weights()
+    held = problem.held(terms.theta)
     arrays = as_arrays(held)
     shared = {"objective": measure, "weights": weights}
     parameters |= {key: shared[key] for key in sorted(_parameters(row) & set(shared))}
-    if divided is not None and divided.least and problem.replicas > 1:
-        raise InputError("copies of an operator cannot be in one group", at="--group-below")
-    solve = (divided or Divided()).of(algorithm(name, **parameters))
-
+    solve = (terms.divided or Divided()).of(algorithm(name, **parameters))
     again = copy.deepcopy(rng)
+
+    def worth(where: Ints) -> float:
+        return objective.value(arrays, where, measure, weights)
 
     def decide(lift: float) -> Ints:
         lifted = attrs.evolve(arrays, lift=lift)
         # Every further trial begins with the same random numbers.
         where = _within(lifted, solve, rng if lift == 1.0 else copy.deepcopy(again), row.replicas == "apart")
-        if move_cost:
-            where = worthwhile(lifted, where, lambda w: objective.value(arrays, w, measure, weights), move_cost)
-        return where
+        return worthwhile(lifted, where, worth, terms.move_cost) if terms.move_cost else where
 
-    if soft:
+    if terms.soft:
         where, feasible = decide(math.inf), False
     else:
-        where, feasible = _allowed(decide, measure) if overload else (decide(1.0), True)
+        where, feasible = _allowed(decide, measure) if terms.overload else (decide(1.0), True)
     if wrong := over_link(arrays, where):
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
     if found := faults(held, placement, apart=row.replicas == "apart", quotas=feasible, links=False):
         raise AssertionError(f"{name} gave a wrong placement: {'; '.join(found)}")
+    tight = terms.tighten if measure == "latency" else 0
     moved = placement.moved(problem.previous or placement)
     load = dict(zip(arrays.names, arrays.mean, strict=True))
     return Answer(
         placement=placement,
         objective=measure,
-        value=objective.value(arrays, where, measure, weights),
-        bound=whole_bound(arrays, tighten) if tighten and measure == "latency" else objective.bound(arrays, measure),
+        value=worth(where),
+        bound=whole_bound(arrays, tight) if tight else objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),
         over=tuple(over_quota(arrays, where)),
@@ -368,4 +309,4 @@ def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]
 
 
 def _parameters(row: Row) -> set[str]:
-    return {field.name for field in attrs.fields(row.factory)}
+    return set(inspect.signature(row.factory).parameters)

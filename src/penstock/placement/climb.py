@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -19,9 +19,12 @@ from penstock.errors import InputError
 from penstock.native.jit import kernel
 from penstock.placement.base import TIE, Arrays, Ints
 from penstock.placement.correlation import LargestFirst, Random
-from penstock.placement.episode import episode
+from penstock.placement.episode import Loads, episode
 from penstock.placement.objective import latency_bound
 from penstock.placement.repair import repaired
+
+if TYPE_CHECKING:
+    from penstock.placement.climb_kernel import State
 
 BUDGET, SMALL_BUDGET = 20_000_000, 20_000
 """Exchanges tried unless told otherwise: compiled, and interpreted, where each takes a hundred times as long."""
@@ -139,22 +142,24 @@ class _Search:
 
     def even(self, where: Ints, turn: Ints, budget: int) -> int:
         """Even a placement out, in place; return how many swaps were tried."""
-        a, code = self.arrays, kernel("penstock.placement.even_kernel", self.work)
-        tried: int = code.evened(
-            a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period, self.goal, turn, budget
-        )
+        code = kernel("penstock.placement.even_kernel", self.work)
+        tried: int = code.evened(self._loads(where), self.goal, turn, budget)
         return tried
 
-    def begun(self, where: Ints) -> Any:
+    def begun(self, where: Ints) -> State:
         """Return the state from which a placement is climbed from."""
-        a, code = self.arrays, kernel("penstock.placement.climb_kernel", self.work)
-        return code.begun(a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period)
+        state: State = kernel("penstock.placement.climb_kernel", self.work).begun(self._loads(where))
+        return state
 
-    def climb(self, state: Any, turn: Ints, budget: int) -> tuple[float, int]:
+    def climb(self, state: State, turn: Ints, budget: int) -> tuple[float, int]:
         """Climb, in place; return the worst latency (s) and how many exchanges were tried."""
         code = kernel("penstock.placement.climb_kernel", self.work)
         found: tuple[float, int] = code.climb(state, self.goal, self.most, budget, turn)
         return found
+
+    def _loads(self, where: Ints) -> Loads:
+        a = self.arrays
+        return Loads(a.load, a.mean, a.capacity, a.limit * (1 + TIE), a.fixed < 0, where, a.period)
 
 
 def _known(arrays: Arrays) -> bool:

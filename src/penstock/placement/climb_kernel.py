@@ -8,11 +8,13 @@ some host so far, and checked on the whole series before they are made; an inter
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from penstock.arrays import Array, Bools, Ints
 from penstock.native.jit import njit
+from penstock.placement.episode import Loads
 from penstock.placement.episode import episode as plain_episode
 
 CUTS = 128
@@ -35,35 +37,51 @@ class State(NamedTuple):
     latency and the threshold (s); ``asked`` says which neighbours of a host have been tried in vain.
     """
 
-    load: Any
-    mean: Any
-    capacity: Any
-    usable: Any
-    movable: Any
-    where: Any
-    host: Any
-    level: Any
-    latency: Any
-    sums: Any
-    excess: Any
-    used: Any
-    counts: Any
-    head: Any
-    after: Any
-    before: Any
-    best: Any
-    least: Any
-    asked: Any
+    load: Array
+    mean: Array
+    capacity: Array
+    usable: Array
+    movable: Bools
+    where: Ints
+    host: Array
+    level: Array
+    latency: Array
+    sums: Array
+    excess: Array
+    used: Ints
+    counts: Ints
+    head: Ints
+    after: Ints
+    before: Ints
+    best: Ints
+    least: Array
+    asked: Ints
     period: float
 
 
 class Bundles(NamedTuple):
     """What a host may give away at once: loads in the kept intervals (CUTS, WIDTH), mean loads, and the operators."""
 
-    sums: Any
-    mean: Any
-    one: Any
-    two: Any
+    sums: Array
+    mean: Array
+    one: Ints
+    two: Ints
+
+
+class Sides(NamedTuple):
+    """Two hosts that may exchange bundles, the first the later one: their numbers, and how many bundles each has.
+
+    ``base`` (2, intervals) are their present excesses, ``limit`` (2,) what these must stay below, and ``values``
+    (2, WIDTH) the excesses after the exchanges of one bundle of the first host.
+    """
+
+    mine: Bundles
+    theirs: Bundles
+    hosts: Ints
+    counts: Ints
+    base: Array
+    limit: Array
+    values: Array
 
 
 class Exchange(NamedTuple):
@@ -81,27 +99,28 @@ episode = njit(cache=True)(plain_episode)
 
 
 @njit(cache=True)
-def worst(load: Any, capacity: float, period: float) -> float:
+def worst(load: Array, capacity: float, period: float) -> float:
     """Return the largest cumulative excess of a series, over capacity (s)."""
     return episode(load, capacity)[0] * period / capacity
 
 
 @njit(cache=True)
-def begun(load: Any, mean: Any, capacity: Any, usable: Any, movable: Any, where: Any, period: float) -> State:
+def begun(given: Loads) -> State:
     """Return the state of a placement."""
+    load, mean, capacity, where = given.load, given.mean, given.capacity, given.where
     m, d = load.shape
     n = len(capacity)
     state = State(
-        load, mean, capacity, usable, movable, where, np.zeros((n, d)), np.zeros(n), np.zeros(n), np.zeros((m, CUTS)),
-        np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64), np.full(n, -1), np.full(m, -1),
-        np.full(m, -1), where.copy(), np.full(2, np.inf), np.zeros(n, np.int64), period,
+        load, mean, capacity, given.usable, given.movable, where, np.zeros((n, d)), np.zeros(n), np.zeros(n),
+        np.zeros((m, CUTS)), np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64), np.full(n, -1),
+        np.full(m, -1), np.full(m, -1), where.copy(), np.full(2, np.inf), np.zeros(n, np.int64), given.period,
     )  # fmt: skip
     for o in range(m - 1, -1, -1):
         state.host[where[o]] += load[o]
         state.level[where[o]] += mean[o]
         _link(state, o, where[o])
     for h in range(n):
-        state.latency[h] = worst(state.host[h], capacity[h], period)
+        state.latency[h] = worst(state.host[h], capacity[h], given.period)
     state.least[0] = state.latency.max()
     return state
 
@@ -153,7 +172,7 @@ def _note(state: State, b: int) -> None:
 
 
 @njit(cache=True)
-def _bundle(state: State, h: int, pairs: bool, order: Any, bundles: Bundles) -> int:
+def _bundle(state: State, h: int, pairs: bool, order: Ints, bundles: Bundles) -> int:
     """Fill in what a host may give away: nothing, single operators, and where asked for pairs; return how many."""
     count, o = 1, state.head[h]
     while o >= 0 and count < WIDTH:
@@ -178,12 +197,14 @@ def _bundle(state: State, h: int, pairs: bool, order: Any, bundles: Bundles) -> 
 
 
 @njit(cache=True, fastmath={"nsz", "nnan"})
-def _tried(mine: Any, theirs: Any, a: int, base: Any, limit: Any, count: int, values: Any) -> bool:
-    """Fill in the largest excess of b and of g, array (2, WIDTH), if b gives bundle a for each of g's bundles.
+def _tried(sides: Sides, a: int) -> bool:
+    """Fill in the largest excess of both hosts if the first gives bundle a for each bundle of the second.
 
-    False as soon as none of them stays below both limits. ``base`` (2, intervals) holds the present excesses. There is
-    no sum over intervals, so that vectors of any width give the same bytes.
+    False as soon as none of them stays below both limits. There is no sum over intervals, so that vectors of any width
+    give the same bytes.
     """
+    mine, theirs, count = sides.mine.sums, sides.theirs.sums, sides.counts[1]
+    base, limit, values = sides.base, sides.limit, sides.values
     for i in range(count):
         values[0, i] = values[1, i] = -np.inf
     for q in range(base.shape[1]):
@@ -215,26 +236,23 @@ def _fits(state: State, b: int, g: int, change: float) -> bool:
 
 
 @njit(cache=True)
-def _between(
-    state: State, hosts: Any, counts: Any, mine: Bundles, theirs: Bundles, base: Any, threshold: float, least: float,
-    values: Any,
-) -> Exchange:  # fmt: skip
+def _between(state: State, sides: Sides, threshold: float, least: float) -> Exchange:
     """Return the best exchange of two hosts' bundles whose gain is above ``least``.
 
     The gain is what falls of the sum of squares by which waits exceed the threshold.
     """
-    b, g = hosts[0], hosts[1]
+    b, g = sides.hosts[0], sides.hosts[1]
+    mine, theirs, limit, values = sides.mine, sides.theirs, sides.limit, sides.values
     now = _over(state.latency[b], threshold) + _over(state.latency[g], threshold)
     found = Exchange(0.0, -1, -1, -1, -1, -1)
     best = least
-    limit = np.empty(2)
-    for a in range(counts[0]):
+    for a in range(sides.counts[0]):
         # An exchange that gains more than the best so far leaves both hosts below this.
         most = threshold + np.sqrt(max(0.0, now - best))
         limit[0], limit[1] = most * state.capacity[b], most * state.capacity[g]
-        if not _tried(mine.sums, theirs.sums, a, base, limit, counts[1], values):
+        if not _tried(sides, a):
             continue
-        for i in range(counts[1]):
+        for i in range(sides.counts[1]):
             if values[0, i] >= limit[0] or values[1, i] >= limit[1]:
                 continue
             after = _over(values[0, i] / state.capacity[b], threshold)
@@ -246,30 +264,28 @@ def _between(
 
 
 @njit(cache=True)
-def _search(
-    state: State, b: int, pairs: bool, threshold: float, turn: Any, at: int, mine: Bundles, theirs: Bundles,
-) -> tuple[Exchange, int]:  # fmt: skip
+def _search(state: State, mine: Bundles, theirs: Bundles, b: int, threshold: float, turn: Ints) -> tuple[Exchange, int]:
     """Return the best exchange with the first hosts in turn that offer one, and how many were tried."""
-    order = np.argsort(-state.used[: state.counts[0]])
-    base, values = np.empty((2, len(order))), np.empty((2, WIDTH))
-    base[0] = state.excess[b][order]
-    counts, hosts = np.empty(2, np.int64), np.empty(2, np.int64)
-    counts[0], hosts[0] = _bundle(state, b, pairs, order, mine), b
+    order, pairs = np.argsort(-state.used[: state.counts[0]]), state.asked[b] == 1
+    sides = Sides(
+        mine, theirs, np.full(2, b), np.empty(2, np.int64), np.empty((2, len(order))), np.empty(2),
+        np.empty((2, WIDTH)),
+    )  # fmt: skip
+    sides.base[0] = state.excess[b][order]
+    sides.counts[0] = _bundle(state, b, pairs, order, mine)
     now = _over(state.latency[b], threshold)
     found = Exchange(0.0, -1, -1, -1, -1, -1)
     tried = offers = 0
-    n = len(turn)
-    for q in range(n):
-        g = turn[(at + q) % n]
+    for g in turn:
         if g == b:
             continue
-        hosts[1] = g
-        counts[1] = _bundle(state, g, pairs, order, theirs)
-        base[1] = state.excess[g][order]
-        tried += counts[0] * counts[1]
+        sides.hosts[1] = g
+        sides.counts[1] = _bundle(state, g, pairs, order, theirs)
+        sides.base[1] = state.excess[g][order]
+        tried += sides.counts[0] * sides.counts[1]
         # Single operators must be worth a tenth of the host's excess: else pairs are asked.
         least = max(found.gain * (1 + 1e-9), 0.1 * now)
-        offer = _between(state, hosts, counts, mine, theirs, base, threshold, least, values)
+        offer = _between(state, sides, threshold, least)
         if offer.g >= 0:
             found = offer
         if found.g >= 0:
@@ -329,7 +345,7 @@ def _worst_host(state: State, threshold: float) -> int:
 
 
 @njit(cache=True)
-def climb(state: State, goal: float, steps: int, budget: int, turn: Any) -> tuple[float, int]:
+def climb(state: State, goal: float, steps: int, budget: int, turn: Ints) -> tuple[float, int]:
     """Lower the worst latency by exchanges between hosts until the goal, the budget or a local optimum is reached.
 
     A threshold between the goal and the worst host falls whenever all hosts are below it. The latest host is helped
@@ -363,7 +379,7 @@ def climb(state: State, goal: float, steps: int, budget: int, turn: Any) -> tupl
         if b < 0:
             break
         _note(state, b)
-        found, more = _search(state, b, state.asked[b] == 1, threshold, turn, at, mine, theirs)
+        found, more = _search(state, mine, theirs, b, threshold, np.roll(turn, -at))
         tried, at = tried + more, (at + 1) % n
         if found.g < 0:
             state.asked[b] += 1

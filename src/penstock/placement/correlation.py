@@ -15,7 +15,9 @@ from penstock.load import correlation, correlation_matrix
 from penstock.native.jit import kernel
 from penstock.placement.base import TIE, Arrays, Floats, Ints
 
-MODES = ("correlation", "load", "chance")
+PAIRWISE = "penstock.placement.pairwise_kernel"
+MODES, STEPS = ("correlation", "load", "chance"), ("one-way", "two-way", "exchange")
+"""In the order of the kernel's numbers."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,9 +37,7 @@ class LargestFirst:
         """Return the host number of each operator."""
         steps = len(arrays.mean) * (1 if np.ptp(arrays.usable) == 0 else len(arrays.hosts)) * 10
         where = arrays.fixed.copy()
-        kernel("penstock.placement.correlation_kernel", steps).least_loaded(
-            arrays.mean, arrays.usable, where, self.fitted
-        )
+        kernel("penstock.placement.least_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, self.fitted)
         return where
 
 
@@ -104,15 +104,13 @@ class Correlation:
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
-        code = kernel("penstock.placement.correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
-        where = arrays.fixed.copy()
-        movable = arrays.fixed < 0
+        steps = 4 * len(arrays.mean) * arrays.load.size
+        code, pairs = kernel("penstock.placement.correlation_kernel", steps), kernel(PAIRWISE, steps)
+        where, movable = arrays.fixed.copy(), arrays.fixed < 0
         code.greedy(arrays.load, arrays.mean, arrays.usable, where)
-        none = np.zeros(len(where))
-        code.pairwise(
-            arrays.load, arrays.mean, arrays.usable, movable, none, where,
-            code.BY_CORRELATION, 0, self.balance, 0.0, -2.0,
-        )  # fmt: skip
+        given = pairs.Given(arrays.load, arrays.mean, arrays.usable, movable, where)
+        rules = pairs.Rules(pairs.BY_CORRELATION, pairs.ONE_WAY, self.balance, 0.0, -2.0)
+        pairs.pairwise(given, np.zeros(len(where)), rules)
         if len(arrays.hosts) > 1:
             code.improve(arrays.load, arrays.mean, arrays.usable, movable, where, self.threshold)
         return where
@@ -144,22 +142,21 @@ class Pairwise:
     threshold: float = 0.8
 
     def __attrs_post_init__(self) -> None:
-        if self.step not in ("one-way", "two-way", "exchange") or self.by not in MODES:
+        if self.step not in STEPS or self.by not in MODES:
             raise InputError(f"expected a pair step and a way to choose, got {self.step!r} and {self.by!r}")
         _check_thresholds(load=self.balance, score=self.score, improvement=self.threshold)
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
-        code = kernel("penstock.placement.correlation_kernel", 4 * len(arrays.mean) * arrays.load.size)
+        steps = 4 * len(arrays.mean) * arrays.load.size
         where = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
         if (where < 0).any():
-            code.least_loaded(arrays.mean, arrays.usable, where, True)
+            kernel("penstock.placement.least_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, True)
         priority = rng.random(len(where)) if self.by == "chance" else np.zeros(len(where))
-        step = ("one-way", "two-way", "exchange").index(self.step)
-        code.pairwise(
-            arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, priority, where,
-            MODES.index(self.by), step, self.balance, self.score, self.threshold if step else -2.0,
-        )  # fmt: skip
+        step, code = STEPS.index(self.step), kernel(PAIRWISE, steps)
+        given = code.Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, where)
+        improve = self.threshold if step else -2.0
+        code.pairwise(given, priority, code.Rules(MODES.index(self.by), step, self.balance, self.score, improve))
         return where
 
 

@@ -96,7 +96,7 @@ def _of_operators(arrays: Arrays, domain: Ints, count: int) -> Ints:
     # Domains of equal hosts differ by rounding only: made equal, so that the heap can be used.
     room = np.where(np.abs(room - room[0]) <= TIE * room[0], room[0], room)
     given = where[rank]
-    kernel("penstock.placement.correlation_kernel", steps).least_loaded(load[rank], room, given, True)
+    kernel("penstock.placement.least_kernel", steps).least_loaded(load[rank], room, given, True)
     where[rank] = given
     member = where[unit]
     member[pinned] = domain[arrays.fixed[pinned]]
@@ -134,11 +134,9 @@ def _evened(arrays: Arrays, where: Ints, hosts: Ints) -> None:
     column[hosts] = np.arange(len(hosts))
     inside = np.flatnonzero(column[where] >= 0)
     local, load = column[where[inside]], np.ascontiguousarray(arrays.load[inside])
-    code = kernel("penstock.placement.correlation_kernel", 4 * load.size)
-    code.pairwise(
-        load, arrays.mean[inside], arrays.usable[hosts], arrays.fixed[inside] < 0, np.zeros(len(inside)), local,
-        code.BY_CORRELATION, 0, 0.1, 0.0, -2.0,
-    )  # fmt: skip
+    code = kernel("penstock.placement.pairwise_kernel", 4 * load.size)
+    given = code.Given(load, arrays.mean[inside], arrays.usable[hosts], arrays.fixed[inside] < 0, local)
+    code.pairwise(given, np.zeros(len(inside)), code.Rules(code.BY_CORRELATION, code.ONE_WAY, 0.1, 0.0, -2.0))
     where[inside] = hosts[local]
 
 

@@ -1,11 +1,29 @@
-"""The worst backlog of a host, in plain Python that numba can also compile."""
+"""What mace-climb reads, and the worst backlog of a host, in plain Python that numba can also compile."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
+
+from penstock.arrays import Array, Bools, Ints
 
 
-def episode(load: Any, capacity: float) -> tuple[float, int, int]:
+class Loads(NamedTuple):
+    """Operators on hosts: arrays as in `penstock.placement.base.Arrays`.
+
+    ``usable`` (n,) is what hosts may carry, ``movable`` (m,) says which operators may move, ``where`` (m,) where they
+    are; ``period`` in s.
+    """
+
+    load: Array
+    mean: Array
+    capacity: Array
+    usable: Array
+    movable: Bools
+    where: Ints
+    period: float
+
+
+def episode(load: Array, capacity: float) -> tuple[float, int, int]:
     """Return the largest cumulative excess of a load series, and where it builds up.
 
     Parameters

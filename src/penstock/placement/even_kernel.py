@@ -7,11 +7,13 @@ latency is not. An interval counts the more, the nearer its perfectly divided ex
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from penstock.arrays import Array, Ints
 from penstock.native.jit import njit
+from penstock.placement.episode import Loads
 from penstock.placement.episode import episode as plain_episode
 
 INTERVALS = 16
@@ -24,8 +26,20 @@ NEAR = 0.02
 episode = njit(cache=True)(plain_episode)
 
 
+class Gap(NamedTuple):
+    """What is between two hosts.
+
+    ``pull`` is their difference in deviation over capacity, ``both`` the sum of their 1 / capacity, ``room`` (2,) what
+    each may take more.
+    """
+
+    pull: Array
+    both: float
+    room: Array
+
+
 @njit(cache=True)
-def intervals(host: Any, capacity: Any) -> Any:
+def intervals(host: Array, capacity: Array) -> Ints:
     """Return up to INTERVALS different worst intervals, of all hosts together and then of the latest ones."""
     n = len(capacity)
     found = np.zeros((INTERVALS, 2), np.int64)
@@ -52,7 +66,7 @@ def intervals(host: Any, capacity: Any) -> Any:
 
 
 @njit(cache=True)
-def weighed(load: Any, mean: Any, spans: Any, capacity: float, period: float, goal: float) -> Any:
+def weighed(load: Array, mean: Array, spans: Ints, capacity: float, period: float, goal: float) -> Array:
     """Return the operators' loads in the intervals, and their mean loads, each over its distance from the goal."""
     m, count = len(mean), len(spans)
     rows = np.empty((m, count + 1))
@@ -68,12 +82,9 @@ def weighed(load: Any, mean: Any, spans: Any, capacity: float, period: float, go
 
 
 @njit(cache=True)
-def _swap(rows: Any, mean: Any, a: Any, b: Any, pull: Any, both: float, room: Any) -> tuple[int, int]:
-    """Return the swap of operators of two hosts that lowers the sum of squares most, as places in a and b; or -1.
-
-    ``pull`` is the hosts' difference in deviation over capacity, ``both`` the sum of their 1 / capacity, ``room`` what
-    each may take more.
-    """
+def _swap(rows: Array, mean: Array, a: Ints, b: Ints, gap: Gap) -> tuple[int, int]:
+    """Return the swap of operators of two hosts that lowers the sum of squares most, as places in a and b; or -1."""
+    pull, both, room = gap.pull, gap.both, gap.room
     width = len(pull)
     score = np.zeros(len(b))
     best, one, other = -1e-9, -1, -1
@@ -93,11 +104,8 @@ def _swap(rows: Any, mean: Any, a: Any, b: Any, pull: Any, both: float, room: An
 
 
 @njit(cache=True)
-def evened(
-    load: Any, mean: Any, capacity: Any, usable: Any, movable: Any, where: Any, period: float, goal: float, turn: Any,
-    budget: int,
-) -> int:  # fmt: skip
-    """Swap operators between hosts, each host with up to TURNS others in turn; ``where`` changes in place.
+def evened(given: Loads, goal: float, turn: Ints, budget: int) -> int:
+    """Swap operators between hosts, each host with up to TURNS others in turn; ``given.where`` changes in place.
 
     No further round of hosts begins once ``budget`` swaps have been tried.
 
@@ -106,6 +114,7 @@ def evened(
     int
         How many swaps were tried.
     """
+    load, mean, capacity, where = given.load, given.mean, given.capacity, given.where
     n, total = len(capacity), capacity.sum()
     host, level = np.zeros((n, load.shape[1])), np.zeros(n)
     for o in range(len(where)):
@@ -114,13 +123,13 @@ def evened(
     spans = intervals(host, capacity)
     if len(spans) == 0:
         return 0
-    rows = weighed(load, mean, spans, total, period, goal)
+    rows = weighed(load, mean, spans, total, given.period, goal)
     off = np.zeros((n, rows.shape[1]))
     for h in range(n):
         off[h] = -rows.sum(axis=0) * (capacity[h] / total)
     for o in range(len(where)):
         off[where[o]] += rows[o]
-    free = np.nonzero(movable)[0]
+    free = np.nonzero(given.movable)[0]
     slot = free[np.argsort(where[free], kind="mergesort")]
     start = np.searchsorted(where[slot], np.arange(n + 1))
     tried = 0
@@ -130,9 +139,10 @@ def evened(
             b, g = turn[q], turn[(q + distance) % n]
             mine, theirs = slot[start[b] : start[b + 1]], slot[start[g] : start[g + 1]]
             tried += len(mine) * len(theirs)
-            room[0], room[1] = usable[b] - level[b], usable[g] - level[g]
+            room[0], room[1] = given.usable[b] - level[b], given.usable[g] - level[g]
             pull = off[b] / capacity[b] - off[g] / capacity[g]
-            i, j = _swap(rows, mean, mine, theirs, pull, 1.0 / capacity[b] + 1.0 / capacity[g], room)
+            gap = Gap(pull, 1.0 / capacity[b] + 1.0 / capacity[g], room)
+            i, j = _swap(rows, mean, mine, theirs, gap)
             if i >= 0:
                 mine[i], theirs[j] = theirs[j], mine[i]
                 where[mine[i]], where[theirs[j]] = b, g

@@ -53,11 +53,14 @@ class Exact:
         work = float(n) ** min(m, 30) * (arrays.load.shape[1] if self.objective in ("latency", "potential") else 1)
         code = kernel("penstock.placement.exact_kernel", work)
         weights = np.array([self.weights.load, self.weights.correlation, self.weights.network])
-        least, steps = code.search(
+        problem = code.Problem(
             arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.limit, arrays.fixed, _alike(arrays),
-            arrays.period, GOALS.index(self.objective), weights, 20.0, arrays.writer, arrays.reader, arrays.rate,
-            arrays.shared, delay, bandwidth, best, least, -np.inf if bound is None else bound, self.limit,
+            arrays.period,
         )  # fmt: skip
+        streams = code.Streams(arrays.writer, arrays.reader, arrays.rate, arrays.shared, delay, bandwidth)
+        none = -np.inf if bound is None else bound
+        aim = code.Aim(GOALS.index(self.objective), weights, 20.0, none, self.limit)
+        least, steps = code.search(problem, streams, aim, best, least)
         if steps >= self.limit:
             raise InputError(
                 f"{m} operators on {n} hosts are too many to try all placements", at="--algorithm",

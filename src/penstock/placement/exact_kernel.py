@@ -3,30 +3,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from penstock.arrays import Array, Bools, Ints
 from penstock.native.jit import njit
 
 LATENCY, BALANCE, HOSTS, POTENTIAL = 0, 1, 2, 3
 
 
+class Problem(NamedTuple):
+    """Operators and hosts: arrays as in `penstock.placement.base.Arrays`.
+
+    ``limits`` is what hosts may carry, ``usable`` what loads are measured by. ``alike[h]`` numbers the hosts that can
+    be exchanged for each other: of those that are empty only the first is tried.
+    """
+
+    load: Array
+    mean: Array
+    capacity: Array
+    usable: Array
+    limits: Array
+    fixed: Ints
+    alike: Ints
+    period: float
+
+
+class Streams(NamedTuple):
+    """What hosts send each other, as in `penstock.placement.base.Arrays`."""
+
+    writer: Ints
+    reader: Ints
+    rate: Array
+    shared: Bools
+    delay: Array
+    bandwidth: Array
+
+
+class Aim(NamedTuple):
+    """What is least: the objective, its weights and penalty, what no placement is below, and the most steps."""
+
+    goal: int
+    weights: Array
+    penalty: float
+    bound: float
+    limit: int
+
+
+class Carried(NamedTuple):
+    """What hosts carry, arrays (n,): the worst wait (s), mean load, and how many operators."""
+
+    late: Array
+    level: Array
+    used: Ints
+
+
 @njit(cache=True)
-def search(
-    load: Any, mean: Any, capacity: Any, usable: Any, limits: Any, fixed: Any, alike: Any, period: float, goal: int,
-    weights: Any, penalty: float, writer: Any, reader: Any, rate: Any, shared: Any, delay: Any, bandwidth: Any,
-    best: Any, least: float, bound: float, limit: int,
-) -> tuple[float, int]:  # fmt: skip
+def search(problem: Problem, streams: Streams, aim: Aim, best: Ints, least: float) -> tuple[float, int]:
     """Find the placement of least value below ``least``; ``best`` is filled where one is found.
 
-    ``limits`` is what hosts may carry, ``usable`` what loads are measured by.
-    ``alike[h]`` numbers the hosts that can be exchanged for each other: of those that are empty only the first is
-    tried. Returns the least value and the number of steps, which is ``limit`` where the search was cut short.
+    Returns the least value and the number of steps, which is the limit where the search was cut short.
     """
+    load, mean, capacity, fixed = problem.load, problem.mean, problem.capacity, problem.fixed
     m, d = load.shape
     n = len(capacity)
-    host = np.zeros((m + 1, n, d)) if goal == LATENCY else np.zeros((1, 1, 1))
+    host = np.zeros((m + 1, n, d)) if aim.goal == LATENCY else np.zeros((1, 1, 1))
     late = np.zeros((m + 1, n))
     level = np.zeros((m + 1, n))
     used = np.zeros(n, np.int64)
@@ -35,18 +77,15 @@ def search(
     steps = 0
     tiny = 1e-12
     while at >= 0:
-        if at == m or steps >= limit:
+        if at == m or steps >= aim.limit:
             if at == m:
-                value = _value(
-                    load, mean, capacity, usable, where, late[at], level[at], used, goal, weights, penalty, writer,
-                    reader, rate, shared, delay, bandwidth,
-                )  # fmt: skip
+                value = _value(problem, streams, aim, where, Carried(late[at], level[at], used))
                 if value < least - tiny * max(1.0, abs(least) if least < np.inf else 1.0):
                     least = value
                     best[:] = where
-                    if least <= bound + tiny:
+                    if least <= aim.bound + tiny:
                         return least, steps
-            if steps >= limit:
+            if steps >= aim.limit:
                 return least, steps
             at -= 1
             if at >= 0:
@@ -59,20 +98,21 @@ def search(
         chosen = -1
         while h < n:
             steps += 1
-            if level[at, h] + mean[o] <= limits[h] * (1 + 1e-9) and not _repeats(used, alike, h, fixed[o]):
+            fits = level[at, h] + mean[o] <= problem.limits[h] * (1 + 1e-9)
+            if fits and not _repeats(used, problem.alike, h, fixed[o]):
                 level[at + 1] = level[at]
                 level[at + 1, h] += mean[o]
                 late[at + 1] = late[at]
                 used[h] += 1
-                if goal == LATENCY:
+                if aim.goal == LATENCY:
                     host[at + 1] = host[at]
                     excess = most = 0.0
                     for t in range(d):
                         host[at + 1, h, t] += load[o, t]
                         excess = max(0.0, excess + host[at + 1, h, t] - capacity[h])
                         most = max(most, excess)
-                    late[at + 1, h] = most * period / capacity[h]
-                if _floor(capacity, usable, late[at + 1], level[at + 1], used, goal, weights, penalty, m) < least:
+                    late[at + 1, h] = most * problem.period / capacity[h]
+                if _floor(problem, aim, Carried(late[at + 1], level[at + 1], used), m) < least:
                     chosen = h
                     break
                 used[h] -= 1
@@ -89,38 +129,34 @@ def search(
 
 
 @njit(cache=True)
-def _repeats(used: Any, alike: Any, h: int, pinned: int) -> bool:
+def _repeats(used: Ints, alike: Ints, h: int, pinned: int) -> bool:
     if used[h] or pinned >= 0:
         return False
     return bool(((alike[:h] == alike[h]) & (used[:h] == 0)).any())
 
 
 @njit(cache=True)
-def _floor(
-    capacity: Any, usable: Any, late: Any, level: Any, used: Any, goal: int, weights: Any, penalty: float, m: int
-) -> float:  # fmt: skip
+def _floor(problem: Problem, aim: Aim, hosts: Carried, m: int) -> float:
     """Return what no completion of a partial placement goes below."""
-    if goal == LATENCY:
-        return late.max()
-    if goal == BALANCE:
-        return (level / capacity).max()
-    if goal == HOSTS:
-        return float((used > 0).sum())
-    total = -weights[1] * m
-    for h in range(len(usable)):
-        x = level[h] / usable[h]
-        total += weights[0] * used[h] * (x if x < 1.0 else 1.0 + penalty * (x - 1.0))
+    if aim.goal == LATENCY:
+        return hosts.late.max()
+    if aim.goal == BALANCE:
+        return (hosts.level / problem.capacity).max()
+    if aim.goal == HOSTS:
+        return float((hosts.used > 0).sum())
+    total = -aim.weights[1] * m
+    for h in range(len(problem.usable)):
+        x = hosts.level[h] / problem.usable[h]
+        total += aim.weights[0] * hosts.used[h] * (x if x < 1.0 else 1.0 + aim.penalty * (x - 1.0))
     return total
 
 
 @njit(cache=True)
-def _value(
-    load: Any, mean: Any, capacity: Any, usable: Any, where: Any, late: Any, level: Any, used: Any, goal: int,
-    weights: Any, penalty: float, writer: Any, reader: Any, rate: Any, shared: Any, delay: Any, bandwidth: Any,
-) -> float:  # fmt: skip
+def _value(problem: Problem, streams: Streams, aim: Aim, where: Ints, hosts: Carried) -> float:
     """Return the objective of a whole placement; infinite where a link is short."""
+    load, writer, reader, rate = problem.load, streams.writer, streams.reader, streams.rate
     m, d = load.shape
-    n = len(capacity)
+    n = len(problem.capacity)
     flow = np.zeros((n, n))
     fresh = np.ones(len(rate), np.bool_)
     for e in range(len(rate)):
@@ -137,17 +173,15 @@ def _value(
                     fresh[e] = False
                     repeated = True
                     break
-        if not (repeated and shared[e]):
+        if not (repeated and streams.shared[e]):
             flow[start, end] += rate[e]
     for a in range(n):
         for b in range(n):
-            if flow[a, b] > bandwidth[a, b] * (1 + 1e-9):
+            if flow[a, b] > streams.bandwidth[a, b] * (1 + 1e-9):
                 return np.inf
-    if goal != POTENTIAL:
-        return (
-            late.max() if goal == LATENCY else (level / capacity).max() if goal == BALANCE else float((used > 0).sum())
-        )
-    total = _floor(capacity, usable, late, level, used, goal, weights, penalty, 0)
+    if aim.goal != POTENTIAL:
+        return _floor(problem, aim, hosts, 0)
+    total, weights = _floor(problem, aim, hosts, 0), aim.weights
     if weights[1] > 0.0:
         for o in range(m):
             rest = np.zeros(d)
@@ -160,13 +194,13 @@ def _value(
             if fresh[e] and writer[e] >= 0:
                 start = where[writer[e]]
                 end = where[reader[e]] if reader[e] >= 0 else ~reader[e]
-                use = flow[start, end] / bandwidth[start, end]
-                total += weights[2] * delay[start, end] * max(1.0, use)
+                use = flow[start, end] / streams.bandwidth[start, end]
+                total += weights[2] * streams.delay[start, end] * max(1.0, use)
     return total
 
 
 @njit(cache=True)
-def _correlation(a: Any, b: Any) -> float:
+def _correlation(a: Array, b: Array) -> float:
     k = len(a)
     mean_a, mean_b = a.sum() / k, b.sum() / k
     dot = size_a = size_b = 0.0

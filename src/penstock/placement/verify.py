@@ -19,7 +19,6 @@ def faults(
     quotas: bool = True,
     links: bool = True,
     no_worse: str | None = None,
-    weights: objective.Weights | None = None,
 ) -> tuple[str, ...]:
     """Return what is wrong with a placement, one sentence each; nothing if it is right.
 
@@ -31,8 +30,6 @@ def faults(
         Whether mean loads must be within capacity times quota, and mean traffic within the links' bandwidth.
     no_worse
         Objective in which the placement must not be worse than ``problem.previous``.
-    weights
-        Of the objective ``potential``.
     """
     found = []
     names, hosts = set(problem.names), problem.cluster.hosts
@@ -63,8 +60,8 @@ def faults(
     if links:
         found += over_link(arrays, where)
     if no_worse is not None and problem.previous is not None:
-        before = objective.value(arrays, arrays.previous, no_worse, weights)
-        after = objective.value(arrays, where, no_worse, weights)
+        before = objective.value(arrays, arrays.previous, no_worse)
+        after = objective.value(arrays, where, no_worse)
         if after > before * (1 + TIE) + TIE:
             found.append(f"{no_worse} rises from {before:.6g} to {after:.6g}")
     return tuple(found)

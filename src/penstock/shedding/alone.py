@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:  # on a host there is nothing of ours
+    from penstock.arrays import Array, Numbers
+    from penstock.files import Document
+
+    Search = Callable[[Mapping[str, Numbers], Array], int]
 
 FULL = 1 + 1e-9
 """Loads up to here fit (`penstock.shedding.hosts.FITS`)."""
 
-Search = Callable[[Mapping[str, Any], Any], int]
 
-
-def arrays_of(document: Mapping[str, Any]) -> dict[str, Any]:
+def arrays_of(document: Document) -> dict[str, Numbers]:
     """Return the arrays of a table's document, as `HostTable.document` makes it."""
     return {
         name: np.frombuffer(base64.b64decode(part["data"]), part["type"]).reshape(part["shape"])
@@ -25,7 +29,7 @@ def arrays_of(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def best_below(a: Mapping[str, Any], rates: Any) -> int:
+def best_below(a: Mapping[str, Numbers], rates: Array) -> int:
     """Return the row of the best point that is nowhere above the rates, or -1: down the tree of boxes, best first."""
     inner = len(a["most"]) // 2
     best, found, stack = -1.0, -1, [0]
@@ -45,7 +49,7 @@ def best_below(a: Mapping[str, Any], rates: Any) -> int:
     return found
 
 
-def kept_rates(a: Mapping[str, Any], rates: Any, search: Search = best_below) -> Any:
+def kept_rates(a: Mapping[str, Numbers], rates: Array, search: Search = best_below) -> Array:
     """Return the rate that each of a host's streams keeps, array (streams,).
 
     Parameters
@@ -72,7 +76,7 @@ def kept_rates(a: Mapping[str, Any], rates: Any, search: Search = best_below) ->
     return limited(a, rates[:own], None, keep)
 
 
-def limited(a: Mapping[str, Any], rates: Any, plan: Any, keep: Any) -> Any:
+def limited(a: Mapping[str, Numbers], rates: Array, plan: Array | None, keep: Array | None) -> Array:
     """Return kept rates: at most the plan's, at most a share, and at most what is offered, array (streams,)."""
     y = np.zeros(len(a["cost"]))
     for arc in range(len(y)):
@@ -83,7 +87,9 @@ def limited(a: Mapping[str, Any], rates: Any, plan: Any, keep: Any) -> Any:
     return y
 
 
-def shares(a: Mapping[str, Any], thins: Any, rates: Any, search: Search = best_below) -> dict[str, float]:
+def shares(
+    a: Mapping[str, Numbers], thins: Sequence[Sequence[str]], rates: Array, search: Search = best_below
+) -> dict[str, float]:
     """Return the keep fraction of each stream that a host thins, where it is below 1.
 
     Parameters

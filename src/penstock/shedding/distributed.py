@@ -124,6 +124,7 @@ def _planned(
     total = int(np.prod(counts.astype(float)))
     if total > MOST_GRID:
         raise grid.TooLarge(f"the grid of host {part.host} has {total:,} points")
+    host = fit_kernels.Arcs(part.S, part.G, part.cost, order.arcs, order.load)
     found, plans, rows = [], [], 0
     for start in range(0, total, BLOCK):
         index = np.unravel_index(np.arange(start, min(start + BLOCK, total)), tuple(counts))
@@ -133,7 +134,7 @@ def _planned(
             above = np.maximum(points / (1 - limits.spread), np.where(np.isfinite(small), small, 0.0))
             points = points[(above @ limits.tree.T > 1).any(axis=1)]
         kept, whole = np.zeros((len(points), len(part.arcs))), np.zeros(len(points), bool)
-        fit_kernels.local_plans(points, part.S, part.G, part.cost, order.arcs, order.load, kept, whole)
+        fit_kernels.local_plans(host, points, kept, whole)
         found.append(points[whole])
         plans.append(kept[whole] if not part.plain else np.zeros((int(whole.sum()), 0)))
         rows += int(whole.sum())

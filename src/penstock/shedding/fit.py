@@ -19,11 +19,13 @@ Sources that differ only in scale (same hosts, same worth per load) count as one
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Numbers
 from penstock.errors import InputError
 from penstock.shedding.exact import Exact
 from penstock.shedding.greedy import Greedy
@@ -54,7 +56,7 @@ def linear(program: Program) -> None:
         raise InputError("c-fit needs a linear network, got a time-window join", at="--planner", hint="use exact")
 
 
-def plain_table(exact: Exact, error: float) -> dict[str, Any]:
+def plain_table(exact: Exact, error: float) -> dict[str, Numbers]:
     """Build the table of all hosts of a network without splits.
 
     Returns
@@ -117,7 +119,7 @@ def local_plans(exact: Exact, upto: Matrix) -> Plans:
         return exact
 
 
-def planned_table(plans: Plans, upto: Matrix, error: float) -> dict[str, Any]:
+def planned_table(plans: Plans, upto: Matrix, error: float) -> dict[str, Numbers]:
     """Build the table of a network with splits on any hosts, with a complementary plan at each point.
 
     Returns
@@ -168,7 +170,7 @@ def _same_below(score: Matrix, source: int) -> NDArray[np.bool_]:
     return np.moveaxis(found, 0, source)
 
 
-def fit_plan(program: Program, arrays: Any, rates: Matrix) -> Matrix:
+def fit_plan(program: Program, arrays: Mapping[str, Numbers], rates: Matrix) -> Matrix:
     """Scale overloaded rates down to the best point below them; return kept rates, array (arcs,)."""
     group, factor = arrays["group"], arrays["factor"]
     inputs = arrays["points"].shape[1]

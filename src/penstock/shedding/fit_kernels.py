@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from penstock.arrays import Array, Bools, Ints
 
-@njit(cache=True)
-def local_plans(points: Any, S: Any, G: Any, cost: Any, order: Any, load: Any, y: Any, whole: Any) -> Any:
-    """Fill the kept rates of the greedy local plan at each point (section 6.2.2).
+
+class Arcs(NamedTuple):
+    """A host's share of a program (see `penstock.shedding.hosts.HostPart`), and in which order its arcs drop.
 
     ``order`` lists arcs by what they earn per load, ``load`` what a kept tuple saves when its arc's turn comes.
+    """
+
+    S: Array
+    G: Array
+    cost: Array
+    order: Ints
+    load: Array
+
+
+class Side(NamedTuple):
+    """Rows of one of two tables that are put together.
+
+    ``cells`` (rows, dims) are their cells in all dims, -1 where the table does not have the dim.
+    """
+
+    cells: Ints
+    load: Array
+    score: Array
+
+
+class Cells(NamedTuple):
+    """How rates and loads are divided into cells: ``sizes`` (dims,) says how many a dim has.
+
+    A load lies in cell ``1 + floor(log(load) / step) - least``, and in 0 where there is none.
+    """
+
+    sizes: Ints
+    step: float
+    least: int
+
+
+@njit(cache=True)
+def local_plans(host: Arcs, points: Array, y: Array, whole: Bools) -> None:
+    """Fill the kept rates of the greedy local plan at each point (section 6.2.2).
+
     ``whole[p]`` says that no input need be cut: each has an arc that drops nothing.
     """
+    S, G, cost, order, load = host.S, host.G, host.cost, host.order, host.load
     arcs, inputs = S.shape
     keep = np.ones(arcs)
     for p in range(len(points)):
@@ -51,7 +88,7 @@ def local_plans(points: Any, S: Any, G: Any, cost: Any, order: Any, load: Any, y
 
 
 @njit(cache=True)
-def undominated(price: Any, score: Any, best_first: Any, most: Any, keep: Any) -> Any:
+def undominated(price: Array, score: Array, best_first: Ints, most: int, keep: Bools) -> bool:
     """Mark rows that no other beats: nowhere higher in price, and at least its score; any number of prices.
 
     False where that takes more than ``most`` comparisons.
@@ -80,7 +117,7 @@ def undominated(price: Any, score: Any, best_first: Any, most: Any, keep: Any) -
 
 
 @njit(cache=True)
-def undominated_pair(rank: Any, score: Any, keep: Any) -> Any:
+def undominated_pair(rank: Ints, score: Array, keep: Bools) -> None:
     """Mark what `undominated` marks for two prices: rows come in order of the first, ``rank`` orders the second."""
     size = len(rank)
     tree = np.full(size + 1, -np.inf)
@@ -99,29 +136,13 @@ def undominated_pair(rank: Any, score: Any, keep: Any) -> Any:
 
 
 @njit(cache=True)
-def best_pairs(
-    one: Any,
-    other: Any,
-    sizes: Any,
-    loads: Any,
-    other_loads: Any,
-    scores: Any,
-    other_scores: Any,
-    step: Any,
-    least: Any,
-    slots: Any,
-) -> Any:
+def best_pairs(one: Side, other: Side, grid: Cells, slots: int) -> tuple[Ints, Ints, bool]:
     """Return of all pairs of rows that fit the best in each cell (plain reference: `merge.similar` of all pairs).
+
+    A pair has the greater cell of both in each dim.
 
     Parameters
     ----------
-    one, other
-        Arrays (rows, dims): cells of each row in all dims, -1 where the table does not have the dim; a pair has the
-        greater of both.
-    sizes
-        Array (dims,): how many cells a dim has.
-    step, least
-        A load lies in cell ``1 + floor(log(load) / step) - least``, and in 0 where there is none.
     slots
         Room for so many cells, a power of 2.
 
@@ -130,6 +151,7 @@ def best_pairs(
     first, second, ok
         The pairs, and whether there was room.
     """
+    loads, other_loads, sizes = one.load, other.load, grid.sizes
     keys = np.full(slots, -1, np.int64)
     best = np.zeros(slots)
     where = np.zeros((slots, 2), np.int64)
@@ -142,10 +164,10 @@ def best_pairs(
                 continue
             key = np.int64(0)
             if load > 0.0:
-                key = 1 + np.int64(np.floor(np.log(load) / step)) - least
+                key = 1 + np.int64(np.floor(np.log(load) / grid.step)) - grid.least
             for d in range(dims):
-                key = key * sizes[d] + max(one[i, d], other[j, d])
-            score = scores[i] + other_scores[j]
+                key = key * sizes[d] + max(one.cells[i, d], other.cells[j, d])
+            score = one.score[i] + other.score[j]
             slot = (key * np.int64(-7046029254386353131) >> 20) & (slots - 1)
             while keys[slot] != -1 and keys[slot] != key:
                 slot = (slot + 1) & (slots - 1)
@@ -164,7 +186,7 @@ def best_pairs(
 
 
 @njit(cache=True)
-def thinned(G: Any, cost: Any, ends: Any, worth: Any, kept: Any) -> Any:
+def thinned(G: Array, cost: Array, ends: Array, worth: Array, kept: Array) -> None:
     """Thin what a host keeps at each point, arcs by what they earn per load, until it fits; see `greedy.thinned`.
 
     ``kept`` holds, for each point, the rates with nothing dropped, and is overwritten.

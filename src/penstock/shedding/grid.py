@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Numbers
 from penstock.errors import InputError
 from penstock.shedding.program import Matrix
 
@@ -101,7 +102,7 @@ def groups(load: Matrix, worth: Matrix) -> tuple[NDArray[np.int64], Matrix]:
     return group, factor
 
 
-def indexed(points: Matrix, score: Matrix, rows: dict[str, Any]) -> dict[str, Any]:
+def indexed(points: Matrix, score: Matrix, rows: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Order points by an implicit balanced tree and give each node its box and its best score.
 
     Parameters
@@ -144,7 +145,7 @@ def indexed(points: Matrix, score: Matrix, rows: dict[str, Any]) -> dict[str, An
     return {"points": points, "score": score, "low": low, "first": first, "last": last, "most": most, **more}
 
 
-def best_below(arrays: Any, rates: Matrix) -> int:
+def best_below(arrays: Mapping[str, Numbers], rates: Matrix) -> int:
     """Return the row of the best point that is nowhere above the rates, or -1."""
     from penstock.shedding import kernels
 

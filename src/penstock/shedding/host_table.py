@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Numbers
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.shedding import alone
 from penstock.shedding.distributed import Made
 from penstock.shedding.grid import best_below, indexed
@@ -53,7 +53,7 @@ class HostTable:
     inputs: tuple[str, ...]
     streams: tuple[str, ...]
     thins: tuple[tuple[str, ...], ...]
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, Numbers]
 
     @property
     def version(self) -> str:
@@ -98,7 +98,7 @@ class HostTable:
         found: Matrix = alone.kept_rates(self.arrays, rates, best_below)
         return found
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Return the table as plain JSON data; arrays are base64 of little-endian numbers."""
         return {
             "format": FORMAT,
@@ -112,7 +112,7 @@ class HostTable:
         }
 
     @classmethod
-    def of(cls, document: Any) -> HostTable:
+    def of(cls, document: object) -> HostTable:
         """Return the table of a document that `document` made.
 
         Raises

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Ints
 from penstock.cluster import Cluster
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.network import Network
 from penstock.shedding.host_table import HostTable
 from penstock.shedding.planners import LookUp
@@ -90,7 +91,7 @@ class Shedder:
                 )
         return cls(plan, look_up)
 
-    def look(self, entered: NDArray[Any]) -> Mapping[str, float]:
+    def look(self, entered: Ints) -> Mapping[str, float]:
         """Return keep fractions by stream, from how many tuples of each source have entered by the period's end."""
         rates = (entered - self._before) / self.plan.period
         self._before = entered.astype(np.int64)
@@ -122,7 +123,7 @@ class Shedder:
         return self._look_up.program.sources
 
 
-def described(looks: Sequence[Taken]) -> dict[str, Any]:
+def described(looks: Sequence[Taken]) -> Document:
     """Return how many looks there were, how many beyond the region, and the keep fractions of the last."""
     last = dict(looks[-1].keep) if looks else {}
     return {"looks": len(looks), "outside": sum(look.outside for look in looks), "keep": last}

@@ -215,10 +215,9 @@ def _best_pairs(
     least = float(loads[loads > 0].min(initial=1.0))
     if float(np.prod(sizes.astype(float))) * (2 + math.log(2 / least) / step) > 4e18:
         raise TooLarge(f"two tables of a host would have {dims} inputs together")
-    left, right, enough = fit_kernels.best_pairs(
-        cells[0], cells[1], sizes, one.load, other.load, one.score, other.score,
-        step, math.floor(math.log(least) / step), SLOTS,
-    )  # fmt: skip
+    sides = [fit_kernels.Side(each, table.load, table.score) for each, table in zip(cells, (one, other), strict=True)]
+    grid = fit_kernels.Cells(sizes, step, math.floor(math.log(least) / step))
+    left, right, enough = fit_kernels.best_pairs(sides[0], sides[1], grid, SLOTS)
     if not enough:
         raise TooLarge(f"two tables of a host would have more than {SLOTS // 2:,} rows together")
     return left, right

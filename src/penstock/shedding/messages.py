@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Numbers
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.shedding.hosts import FITS, Limits, Profile
 from penstock.shedding.program import Matrix
 
@@ -88,14 +90,14 @@ class Delta:
 
 
 Message = Profile | Limits | Rows | Delta
-KINDS: dict[str, type[Any]] = {"profile": Profile, "limits": Limits, "rows": Rows, "delta": Delta}
+KINDS: dict[str, type[Message]] = {"profile": Profile, "limits": Limits, "rows": Rows, "delta": Delta}
 
 
 def encoded(message: Message) -> bytes:
     """Return a message as bytes."""
     kind = next(name for name, made in KINDS.items() if isinstance(message, made))
-    words: dict[str, Any] = {"kind": kind}
-    arrays: list[tuple[str, NDArray[Any]]] = []
+    words: Document = {"kind": kind}
+    arrays: list[tuple[str, Numbers]] = []
     for field in attrs.fields(type(message)):
         value = getattr(message, field.name)
         if isinstance(value, np.ndarray):
@@ -118,7 +120,8 @@ def decoded(data: bytes) -> Message:
     line, _, rest = data.partition(b"\n")
     try:
         words = json.loads(line)
-        made, arrays, at = KINDS[words.pop("kind")], {}, 0
+        make: Callable[..., Message] = KINDS[words.pop("kind")]
+        arrays, at = {}, 0
         for name, kind, shape in words.pop("arrays"):
             if kind not in ("<f8", "<i8"):
                 raise ValueError(kind)
@@ -126,10 +129,9 @@ def decoded(data: bytes) -> Message:
             arrays[name] = np.frombuffer(rest, kind, count, at).reshape(shape)
             at += 8 * count
         names = {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
-        message: Message = made(**names, **arrays)
+        return make(**names, **arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"not a message between hosts: {error}") from None
-    return message
 
 
 def difference(old: Rows, new: Rows, allowed: float, load: Matrix, worth: Matrix) -> Delta:

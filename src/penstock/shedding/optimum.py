@@ -18,7 +18,7 @@ class Solver:
         import highspy
 
         self.program = program
-        self._highs: Any = highspy.Highs()
+        self._highs = highspy.Highs()
         self._highs.setOptionValue("output_flag", False)
         self._highs.setOptionValue("presolve", "off")
         self._highs.setOptionValue("solver", "simplex")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
 
+from penstock.arrays import Numbers
 from penstock.errors import InputError
+from penstock.files import Document
 from penstock.shedding import fit
 from penstock.shedding.baselines import input_only, random_drop
 from penstock.shedding.exact import DualTable, Exact
@@ -67,13 +68,18 @@ class Planner:
 
     build: Callable[[Question], PlanTable]
     answers: Callable[[Program, PlanTable], Answer]
-    facts: Callable[[PlanTable], dict[str, Any]] = lambda _: {}
+    facts: Callable[[PlanTable], Document] = lambda _: {}
 
 
 def build_exact(question: Question) -> PlanTable:
     """Keep the dual vertices: optimal everywhere."""
     table = question.exact.table
-    arrays: dict[str, Any] = {"alpha": table.alpha, "beta": table.beta, "tights": table.tights, "signs": table.signs}
+    arrays: dict[str, Numbers] = {
+        "alpha": table.alpha,
+        "beta": table.beta,
+        "tights": table.tights,
+        "signs": table.signs,
+    }
     arrays["complete"] = np.array([int(table.complete)])
     return _table(question, "exact", len(table), arrays, 1e-6)
 
@@ -163,7 +169,7 @@ def answer_distributed(program: Program, table: PlanTable) -> Answer:
     return lambda rates: kept_rates(program, found, arcs, rates)
 
 
-def distributed_facts(table: PlanTable) -> dict[str, Any]:
+def distributed_facts(table: PlanTable) -> Document:
     """Return the size of each host's table, and how many bytes it sent to its parent."""
     sent = {name.removesuffix("/sent"): value for name, value in table.arrays.items() if name.endswith("/sent")}
     return {
@@ -228,7 +234,7 @@ class LookUp:
         return self._answer(rates)
 
 
-def _table(question: Question, name: str, entries: int, arrays: dict[str, Any], error: float) -> PlanTable:
+def _table(question: Question, name: str, entries: int, arrays: Mapping[str, Numbers], error: float) -> PlanTable:
     return PlanTable(
         name, fingerprint(question.exact.program), np.asarray(question.upto, float), error, entries, arrays
     )

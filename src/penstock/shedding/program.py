@@ -14,13 +14,14 @@ load constraints (1) of the hosts and the bandwidth of the links.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.cluster import Cluster, hosts_of
+from penstock.cluster import Cluster, hosts_by_operator
 from penstock.errors import InputError
 from penstock.network import Network, Operator
 
@@ -166,62 +167,17 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
     InputError
         If a cost is missing or a weight is negative.
     """
-    for operator in network.operators.values():
-        if operator.cost is None:
-            raise InputError(
-                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
-            )
-    for sink in network.sinks.values():
-        if sink.weight < 0:
-            raise InputError(f"expected a weight of at least 0, got {sink.weight:g}", at=f"sinks.{sink.name}.weight")
-    copies = hosts_of(placement)
+    _check(network)
+    copies = hosts_by_operator(placement)
     places = {name: sorted(set(copies.get(name, ()))) for name in network.operators}
-    for name, host in [
-        *((source.name, source.host) for source in network.sources.values()),
-        *((sink.name, sink.host) for sink in network.sinks.values()),
-    ]:
-        places[name] = [] if host is None else [host]
-    limited = _crossings(network, cluster, places)
-
-    # Arcs in topological order: all that a writer puts out, writer after writer.
-    arcs: list[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]] = []
-    arc_of: dict[str, int] = {}
-    for writer in (*network.sources, *network.operators):
-        for pairs, readers in limited[writer].items():
-            if pairs:
-                arcs.append((writer, readers, pairs))
-            for reader in readers:
-                arc_of[f"{writer}->{reader}"] = len(arcs)
-                arcs.append((writer, (reader,), ()))
-    links = sorted({pair for _, _, pairs in arcs for pair in pairs})
+    arcs, arc_of = _arcs(network, _crossings(network, cluster, {**places, **_ends(network)}))
+    G, S, products = _flows(network, arcs, arc_of)
+    links = sorted({pair for arc in arcs for pair in arc.links})
     hosts = list(cluster.hosts)
-    count, sources = len(arcs), tuple(network.sources)
-    G, S = np.zeros((count, count)), np.zeros((count, len(sources)))
-    K, weight = np.zeros((len(hosts) + len(links), count)), np.zeros(count)
-    products: list[tuple[int, int, int, float]] = []
-    shares = {(stream.writer, stream.reader): stream.share for stream in network.streams}
-    crossing = -1
-    for row, (writer, readers, pairs) in enumerate(arcs):
-        share = max(shares[writer, reader] for reader in readers)
-        if writer in network.operators and network.operators[writer].route is not None:
-            share = sum(shares[writer, reader] for reader in readers)
-        if pairs:
-            crossing, total, members = row, share, set(readers)
-            for pair in pairs:
-                K[len(hosts) + links.index(pair), row] = 1.0
-        elif crossing >= 0 and arcs[crossing][0] == writer and readers[0] in members:
-            G[row, crossing] = share / total if total > 0 else 0.0
-            continue
-        if writer in network.sources:
-            S[row, sources.index(writer)] = share
-            continue
-        operator = network.operators[writer]
-        inputs = [arc_of[f"{given}->{writer}"] for given in operator.inputs]
-        for given, factor in zip(inputs, _factors(operator), strict=True):
-            G[row, given] += share * factor
-        if operator.kind == "join" and operator.counts is None:
-            factor = share * sum(operator.selectivity or (1.0, 1.0)) * (operator.within or 0.0)
-            products.append((row, inputs[0], inputs[1], factor))
+    K, weight = np.zeros((len(hosts) + len(links), len(arcs))), np.zeros(len(arcs))
+    for row, crossing in enumerate(arcs):
+        for pair in crossing.links:
+            K[len(hosts) + links.index(pair), row] = 1.0
     for name, row in arc_of.items():
         writer, _, reader = name.partition("->")
         if reader in network.sinks:
@@ -238,21 +194,95 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
     for array in (G, S, K, limit, weight, arc, capacity):
         array.setflags(write=False)
     return Program(
-        network,
-        sources,
-        names,
-        (*hosts, *(f"{a}->{b}" for a, b in links)),
-        len(hosts),
-        G,
-        S,
-        K,
-        limit,
-        weight,
-        arc,
-        capacity,
-        tuple(products),
-        {name: tuple(places[name]) for name in network.operators},
+        network=network,
+        sources=tuple(network.sources),
+        streams=names,
+        resources=(*hosts, *(f"{a}->{b}" for a, b in links)),
+        hosts=len(hosts),
+        G=G,
+        S=S,
+        K=K,
+        limit=limit,
+        weight=weight,
+        arc=arc,
+        capacity=capacity,
+        products=products,
+        places={name: tuple(rows) for name, rows in places.items()},
     )
+
+
+def _check(network: Network) -> None:
+    """Refuse a network without a cost, or with a negative weight."""
+    for operator in network.operators.values():
+        if operator.cost is None:
+            raise InputError(
+                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
+            )
+    for sink in network.sinks.values():
+        if sink.weight < 0:
+            raise InputError(f"expected a weight of at least 0, got {sink.weight:g}", at=f"sinks.{sink.name}.weight")
+
+
+def _ends(network: Network) -> dict[str, list[str]]:
+    """Return the hosts of sources and sinks, as far as they have one."""
+    ends = [*((each.name, each.host) for each in network.sources.values())]
+    ends += ((each.name, each.host) for each in network.sinks.values())
+    return {name: [] if host is None else [host] for name, host in ends}
+
+
+class _Arc(NamedTuple):
+    """What a writer puts out for some readers: one stream, or the crossing of limited links that they share."""
+
+    writer: str
+    readers: tuple[str, ...]
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def _arcs(
+    network: Network, limited: Mapping[str, Mapping[tuple[tuple[str, str], ...], Sequence[str]]]
+) -> tuple[list[_Arc], dict[str, int]]:
+    """Return the arcs in topological order, writer after writer, and the number of each stream's by its name."""
+    arcs: list[_Arc] = []
+    arc_of: dict[str, int] = {}
+    for writer in (*network.sources, *network.operators):
+        for links, readers in limited[writer].items():
+            if links:
+                arcs.append(_Arc(writer, tuple(readers), links))
+            for reader in readers:
+                arc_of[f"{writer}->{reader}"] = len(arcs)
+                arcs.append(_Arc(writer, (reader,)))
+    return arcs, arc_of
+
+
+def _flows(
+    network: Network, arcs: Sequence[_Arc], arc_of: Mapping[str, int]
+) -> tuple[Matrix, Matrix, tuple[tuple[int, int, int, float], ...]]:
+    """Return what arcs offer per tuple of other arcs and of sources, `Program.G` and ``S``, and of joins' products."""
+    sources = tuple(network.sources)
+    G, S = np.zeros((len(arcs), len(arcs))), np.zeros((len(arcs), len(sources)))
+    products: list[tuple[int, int, int, float]] = []
+    shares = {(stream.writer, stream.reader): stream.share for stream in network.streams}
+    crossing, total = -1, 0.0
+    for row, (writer, readers, links) in enumerate(arcs):
+        share = max(shares[writer, reader] for reader in readers)
+        if writer in network.operators and network.operators[writer].route is not None:
+            share = sum(shares[writer, reader] for reader in readers)
+        if links:
+            crossing, total = row, share
+        elif crossing >= 0 and arcs[crossing].writer == writer and readers[0] in arcs[crossing].readers:
+            G[row, crossing] = share / total if total > 0 else 0.0
+            continue
+        if writer in network.sources:
+            S[row, sources.index(writer)] = share
+            continue
+        operator = network.operators[writer]
+        inputs = [arc_of[f"{given}->{writer}"] for given in operator.inputs]
+        for given, factor in zip(inputs, _factors(operator), strict=True):
+            G[row, given] += share * factor
+        if operator.kind == "join" and operator.counts is None:
+            factor = share * sum(operator.selectivity or (1.0, 1.0)) * (operator.within or 0.0)
+            products.append((row, inputs[0], inputs[1], factor))
+    return G, S, tuple(products)
 
 
 def _factors(operator: Operator) -> list[float]:

@@ -10,14 +10,13 @@ import base64
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.arrays import Numbers
 from penstock.errors import InputError
-from penstock.files import Text, shortened, write_json
+from penstock.files import Document, Text, shortened, write_json
 from penstock.shedding.program import Matrix, Program
 
 VERSION = 1
@@ -49,7 +48,7 @@ class PlanTable:
     upto: Matrix
     error: float
     entries: int
-    arrays: Mapping[str, Any]
+    arrays: Mapping[str, Numbers]
 
     def check(self, program: Program) -> PlanTable:
         """Return self if it was made for this program.
@@ -88,14 +87,14 @@ def fingerprint(program: Program) -> str:
     return state.hexdigest()[:32]
 
 
-def packed(array: NDArray[Any]) -> dict[str, Any]:
+def packed(array: Numbers) -> Document:
     """Return an array as JSON data: base64 of little-endian numbers, with type and shape."""
     kind = array.dtype.newbyteorder("<")
     data = base64.b64encode(np.ascontiguousarray(array, kind).tobytes()).decode()
     return {"type": kind.str, "shape": list(array.shape), "data": data}
 
 
-def unpacked(part: Mapping[str, Any]) -> NDArray[Any]:
+def unpacked(part: Document) -> Numbers:
     """Return the array of JSON data.
 
     Raises

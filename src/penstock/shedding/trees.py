@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arrays import Numbers
 from penstock.shedding.distributed import Made, make_rows
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.host_table import ARRAYS, HostTable, host_table
@@ -160,7 +161,7 @@ def _tree(now: Tables, limits: Mapping[str, Limits], before: Tables | None, allo
     return attrs.evolve(now, hosts=ordered, sent=sent, limits=limits, made=made, known=known)
 
 
-def _alike(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+def _alike(now: Sequence[HostPart | Profile | Limits], before: Sequence[HostPart | Profile | Limits]) -> bool:
     """Whether values with arrays are equal."""
     pairs = [
         (getattr(one, field.name), getattr(other, field.name))
@@ -218,14 +219,14 @@ def kept_rates(
     return y
 
 
-def stored(tables: Tables) -> dict[str, NDArray[Any]]:
+def stored(tables: Tables) -> dict[str, Numbers]:
     """Return all tables, and what was sent, as arrays to save: ``host/name``."""
     arrays = {f"{host}/{name}": table.arrays[name] for host, table in tables.hosts.items() for name in ARRAYS}
     return arrays | {f"{host}/sent": np.array([count]) for host, count in tables.sent.items()}
 
 
 def restored(
-    program: Program, arrays: Mapping[str, NDArray[Any]]
+    program: Program, arrays: Mapping[str, Numbers]
 ) -> tuple[dict[str, HostTable], dict[str, NDArray[np.int64]]]:
     """Return the tables of the hosts of a program from what `stored` made, and the numbers of their arcs.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 import numpy as np
@@ -246,7 +246,7 @@ def _least(fits: Callable[[int], Fitting | None], low: int, most: int) -> tuple[
 
 def _trials(
     work: Packing, made: Cluster, count: int, exact: bool, backlog: bool, place: Place | None, improve: Place | None
-) -> Any:
+) -> Iterator[Placement]:
     """Iterate over placements worth an estimate on so many hosts."""
     if place is not None:
         try:

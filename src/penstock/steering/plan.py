@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from penstock.cluster import Host, base_name
+from penstock.files import Document
 from penstock.network import Network
 
 ADD, ATTACH, MOVE, KEEP, TABLES = "add", "attach", "move", "keep", "tables"
@@ -47,7 +48,7 @@ class Plan:
 
     placement: Mapping[str, str] = attrs.field(factory=dict)
     keep: Mapping[str, float] | None = None
-    tables: Mapping[str, Any] | None = None
+    tables: Mapping[str, Document] | None = None
     limits: Mapping[str, float | None] = attrs.field(factory=dict)
     triggers: Mapping[str, float] = attrs.field(factory=dict)
     network: Network | None = None

@@ -12,7 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 BLOCK = 4 * 2**20
 """Bytes that are read at a time."""
@@ -106,7 +106,19 @@ def _stream(name: str) -> Callable[[_Ahead, int], Iterator[bytes]]:
     return opened
 
 
-def _decompressor(name: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+class _Decompressor(Protocol):
+    """One stream, as it is decompressed."""
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+
+def _decompressor(name: str) -> tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]:
     """Return what begins to decompress a stream, and the errors of a damaged one."""
     match name:
         case "gzip":

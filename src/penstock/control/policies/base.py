@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 import numpy as np
 
-from penstock.cluster import base_name, hosts_of
+from penstock.cluster import base_name, hosts_by_operator
 from penstock.control.flow import Ints
 from penstock.control.situation import Situation
 from penstock.placement import Arrays
@@ -142,7 +142,7 @@ def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
     bases = {base_name(names[k]) for k in leaving}
     copies = {name: host for name, host in now.seen.placement.items() if base_name(name) in bases}
-    peers = {name: set(there) for name, there in hosts_of(copies).items()}
+    peers = {name: set(there) for name, there in hosts_by_operator(copies).items()}
     found: dict[str, str] = {}
     for k in sorted(leaving, key=lambda k: (-mean[k], names[k])):
         name = names[k]

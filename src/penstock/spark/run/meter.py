@@ -49,9 +49,8 @@ class Known:
             said = json.loads(place.read())
         except FileNotFoundError:
             return None
-        return cls(
-            said["number"], {int(key): at for key, at in said["offsets"].items()}, said["last"], said["repeated"]
-        )
+        offsets = {int(key): at for key, at in said["offsets"].items()}
+        return cls(said["number"], offsets, said["last"], said["repeated"])
 
     def write(self, place: Place) -> None:
         """Write it down."""

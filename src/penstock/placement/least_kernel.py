@@ -1,0 +1,72 @@
+# mypy: disable-error-code="no-any-return"
+"""Largest-first, compiled: operators in order, each to the host that is then the least loaded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.arrays import Array, Ints
+from penstock.native.jit import njit
+
+TIE = 1e-9
+
+
+@njit(cache=True)
+def least_loaded(mean: Array, usable: Array, where: Ints, fitted: bool) -> None:
+    """Give each operator that has no host, in order, to the host whose share of load is then the least.
+
+    ``where`` is filled in place. With ``fitted`` false the operator's own load does not count (the host of least
+    load so far). A heap of hosts, or a scan where hosts differ.
+    """
+    n = len(usable)
+    load = np.zeros(n)
+    for o in range(len(mean)):
+        if where[o] >= 0:
+            load[where[o]] += mean[o]
+    tie = TIE * max(mean.max(), 1e-300) / usable.min() if len(mean) else 0.0
+    equal = usable.max() == usable.min()
+    if not equal:
+        for o in range(len(mean)):
+            if where[o] < 0:
+                best, least = 0, np.inf
+                for h in range(n):
+                    share = (load[h] + (mean[o] if fitted else 0.0)) / usable[h]
+                    if share < least - tie:
+                        best, least = h, share
+                where[o] = best
+                load[best] += mean[o]
+        return
+    tie *= usable[0]
+    heap = np.arange(n)
+    for start in range(n // 2 - 1, -1, -1):
+        _sift(heap, load, start, tie)
+    for o in range(len(mean)):
+        if where[o] < 0:
+            h = heap[0]
+            where[o] = h
+            load[h] += mean[o]
+            _sift(heap, load, 0, tie)
+
+
+@njit(cache=True, _nrt=False)
+def _sift(heap: Ints, load: Array, at: int, tie: float) -> None:
+    n = len(heap)
+    item = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= n:
+            break
+        if child + 1 < n and _before(load, heap[child + 1], heap[child], tie):
+            child += 1
+        if not _before(load, heap[child], item, tie):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = item
+
+
+@njit(cache=True, _nrt=False)
+def _before(load: Array, a: int, b: int, tie: float) -> bool:
+    if load[a] < load[b] - tie:
+        return True
+    return load[a] <= load[b] + tie and a < b
