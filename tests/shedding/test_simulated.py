@@ -14,6 +14,7 @@ from penstock.errors import InputError
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import Exact, LookUp, Question, build_program, build_table
 from penstock.simulation import Arrivals, Failure, Options, Shed, simulate
+from penstock.simulation.state import ARRIVAL, COMPLETE
 from penstock.workload import Rates
 
 PERIOD, SETTLED, PERIODS = 2000.0, 20, 80
@@ -132,8 +133,8 @@ def test_windows_drop_whole_while_fractions_change() -> None:
     assert result.streams["s->a"]["dropped"] > 1000
     counts: dict[int, set[bool]] = {}
     true = simulate(network, idle, placement, rates, Options(drain=True), log=True)
-    entered = {e["identity"]: e["time"] for e in true.log if e["kind"] == 5}  # type: ignore[union-attr]
-    served = {e["identity"] for e in result.log if e["kind"] == 2}  # type: ignore[union-attr]
+    entered = {e["identity"]: e["time"] for e in true.log if e["kind"] == ARRIVAL}  # type: ignore[union-attr]
+    served = {e["identity"] for e in result.log if e["kind"] == COMPLETE}  # type: ignore[union-attr]
     for identity, time in entered.items():
         counts.setdefault(math.floor(time / 0.7), set()).add(identity in served)
     assert all(len(fates) == 1 for fates in counts.values())
