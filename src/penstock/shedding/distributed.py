@@ -103,7 +103,15 @@ def _at_leaf(part: HostPart, profile: Profile, limits: Limits) -> Made:
         return Made(_rows(part, profile, (group, factor), points, points @ worth[first], small), np.zeros((0, 0)))
     tops = np.minimum(limits.greatest, local.greatest_useful(part, order))
     small = np.array([smallest(limits, value) for value in worth])
-    levels, counts = _grids(np.where(worth > 0, tops, 0.0), small, limits.spread)
+    if count == 1 and limits.tree is not None and worth[0] > 0 and tops[0] * limits.tree.max() > 1:
+        # Nothing that overloads the tree is below its grid, so that no error need be kept for the tail.
+        error = limits.spread + limits.tail
+        rates = grid.rungs(float(tops[0]), 1 / float(limits.tree.max()), error)
+        points, kept = _planned(part, order, limits, *grid.stacked([rates]), small)
+        score = points @ worth if part.plain else kept @ part.weight
+        levels, counts = grid.stacked([np.append(grid.even(points[:, 0], score, error), 0.0)])
+    else:
+        levels, counts = _grids(np.where(worth > 0, tops, 0.0), small, limits.spread)
     points, kept = _planned(part, order, limits, levels, counts, small)
     identity = np.arange(count), np.ones(count)
     if part.plain:

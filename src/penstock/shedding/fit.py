@@ -36,11 +36,14 @@ from penstock.shedding.grid import (
     best_below,
     boundary,
     countable,
+    even,
     groups,
     indexed,
     ladder,
+    rungs,
     stacked,
 )
+from penstock.shedding.hosts import HostPart
 from penstock.shedding.program import Matrix, Program
 
 
@@ -111,10 +114,10 @@ class Plans(Protocol):
         """Return the score at each point, array (points, sources) to array (points,)."""
 
 
-def local_plans(exact: Exact, upto: Matrix) -> Plans:
+def local_plans(exact: Exact, upto: Matrix, parts: Mapping[str, HostPart] | None = None) -> Plans:
     """Return the greedy plans, or where no greedy order is known to be optimal, those of the linear program."""
     try:
-        return Greedy(exact.program, upto)
+        return Greedy(exact.program, upto, parts)
     except InputError:
         return exact
 
@@ -130,8 +133,10 @@ def planned_table(plans: Plans, upto: Matrix, error: float) -> dict[str, Numbers
     program = plans.program
     load, worth = _totals(program)
     sources = load.shape[1]
-    least = _least(plans, load, list(range(sources)))
-    levels, counts = _grid(load, worth, least, error, upto)
+    if sources == 1 and worth[0] > 0 and load.max() > 0:
+        rates = rungs(float(upto[0]), 1 / float(load.max()), error)[:-1]
+        return _kept(plans, even(rates, plans.values(rates[:, None]), error)[:, None])
+    levels, counts = _grid(load, worth, _least(plans, load, list(range(sources))), error, upto)
     affordable(counts, 1)
     countable(int(np.prod(counts.astype(float))))
     grids = np.meshgrid(*(levels[s, : counts[s]] for s in range(sources)), indexing="ij")
@@ -155,11 +160,14 @@ def planned_table(plans: Plans, upto: Matrix, error: float) -> dict[str, Numbers
     chosen = (asked & ~useless.any(axis=0)).ravel()
     if not chosen.any():
         chosen[-1] = True
-    points = points[chosen]
-    return indexed(points, score.ravel()[chosen], {"plans": plans.plans(points)}) | {
-        "group": np.arange(sources),
-        "factor": np.ones(sources),
-    }
+    return _kept(plans, points[chosen])
+
+
+def _kept(plans: Plans, points: Matrix) -> dict[str, Numbers]:
+    """Return the table of chosen points."""
+    kept, sources = plans.plans(points), points.shape[1]
+    table = indexed(points, kept @ plans.program.weight, {"plans": kept})
+    return table | {"group": np.arange(sources), "factor": np.ones(sources)}
 
 
 def _same_below(score: Matrix, source: int) -> NDArray[np.bool_]:

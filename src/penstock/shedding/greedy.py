@@ -165,6 +165,8 @@ class Greedy:
     ----------
     upto
         Array (sources,): greatest rates (tuples/s).
+    parts
+        The hosts' shares of the network, where they are known.
 
     Attributes
     ----------
@@ -178,9 +180,9 @@ class Greedy:
         has several inputs, or hosts form no trees.
     """
 
-    def __init__(self, program: Program, upto: Matrix) -> None:
+    def __init__(self, program: Program, upto: Matrix, parts: Mapping[str, HostPart] | None = None) -> None:
         self.program = program
-        parts = host_parts(program)
+        parts = host_parts(program) if parts is None else parts
         for part in parts.values():
             merges = bool(((part.G > 0).sum(axis=1) > 1).any())
             if (part.parent is not None and len(part.inputs) > 1) or (part.children and merges):

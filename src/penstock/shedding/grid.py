@@ -15,6 +15,8 @@ from penstock.shedding.program import Matrix
 MOST_POINTS = 3_000_000
 """Rows of a table: with 8 inputs 0.2 GB, and less than 1 GB while it is made."""
 MOST_WORK = 4e9
+STEP = 0.4
+"""Share of the error by which two rows of one input differ in score: such tables are small, so they do better."""
 LEAF = 16
 """Points in a leaf of the index."""
 
@@ -25,6 +27,34 @@ def ladder(top: float, small: float, spread: float) -> Matrix:
         return np.zeros(1)
     steps = max(0, math.ceil(math.log(small / top) / math.log1p(-spread))) if 0 < small < top else 0
     return np.append(top * np.exp(math.log1p(-spread) * np.arange(steps + 1)), 0.0)
+
+
+def rungs(top: float, bottom: float, spread: float) -> Matrix:
+    """Return falling rates from the greatest to where overload begins, each at least 1 - spread of the one before.
+
+    Just above the rate where overload begins an optimal plan loses next to nothing, while a row a step below would
+    cost the whole step: so a grid of one input holds that rate, and needs none below it.
+    """
+    if not 0 < bottom < top:
+        return np.array([top, 0.0]) if top > 0 else np.zeros(1)
+    steps = math.ceil(math.log(bottom / top) / math.log1p(-spread) - 1e-9)
+    return np.append(np.geomspace(top, bottom, steps + 1), 0.0)
+
+
+def even(rates: Matrix, score: Matrix, error: float) -> Matrix:
+    """Return falling rates of one input between which scores fall by equal shares, a part of the error each.
+
+    Parameters
+    ----------
+    rates, score
+        Arrays (rungs,), falling, and what optimal plans earn there. Of the rates that earn the most the least is kept.
+    """
+    first = int(np.flatnonzero(score >= score[0] * (1 - 1e-12))[-1])
+    rates, score = rates[first:], score[first:]
+    if len(rates) == 1 or score[-1] <= 0:
+        return rates
+    steps = math.ceil(math.log(score[-1] / score[0]) / math.log1p(-STEP * error) - 1e-9)
+    return np.interp(np.geomspace(score[0], score[-1], steps + 1), score[::-1], rates[::-1])
 
 
 def stacked(columns: list[Matrix]) -> tuple[Matrix, NDArray[np.int64]]:

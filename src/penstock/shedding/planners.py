@@ -15,7 +15,7 @@ from penstock.shedding import fit
 from penstock.shedding.baselines import input_only, random_drop
 from penstock.shedding.exact import DualTable, Exact
 from penstock.shedding.grid import TooLarge
-from penstock.shedding.hosts import host_parts
+from penstock.shedding.hosts import HostPart, host_parts
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.quadtree import build_solver, build_solver_w, descend
 from penstock.shedding.tables import PlanTable, fingerprint
@@ -111,29 +111,33 @@ def build_fit(question: Question) -> PlanTable:
     fit.linear(exact.program)
     if fit.plain(exact.program):
         arrays = fit.plain_table(exact, error)
-    elif (table := _by_host(question)) is not None:
-        return table
     else:
-        arrays = fit.planned_table(fit.local_plans(exact, question.upto), question.upto, error)
+        parts = _parts(exact.program)
+        if parts is not None and (table := _by_host(question, parts)) is not None:
+            return table
+        arrays = fit.planned_table(fit.local_plans(exact, question.upto, parts), question.upto, error)
     return _table(question, "c-fit", len(arrays["points"]), arrays, error)
 
 
-def _by_host(question: Question) -> PlanTable | None:
+def _parts(program: Program) -> dict[str, HostPart] | None:
+    """Return the hosts' shares of a program, or None where they form no trees."""
+    try:
+        return host_parts(program)
+    except InputError:
+        return None
+
+
+def _by_host(question: Question, parts: Mapping[str, HostPart]) -> PlanTable | None:
     """Return the hosts' tables with their greedy local plans, or None where one grid of the sources is the better way.
 
     What one place makes for all hosts is what each makes alone (sections 6.2.2 and 6.3), without the messages. Where
     hosts read from each other and streams split, merged tables can be a thousand times as large as the grid of the
     sources, which one place can use instead.
     """
-    program = question.exact.program
-    try:
-        parts = host_parts(program)
-    except InputError:
-        return None
     if any(part.children for part in parts.values()):
         return None
     try:
-        tables = make_tables(program, question.upto, question.error)
+        tables = make_tables(question.exact.program, question.upto, question.error)
     except TooLarge:
         return None
     return attrs.evolve(host_plan(question, tables), planner="c-fit")
