@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ import attrs
 import numpy as np
 import pytest
 
-from penstock.network import Network
+from penstock.network import Network, Source
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.units import Unit
+from penstock.spark.run.unread import Unread
+from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import document, report_of
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.spark.shipped.writer import manifest_of
@@ -111,7 +114,7 @@ def test_each_batch_is_in_one_look(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
-    """What a unit has not read yet waits for it, as long as the oldest of it has been there; files are not known."""
+    """What a unit has not read yet waits for it, as long as the oldest of it has been there."""
     made = system(tmp_path)
     watch, now = Observer(made), time.time()
     for number in range(3):
@@ -218,3 +221,76 @@ def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
     seen = watch.look([], [])
     assert seen.queues["first"] == (50, pytest.approx(content["start"] if content else 0))
     assert [unit.waiting for unit in seen.units if unit.name == "first"] == [50]
+
+
+class Folder:
+    """A folder of files of ten bytes a row, and the checkpoint of a query that reads it."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.checkpoint = place / "in", Place(str(place / "checkpoint"))
+        self.place.mkdir()
+
+    def add(self, name: str, rows: int, came: float) -> None:
+        """Write a file."""
+        path = self.place / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"123456789\n" * rows)
+        os.utime(path, (came, came))
+
+    def list(self, offset: int, *names: str) -> None:
+        """Note files in the checkpoint, as Spark does."""
+        rows = [{"path": (self.place / name).as_uri(), "timestamp": 0, "batchId": offset} for name in names]
+        file = self.checkpoint / "sources" / "0" / str(offset)
+        file.replace("\n".join(["v1", *map(json.dumps, rows)]).encode())
+
+    def unread(self, **options: str) -> Unread:
+        """Return what is known of it."""
+        source = Source(name="events", format="json", schema="n bigint", options={"path": str(self.place), **options})
+        return Unread(source, self.checkpoint, 0)
+
+
+def test_rows_of_files_wait_until_they_are_read(tmp_path: Path) -> None:
+    """Files that no batch has read wait, as many rows as their bytes tell, since the oldest of them came."""
+    folder = Folder(tmp_path)
+    for number in range(6):
+        folder.add(f"day={number % 2}/a {number}.json", 10 * (number + 1), 1_000.0 + number)
+    folder.add("_SUCCESS", 5, 900.0)
+    folder.add(".half.json", 5, 900.0)
+    unread = folder.unread()
+    assert unread.waiting(-1) is None  # nobody knows yet how many rows a byte is
+    folder.list(0, "day=0/a 0.json", "day=1/a 1.json")
+    unread.took(30, -1, 0)
+    assert unread.waiting(0) == (30 + 40 + 50 + 60, 1_002.0)
+    folder.list(1, "day=0/a 2.json")
+    assert unread.waiting(0) == (30 + 40 + 50 + 60, 1_002.0)
+    assert unread.waiting(1) == (40 + 50 + 60, 1_003.0)
+    folder.list(2, *(f"day={number % 2}/a {number}.json" for number in (3, 4, 5)))
+    assert unread.waiting(2) == (0.0, None)
+
+
+def test_what_spark_passes_over_does_not_wait(tmp_path: Path) -> None:
+    """Files that are much older than what was read, or of another name, are no backlog."""
+    folder = Folder(tmp_path)
+    folder.add("b.json", 10, 1e9)
+    folder.list(0, "b.json")
+    unread = folder.unread(pathGlobFilter="*.json")
+    unread.took(10, -1, 0)
+    folder.add("a.csv", 10, 1e9)
+    folder.add("old.json", 10, 1e9 - 8 * 86400)
+    assert unread.waiting(0) == (0.0, None)
+    folder.add("c.json", 20, 1e9 - 86400)
+    assert unread.waiting(0) == (20, 1e9 - 86400)
+    assert folder.unread(latestFirst="true").waiting(0) is None
+
+
+def test_a_new_controller_learns_anew_what_a_byte_is(tmp_path: Path) -> None:
+    """Files that were read before are not counted with rows that are read from now on."""
+    folder = Folder(tmp_path)
+    for name, rows in (("a", 100), ("b", 10), ("c", 10)):
+        folder.add(name, rows, 1_000.0)
+    folder.list(0, "a")
+    folder.list(1, "b")
+    unread = folder.unread()
+    assert unread.waiting(1) is None
+    unread.took(10, 0, 1)
+    assert unread.waiting(1) == (10, 1_000.0)

@@ -6,11 +6,8 @@ however long the run has gone on.
 
 from __future__ import annotations
 
-import json
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -19,40 +16,14 @@ from numpy.typing import NDArray
 from penstock.arrays import Array
 from penstock.latency.cores import covered
 from penstock.network import Network
-from penstock.spark.compile import Query
-from penstock.spark.hop import START
 from penstock.spark.run.ended import Ended
-from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.lengths import Lengths
 from penstock.spark.run.outcome import Batch, read_batch, read_latency
+from penstock.spark.run.queues import Queue, Queues, age, together
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
-from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.checkpoint import offsets
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
-from penstock.workload.nexmark import Schedule
-
-if TYPE_CHECKING:
-    from penstock.files import Document
-
-Queue = tuple[float, float | None]
-"""Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
-
-
-@attrs.define
-class _Log:
-    """Rows of a log that not all readers have taken: number, rows and time of each batch."""
-
-    entries: deque[tuple[int, int, float]] = attrs.field(factory=deque)
-
-    def waiting(self, position: Mapping[str, int]) -> tuple[int, float | None]:
-        """Return the rows behind a position, and when the oldest of them came (s since 1970)."""
-        batch, taken = position["batch"], position.get("rows", 0)
-        rows, since = 0, None
-        for number, count, came in self.entries:
-            left = count if number > batch else max(0, count - taken) if number == batch else 0
-            rows += left
-            since = came if left and since is None else since
-        return rows, since
 
 
 @attrs.frozen(eq=False)
@@ -92,14 +63,12 @@ class Observer:
         self.system = system
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
-        self._logs: dict[str, _Log] = {}
         self._lengths: dict[str, Lengths] = {}
-        self._ahead: dict[str, tuple[float, Mapping[str, int]]] = {}
-        self._schedules: dict[str, tuple[str, Schedule]] = {}
-        self._came = {name: self._due_by(name, self._at) for name in system.deployment.schedules}
+        self._queues = Queues(system)
+        self._came = {name: self._queues.due_by(name, self._at) for name in system.deployment.schedules}
         for unit, numbers in self.ended.before.items():
             for number in numbers:
-                self._log(read_batch(system.deployment.place, unit, number))
+                self._queues.logged(read_batch(system.deployment.place, unit, number))
 
     def look(self, moving: Sequence[str], down: Sequence[str]) -> Seen:
         """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
@@ -107,24 +76,23 @@ class Observer:
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         for name, each in batches.items():
             self._lengths.setdefault(name, Lengths()).add(each)
-            for batch in each:
-                self._ahead[name] = (batch.start, batch.ahead) if batch.known else (0.0, {})
+            self._queues.took(name, each)
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
             for stream, (arrived, dropped) in batch.counts.items():
                 before = counts.get(stream, (0, 0))
                 counts[stream] = (before[0] + arrived, before[1] + dropped)
-        queues = {name: self._queues(query) for name, query in system.compiled.items()}
+        queues = {name: self._queues.of(query) for name, query in system.compiled.items()}
         seen = Seen(
             counts,
             self._entered(now),
-            self._waiting(queues),
+            self._queues.by_operator(queues),
             self._hosts(batches, now),
             self._units(batches, queues, moving, down, now),
             self._latency(batches),
         )
         self._at = now
-        self._forget()
+        self._queues.forget()
         return seen
 
     def _entered(self, now: float) -> dict[str, int]:
@@ -133,7 +101,7 @@ class Observer:
         for name in self.system.deployment.schedules:
             if name not in self._came:
                 self._came[name] = min((row[name] for row in begins if name in row), default=0)
-            before, self._came[name] = self._came[name], self._due_by(name, now)
+            before, self._came[name] = self._came[name], self._queues.due_by(name, now)
             found[name] = self._came[name] - before
         return found
 
@@ -141,26 +109,8 @@ class Observer:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
         found = self.ended.fresh(unit)
         for batch in found:
-            self._log(batch)
+            self._queues.logged(batch)
         return found
-
-    def _log(self, batch: Batch) -> None:
-        for writer, (number, rows) in batch.logged.items():
-            entries = self._logs.setdefault(writer, _Log()).entries
-            if rows and (not entries or entries[-1][0] < number):
-                entries.append((number, rows, batch.visible))
-
-    def _forget(self) -> None:
-        """Forget rows that all readers of a log have taken."""
-        for name, log in self._logs.items():
-            readers = [position for query in self.system.queries if (position := self._position(query, name))]
-            while log.entries and readers and all(log.entries[0][0] < batch for batch, _ in readers):
-                log.entries.popleft()
-
-    def _position(self, query: Query, name: str) -> tuple[int, int] | None:
-        if name not in query.reads:
-            return None
-        return next(((o["batch"], o["piece"]) for o in _ended(query) if o.get("log") == name), (0, 0))
 
     def _hosts(self, batches: Mapping[str, Sequence[Batch]], now: float) -> dict[str, HostSeen]:
         """Return how busy the hosts were: the share of the period in which a batch of theirs ran."""
@@ -197,7 +147,7 @@ class Observer:
         for name, unit in sorted(self.system.units.items()):
             query = self.system.compiled.get(name)
             mine = batches.get(name, ())
-            queue = _together([*queues[name].values()]) if name in queues else None
+            queue = together([*queues[name].values()]) if name in queues else None
             # Batches of a host share its cores: their durations add up to more than was worked.
             work, doubt = self._lengths[name].work(mine) if name in self._lengths else (0.0, 0.0)
             found.append(
@@ -222,58 +172,6 @@ class Observer:
         known = [fixed for fixed in mine if fixed is not None]
         return float(np.median(known)) if known else None
 
-    def _queues(self, query: Query) -> dict[str, Queue | None]:
-        """Return what waits for a query, by source or log that it reads; None of what cannot be counted."""
-        found: dict[str, Queue | None] = {}
-        known = {o.get("log", o.get("source")): o for o in _ended(query)}
-        begins = self.system.deployment.begins.get(query.name, {})
-        for origin in query.spec.origins:
-            name, first = origin.name, begins.get(origin.name, 0)
-            if name in query.reads:
-                at = known.get(name, {**START, "batch": first})
-                found[name] = self._logs.setdefault(name, _Log()).waiting(at)
-            elif name in self.system.deployment.schedules:
-                found[name] = self._due(name, known.get(name, {"event": first})["event"])
-            else:
-                found[name] = self._at_topic(query.name, name)
-        return found
-
-    def _at_topic(self, unit: str, source: str) -> Queue | None:
-        """Return what waited at a source's topic when the unit's last batch was planned; None: not known."""
-        since, ahead = self._ahead.get(unit, (0.0, {}))
-        topic = self.system.deployment.network.sources[source].options.get("subscribe", "")
-        if topic not in ahead:
-            return None
-        return ahead[topic], since if ahead[topic] else None
-
-    def _waiting(self, queues: Mapping[str, Mapping[str, Queue | None]]) -> dict[str, Queue | None]:
-        """Return what waits for each operator: rows of a source or log wait for those that read it, and no others."""
-        network, found = self.system.deployment.network, {}
-        for unit, queue in queues.items():
-            part = self.system.units[unit].fragment
-            for name in part.operators:
-                outside = [s for s in network.inputs(name) if s.writer not in part.operators or s.name in part.cuts]
-                found[name] = _together([_part(queue.get(s.writer), s.share) for s in outside])
-        return found
-
-    def _due(self, source: str, event: int) -> tuple[int, float | None]:
-        """Return the events of a scheduled source that are due behind one, and when the first of them was."""
-        count = self._due_by(source, time.time()) - event
-        epoch = epoch_of(self.system.deployment.place)
-        return (count, epoch + self._schedule(source).time_of(event)) if count > 0 else (0, None)
-
-    def _due_by(self, source: str, now: float) -> int:
-        """Return the events of a scheduled source that are due by a time (s since 1970)."""
-        epoch = epoch_of(self.system.deployment.place)
-        return self._schedule(source).count_by(max(0.0, now - epoch)) if epoch else 0
-
-    def _schedule(self, source: str) -> Schedule:
-        text = self.system.deployment.schedules[source]["rates"]
-        if self._schedules.get(source, ("", None))[0] != text:
-            rates = json.loads(text)
-            self._schedules[source] = text, Schedule.of(rates["values"], rates["period"])
-        return self._schedules[source][1]
-
     def _latency(self, batches: Mapping[str, Sequence[Batch]]) -> dict[str, LatencySeen]:
         """Return the latencies of the tuples that these batches brought to sinks."""
         folder = self.system.deployment.place
@@ -294,26 +192,6 @@ class Observer:
                 worst=float(values.max()),
             )  # fmt: skip
         return found
-
-
-def age(queue: Queue | None, now: float) -> float | None:
-    """Return the age of the oldest row that waits (s)."""
-    if queue is None:
-        return None
-    return 0.0 if queue[1] is None else max(0.0, now - queue[1])
-
-
-def _together(queues: Sequence[Queue | None]) -> Queue | None:
-    """Return several queues as one."""
-    known = [queue for queue in queues if queue is not None]
-    if len(known) < len(queues):
-        return None
-    return sum(rows for rows, _ in known), min((since for _, since in known if since is not None), default=None)
-
-
-def _part(queue: Queue | None, share: float) -> Queue | None:
-    """Return what of a queue is for a reader that gets a share of it."""
-    return None if queue is None else (queue[0] * share, queue[1])
 
 
 def operators_seen(
@@ -340,15 +218,6 @@ def operators_seen(
         "emitted": np.array([out(name) for name in network.operators], np.int64),
         "entered": np.array([entered.get(name, out(name)) for name in network.sources], np.int64),
     }
-
-
-def _ended(query: Query) -> list[Document]:
-    """Return the offsets up to which a query has ended its batches."""
-    ended = begun_and_ended(query.spec.checkpoint)[1]
-    try:
-        return offsets(query.spec.checkpoint, ended) if ended >= 0 else []
-    except (FileNotFoundError, ValueError):
-        return []
 
 
 def _since(runner: Runner) -> float | None:

@@ -32,11 +32,43 @@ def offsets(checkpoint: Place, batch: int) -> list[Document]:
 
 def files_seen(checkpoint: Place, number: int) -> int:
     """Return how many files a query has listed of the source that has a number among those that it reads."""
+    return len(files_listed(checkpoint, number))
+
+
+def files_listed(checkpoint: Place, number: int, since: int = 0) -> list[tuple[str, int]]:
+    """Return the URIs of files that a query has listed of a source, each with the offset at which it did.
+
+    Parameters
+    ----------
+    number
+        Of the source, among those that the query reads.
+    since
+        Least offset of interest.
+    """
     place = checkpoint / "sources" / str(number)
     heads = {name: int(name.partition(".")[0]) for name in place.names() if name[0].isdigit()}
     whole = max((at for name, at in heads.items() if name.endswith(".compact")), default=-1)
-    kept = [name for name, at in heads.items() if at > whole or (at == whole and name.endswith(".compact"))]
-    return sum(line.startswith(b"{") for name in kept for line in (place / name).read().splitlines())
+    # A compact file holds all that was listed before it.
+    kept = [
+        name
+        for name, at in heads.items()
+        if at >= since and (at > whole or (at == whole and name.endswith(".compact")))
+    ]
+    rows = (json.loads(line) for name in kept for line in (place / name).read().splitlines() if line.startswith(b"{"))
+    return [(row["path"], row["batchId"]) for row in rows if row["batchId"] >= since]
+
+
+def read_upto(checkpoint: Place, batch: int, number: int) -> int:
+    """Return the offset up to which a batch reads files of the source with a number; -1 for none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If Spark has removed it, or it is not planned.
+    """
+    lines = (checkpoint / "offsets" / str(batch)).read().decode().splitlines()[2:]
+    line = lines[number] if number < len(lines) else "-"
+    return int(json.loads(line)["logOffset"]) if line.startswith("{") else -1
 
 
 def watermark(checkpoint: Place, batch: int) -> int | None:

@@ -1,0 +1,201 @@
+"""What waits for the queries of a run: in logs, at schedules, at topics and in folders."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from penstock.spark.compile import Query
+from penstock.spark.hop import START
+from penstock.spark.run.folder import epoch_of
+from penstock.spark.run.outcome import Batch
+from penstock.spark.run.system import System
+from penstock.spark.run.unread import Unread
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, read_upto
+from penstock.spark.shipped.deliver import FILES
+from penstock.workload.nexmark import Schedule
+
+if TYPE_CHECKING:
+    from penstock.files import Document
+
+Queue = tuple[float, float | None]
+"""Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
+
+
+@attrs.define
+class _Log:
+    """Rows of a log that not all readers have taken: number, rows and time of each batch."""
+
+    entries: deque[tuple[int, int, float]] = attrs.field(factory=deque)
+
+    def waiting(self, position: Mapping[str, int]) -> tuple[int, float | None]:
+        """Return the rows behind a position, and when the oldest of them came (s since 1970)."""
+        batch, taken = position["batch"], position.get("rows", 0)
+        rows, since = 0, None
+        for number, count, came in self.entries:
+            left = count if number > batch else max(0, count - taken) if number == batch else 0
+            rows += left
+            since = came if left and since is None else since
+        return rows, since
+
+
+class Queues:
+    """Counts what waits.
+
+    Parameters
+    ----------
+    system
+        Whose queries read.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._logs: dict[str, _Log] = {}
+        self._ahead: dict[str, tuple[float, Mapping[str, int]]] = {}
+        self._schedules: dict[str, tuple[str, Schedule]] = {}
+        self._folders: dict[tuple[str, str], tuple[str, Unread]] = {}
+
+    def took(self, unit: str, batches: Sequence[Batch]) -> None:
+        """Take in what a unit's new batches read, and what they left of topics."""
+        query = self._system.compiled.get(unit)
+        for batch in batches:
+            self._ahead[unit] = (batch.start, batch.ahead) if batch.known else (0.0, {})
+        if query is None or not batches:
+            return
+        network, mine = self._system.deployment.network, query.fragment.operators
+        for name in network.sources.keys() & {origin.name for origin in query.spec.origins}:
+            folder = self._folder(query, name)
+            if folder is not None:
+                streams = [s for s in network.outputs(name) if s.reader in mine and s.share > 0]
+                counts = [[batch.counts.get(s.name, (0, 0))[0] / s.share for s in streams] for batch in batches]
+                rows = sum(max(each, default=0.0) for each in counts)
+                folder.took(rows, *(_read_upto(query, name, n) for n in (batches[0].number - 1, batches[-1].number)))
+
+    def logged(self, batch: Batch) -> None:
+        """Take in what a batch wrote to logs."""
+        """Take in what a batch wrote to logs."""
+        for writer, (number, rows) in batch.logged.items():
+            entries = self._logs.setdefault(writer, _Log()).entries
+            if rows and (not entries or entries[-1][0] < number):
+                entries.append((number, rows, batch.visible))
+
+    def forget(self) -> None:
+        """Forget rows that all readers of a log have taken."""
+        for name, log in self._logs.items():
+            readers = [position for query in self._system.queries if (position := self._position(query, name))]
+            while log.entries and readers and all(log.entries[0][0] < batch for batch, _ in readers):
+                log.entries.popleft()
+
+    def of(self, query: Query) -> dict[str, Queue | None]:
+        """Return what waits for a query, by source or log that it reads; None of what cannot be counted."""
+        found: dict[str, Queue | None] = {}
+        known = {o.get("log", o.get("source")): o for o in _ended(query)}
+        begins = self._system.deployment.begins.get(query.name, {})
+        for origin in query.spec.origins:
+            name, first = origin.name, begins.get(origin.name, 0)
+            if name in query.reads:
+                at = known.get(name, {**START, "batch": first})
+                found[name] = self._logs.setdefault(name, _Log()).waiting(at)
+            elif name in self._system.deployment.schedules:
+                found[name] = self._due(name, known.get(name, {"event": first})["event"])
+            elif (folder := self._folder(query, name)) is not None:
+                found[name] = folder.waiting(_read_upto(query, name))
+            else:
+                found[name] = self._at_topic(query.name, name)
+        return found
+
+    def by_operator(self, queues: Mapping[str, Mapping[str, Queue | None]]) -> dict[str, Queue | None]:
+        """Return what waits for each operator: rows of a source or log wait for those that read it, and no others."""
+        network, found = self._system.deployment.network, {}
+        for unit, queue in queues.items():
+            part = self._system.units[unit].fragment
+            for name in part.operators:
+                outside = [s for s in network.inputs(name) if s.writer not in part.operators or s.name in part.cuts]
+                found[name] = together([_part(queue.get(s.writer), s.share) for s in outside])
+        return found
+
+    def due_by(self, source: str, now: float) -> int:
+        """Return the events of a scheduled source that are due by a time (s since 1970)."""
+        epoch = epoch_of(self._system.deployment.place)
+        return self._schedule(source).count_by(max(0.0, now - epoch)) if epoch else 0
+
+    def _position(self, query: Query, name: str) -> tuple[int, int] | None:
+        if name not in query.reads:
+            return None
+        return next(((o["batch"], o["piece"]) for o in _ended(query) if o.get("log") == name), (0, 0))
+
+    def _folder(self, query: Query, source: str) -> Unread | None:
+        """Return the folder of a source that is files, as a query reads it; a new checkpoint begins anew."""
+        about, checkpoint = self._system.deployment.network.sources[source], query.spec.checkpoint
+        if about.format not in FILES or source not in query.inputs:
+            return None
+        path, found = self._folders.get((query.name, source), ("", None))
+        if found is None or path != checkpoint.path:
+            number = [*dict.fromkeys(query.inputs)].index(source)
+            found = Unread(about, checkpoint, number)
+            self._folders[query.name, source] = checkpoint.path, found
+        return found
+
+    def _at_topic(self, unit: str, source: str) -> Queue | None:
+        """Return what waited at a source's topic when the unit's last batch was planned; None: not known."""
+        since, ahead = self._ahead.get(unit, (0.0, {}))
+        topic = self._system.deployment.network.sources[source].options.get("subscribe", "")
+        if topic not in ahead:
+            return None
+        return ahead[topic], since if ahead[topic] else None
+
+    def _due(self, source: str, event: int) -> tuple[int, float | None]:
+        """Return the events of a scheduled source that are due behind one, and when the first of them was."""
+        count = self.due_by(source, time.time()) - event
+        epoch = epoch_of(self._system.deployment.place)
+        return (count, epoch + self._schedule(source).time_of(event)) if count > 0 else (0, None)
+
+    def _schedule(self, source: str) -> Schedule:
+        text = self._system.deployment.schedules[source]["rates"]
+        if self._schedules.get(source, ("", None))[0] != text:
+            rates = json.loads(text)
+            self._schedules[source] = text, Schedule.of(rates["values"], rates["period"])
+        return self._schedules[source][1]
+
+
+def age(queue: Queue | None, now: float) -> float | None:
+    """Return the age of the oldest row that waits (s)."""
+    if queue is None:
+        return None
+    return 0.0 if queue[1] is None else max(0.0, now - queue[1])
+
+
+def together(queues: Sequence[Queue | None]) -> Queue | None:
+    """Return several queues as one."""
+    known = [queue for queue in queues if queue is not None]
+    if len(known) < len(queues):
+        return None
+    return sum(rows for rows, _ in known), min((since for _, since in known if since is not None), default=None)
+
+
+def _part(queue: Queue | None, share: float) -> Queue | None:
+    """Return what of a queue is for a reader that gets a share of it."""
+    return None if queue is None else (queue[0] * share, queue[1])
+
+
+def _ended(query: Query) -> list[Document]:
+    """Return the offsets up to which a query has ended its batches."""
+    ended = begun_and_ended(query.spec.checkpoint)[1]
+    try:
+        return offsets(query.spec.checkpoint, ended) if ended >= 0 else []
+    except (FileNotFoundError, ValueError):
+        return []
+
+
+def _read_upto(query: Query, source: str, batch: int | None = None) -> int:
+    """Return the offset up to which a batch, the last that ended, has read the files of a source; -1 for none."""
+    batch = begun_and_ended(query.spec.checkpoint)[1] if batch is None else batch
+    try:
+        return read_upto(query.spec.checkpoint, batch, query.inputs.index(source)) if batch >= 0 else -1
+    except (FileNotFoundError, ValueError, LookupError):
+        return -1

@@ -1,0 +1,106 @@
+"""What waits in the folder of a source: its files that a query has not read yet."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from urllib.parse import unquote, urlsplit
+
+from penstock.network import Source
+from penstock.spark.shipped.checkpoint import files_listed
+from penstock.spark.shipped.place import LOCAL, Place, absolute, scheme_of
+
+MOST = 100_000
+"""Files in a folder beyond which looking at them each period would cost too much."""
+
+AGE = 7 * 86400.0
+"""Files older than the youngest that was read by more than this (s) are never read (``maxFileAge``)."""
+
+UNKNOWN = ("maxFileAge", "modifiedAfter", "modifiedBefore", "latestFirst")
+"""Options under which the folder alone does not say what will be read, or in which order."""
+
+
+class Unread:
+    """The files of a source that one query has not read yet.
+
+    How many rows they hold is told by their sizes: as many for each byte as in the files that it took.
+
+    Parameters
+    ----------
+    source
+        Reads files.
+    checkpoint
+        Of the query.
+    number
+        Of the source among those that the query reads.
+    """
+
+    def __init__(self, source: Source, checkpoint: Place, number: int) -> None:
+        options = {key.lower(): value for key, value in source.options.items()}
+        self._root = options.get("path", "")
+        self._pattern = options.get("pathglobfilter", "*")
+        self.known = scheme_of(self._root) in LOCAL and not any(key.lower() in options for key in UNKNOWN)
+        self._checkpoint, self._number = checkpoint, number
+        self._next = 0
+        self._listed: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, float]] = {}
+        self._bytes, self._rows = 0, 0.0
+
+    def took(self, rows: float, since: int, upto: int) -> None:
+        """Count rows that it has read behind one offset and up to another; -1 is before all."""
+        self._list()
+        self._rows += rows
+        self._bytes += sum(self._size(path)[0] for path, at in self._listed.items() if since < at <= upto)
+
+    def waiting(self, upto: int) -> tuple[float, float | None] | None:
+        """Return the rows behind an offset, and when the oldest of them came (s since 1970); None: not known."""
+        if not self.known:
+            return None
+        self._list()
+        there = [*self._files()]
+        if len(there) > MOST:
+            self.known = False
+            return None
+        left = [path for path in there if self._listed.get(path, upto + 1) > upto]
+        if left:
+            youngest = max((self._size(path)[1] for path, at in self._listed.items() if at <= upto), default=0.0)
+            left = [path for path in left if self._size(path)[1] >= youngest - AGE]
+        if not left:
+            return 0.0, None
+        if not self._bytes:
+            return None
+        size = sum(self._size(path)[0] for path in left)
+        return size * self._rows / self._bytes, min(self._size(path)[1] for path in left)
+
+    def _list(self) -> None:
+        """Take in what the query has listed since."""
+        for uri, at in files_listed(self._checkpoint, self._number, self._next):
+            self._listed[unquote(urlsplit(uri).path)] = at
+            self._next = max(self._next, at + 1)
+
+    def _size(self, path: str) -> tuple[int, float]:
+        """Return a file's bytes, and when it came (s since 1970); nothing of one that is gone."""
+        if path not in self._sizes:
+            try:
+                stat = os.stat(path)
+            except FileNotFoundError:
+                return 0, 0.0
+            self._sizes[path] = stat.st_size, stat.st_mtime
+        return self._sizes[path]
+
+    def _files(self) -> Iterator[str]:
+        """List the files as Spark does: all below the folder, but what is hidden."""
+        for root in glob.glob(absolute(self._root).removeprefix("file://")):
+            if os.path.isfile(root):
+                yield root
+            for folder, inner, names in os.walk(root):
+                inner[:] = [name for name in inner if not _hidden(name)]
+                for name in names:
+                    if not _hidden(name) and fnmatchcase(name, self._pattern):
+                        yield os.path.join(folder, name)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_")) and "=" not in name
