@@ -171,6 +171,32 @@ def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
     check(tmp_path)
 
 
+def test_units_that_meet_go_on_as_one(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that moves to the host whose log it reads is fused with its writer; no row is lost or twice."""
+    monkeypatch.setattr("penstock.spark.run.changing.CALM", 0.5)
+    live, seen = start(), []
+    live.wait(live.now + 2)
+    assert not live.apply(Plan(placement={"euros": "h3"})).refused
+    settle(live, seen)
+    assert [unit.name for unit in seen[-1].units] == ["auctions", "busy", "euros", "newcomers"]
+    live.wait(live.now + 2)
+    assert not live.apply(Plan(placement={"euros": "h1"})).refused
+    settle(live, seen)
+    deadline = live.now + 15
+    while live.now < deadline and len(seen[-1].units) > 3:
+        live.wait(live.now + 0.5)
+        settle(live, seen)
+    assert [unit.name for unit in seen[-1].units] == ["auctions", "busy", "newcomers"]
+    assert seen[-1].placement == PLACEMENT
+    live.wait(live.now + 1)
+    # What was fused can be split again.
+    assert not live.apply(Plan(placement={"euros": "h2"})).refused
+    settle(live, seen)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    check(tmp_path)
+
+
 def test_reading_is_limited_and_set_free(start: Start, tmp_path: Path) -> None:
     """While a source is limited no batch reads more than that; what waited comes afterwards, each row once."""
     live, seen = start(), []
@@ -195,6 +221,42 @@ def test_reading_is_limited_and_set_free(start: Start, tmp_path: Path) -> None:
     assert not seen[-1].limits
     assert report["balanced"] is True
     check(tmp_path)
+
+
+def test_what_waits_in_a_folder_is_seen(engine: Engine, tmp_path: Path) -> None:
+    """Rows of files that no batch has read wait for the query that reads them, until all are read."""
+    files, each = 8, 40
+    (tmp_path / "in").mkdir()
+    for number in range(files):
+        rows = "".join(f'{{"n": {100 + number * each + row}}}\n' for row in range(each))
+        (tmp_path / "in" / f"{number} of {files}.json").write_text(rows)
+    network = parse_network(
+        {
+            "name": "folder",
+            "sources": {
+                "rows": {
+                    "format": "json",
+                    "schema": "n bigint",
+                    "options": {"path": str(tmp_path / "in"), "maxFilesPerTrigger": "1"},
+                }
+            },
+            "operators": {"small": {"kind": "filter", "input": "rows", "where": "n >= 0"}},
+            "sinks": {"out": {"input": "small"}},
+        }
+    )
+    live, seen = SparkEngine(engine, engine.prepare(network, {"small": "h1"}, tmp_path / "run", live=True)), []
+    try:
+        deadline = live.now + 60
+        while live.now < deadline and (not seen or seen[-1] != 0.0):
+            live.wait(live.now + 0.3)
+            seen.append(float(live.observe().waiting[0]))  # type: ignore[index]
+    finally:
+        live.close()
+    known = [rows for rows in seen if not np.isnan(rows)]
+    assert known[-1] == 0.0
+    assert known == sorted(known, reverse=True)
+    assert len(set(known)) >= 3
+    assert {round(rows / each, 6) for rows in known} <= {float(number) for number in range(files)}
 
 
 def grown() -> Network:

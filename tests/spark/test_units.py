@@ -13,9 +13,10 @@ from penstock.errors import EngineError, InputError
 from penstock.latency.fragments import Fragment, fragments
 from penstock.network import Network
 from penstock.network.file import parse_network
-from penstock.spark.compile import Deployment, Query
+from penstock.spark.compile import RECALLED, Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run.folder import claim, claimed, note, placement_of
+from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
@@ -146,3 +147,27 @@ def test_two_positions_do_not_join(tmp_path: Path) -> None:
     both = Unit.new(Fragment("a", "h1", ("a", "b")))
     with pytest.raises(EngineError, match="different positions in 'one'"):
         go_on(query(folder, both, ("one",), ("one",)), both, [Border.of(each) for each in queries])
+
+
+def test_two_queries_go_on_as_one(tmp_path: Path) -> None:
+    """A query of a writer and its reader reads on where the writer was, and begins anew in the reader's log."""
+    folder = Place(str(tmp_path))
+    writer, reader = (Unit.new(Fragment(name, "h1", (name,))) for name in "ab")
+    first = query(folder, writer, ("one",), ("one", RECALLED), "a")
+    second = query(folder, reader, ("a", "far"), ("a", "far", RECALLED), "b")
+    for number in range(3):
+        run_batch(first, number, [f'{{"x": {number}}}', '{"logOffset": 1}'])
+    for number in range(5):
+        run_batch(second, number, ['{"log": "a", "batch": 3}', f'{{"y": {number}}}', '{"logOffset": 7}'])
+    both = Unit.new(Fragment("a", "h1", ("a", "b")))
+    made = query(folder, both, ("one", "far"), ("far", "one", RECALLED), "b")
+    went = go_on(made, both, [Border.of(first), Border.of(second)])
+    then = stamped(made, went, 2)
+    assert begun_and_ended(then.spec.checkpoint) == (4, 4)
+    assert offsets(then.spec.checkpoint, 4)[1:] == [{"y": 4}, {"x": 2}, {"logOffset": 1}]
+    assert {way.writer: way.base + 5 for way in then.spec.logs} == {"b": 5}
+    assert json.loads(manifest_of(folder, "a", 4).read())["frontiers"] == {"0": 10, "1": 11}
+    # A kill came before anybody knew of it: the writer goes on in its own numbers.
+    recount(first)
+    assert (folder / "batches" / "a").numbers() == [0, 1, 2]
+    assert (folder / "batches" / "b").numbers() == [0, 1, 2, 3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from penstock.spark.hosts.start import make_host
 from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import note_sessions
+from penstock.spark.run.fuse import fuse, pair
 from penstock.spark.run.rows import rows_a_file
 from penstock.spark.run.split import parts_of, split
 from penstock.spark.run.system import System
@@ -30,6 +32,9 @@ from penstock.steering import plan as kinds
 if TYPE_CHECKING:
     from penstock.files import Document
     from penstock.spark.hosts.base import SparkHost
+
+CALM = 10.0
+"""Seconds without a change after which units that can go on as one do so."""
 
 
 class Changes:
@@ -64,6 +69,8 @@ class Changes:
         self.joining: dict[str, Future[None]] = {}
         self.retiring: set[str] = set()
         self.mine: dict[str, SparkHost] = {}
+        self._calm = time.monotonic()
+        self._apart: set[frozenset[str]] = set()
         self.pool = ThreadPoolExecutor(16, thread_name_prefix="penstock-change")
 
     @property
@@ -292,6 +299,20 @@ class Changes:
             self.down.discard(name)
             if gone is not None:
                 self.pool.submit(gone.stop)
+
+    def fuse(self) -> None:
+        """Let two units go on as one where moves have brought them together, once nothing has changed for a while."""
+        busy = self.jobs or self.system.growing or not all(job.done() for job in self.joining.values())
+        if busy or time.monotonic() - self._calm < CALM:
+            self._calm = time.monotonic() if busy else self._calm
+            return
+        self._calm = time.monotonic()
+        found = pair(self.system, self._apart)
+        if found is not None and found[0].host not in self.down:
+            job = self.pool.submit(fuse, self.system, *found, self.pace.on(found[0].host))
+            names = frozenset(unit.name for unit in found)
+            self.jobs |= dict.fromkeys(names, job)
+            job.add_done_callback(lambda done: self._apart.add(names) if done.exception() else None)
 
     def known(self, host: str) -> None:
         """Refuse a host that is none."""

@@ -24,8 +24,9 @@ from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
 from penstock.spark.run.follow import Answers, Follower
-from penstock.spark.run.observing import Observer, age, operators_seen
+from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.outcome import collect
+from penstock.spark.run.queues import age
 from penstock.spark.run.reports import short
 from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK
@@ -217,6 +218,7 @@ class SparkEngine:
                 if error is not None:
                     self._failed(name, error)
         self.changes.let_go()
+        self.changes.fuse()
         if time.monotonic() - self._asked > CHECK:
             self._asked = time.monotonic()
             for name in [*self.system.runners]:

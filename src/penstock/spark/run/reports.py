@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from penstock.spark.compile import Query
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import report_of, save
-from penstock.spark.shipped.writer import error_of
+from penstock.spark.shipped.writer import error_of, manifest_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -48,9 +48,14 @@ def save_reports(query: Query, handle: StreamingQuery) -> None:
 def recount(query: Query) -> None:
     """Let Spark do a query's last batch again if what it counted was not saved; the writer finds its files.
 
-    Nothing of the batch that Spark had planned next was computed, since it waits for those counts.
+    Nothing of the batch that Spark had planned next was computed, since it waits for those counts. Further on there can
+    only be a border at which the query was to go on in another shape, and a kill came before it did.
     """
-    ended = marks(query)[1]
+    ended, folder = marks(query)[1], query.spec.folder
+    for number in (folder / "batches" / query.name).numbers():
+        if number > ended + 1:
+            manifest_of(folder, query.name, number).remove()
+            report_of(folder, query.name, number).remove()
     if query.spec.observed and ended >= 0 and not report_of(query.spec.folder, query.name, ended).exists():
         forget_commit(query.spec.checkpoint, ended)
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from penstock.errors import EngineError
-from penstock.spark.compile import Query
+from penstock.spark.compile import RECALLED, Query
 from penstock.spark.hop.logs import log_of
+from penstock.spark.run.history import read_history
 from penstock.spark.run.reports import marks
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.checkpoint import border
@@ -106,10 +107,12 @@ def go_on(query: Query, unit: Unit, before: Sequence[Border]) -> Unit:
         If it would have to go on from two positions at once, or its state has no place.
     """
     spec, folder = query.spec, query.spec.folder
-    lines = _joined([each.lines for each in before], "position")
-    seen = {name: place for each in before for name, place in each.seen.items()}
     mine = next((each for each in before if each.query.name == unit.name), None)
-    batch = max([*(each.batch for each in before), *(folder / "batches" / unit.name).numbers()])
+    # What was recalled belongs to the unit that it was recalled for.
+    lines = _joined([{n: at for n, at in each.lines.items() if each is mine or n != RECALLED} for each in before])
+    seen = {n: place for each in before for n, place in each.seen.items() if each is mine or n != RECALLED}
+    counted = [*(folder / "batches" / unit.name).numbers(), read_history(folder).upto.get(unit.name, 0) - 1]
+    batch = max([*(each.batch for each in before), *counted])
     stateful = bool(spec.stateful)
     if stateful and (mine is None or mine.batch != batch or mine.query.spec.stateful != spec.stateful):
         raise EngineError(f"the state of {unit.name!r} cannot go on in another query")
@@ -168,13 +171,13 @@ def _left_something(query: Query, batch: int) -> bool:
     return any(place.exists() for place in left)
 
 
-def _joined(parts: Sequence[Mapping[str, str]], what: str) -> dict[str, str]:
-    """Return what several mappings say, which must agree."""
+def _joined(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the positions that several queries have come to, which must agree."""
     found: dict[str, str] = {}
     for part in parts:
         for name, value in part.items():
             if found.setdefault(name, value) != value:
-                raise EngineError(f"two queries have come to different {what}s in {name!r}")
+                raise EngineError(f"two queries have come to different positions in {name!r}")
     return found
 
 
