@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
 from penstock.control.workplace import workplace
 from penstock.files import Document
+from penstock.latency.batches import BatchHosts
 from penstock.load import Statistics, load_model
 from penstock.network import Network, read_network
 from penstock.placement import Problem, place
@@ -29,8 +31,14 @@ ALGORITHMS = ("correlation", "largest-first", "random")
 OURS, IN_TURN = "correlation", "in turn"
 """The plans that are run: penstock's, and queries dealt out in turn."""
 
-QUIET, PEAK, LONG = 250.0, 1_800.0, 15
-"""Events a second of a site, in its burst, and how long that lasts (s)."""
+QUIET, PEAK, LONG = 250.0, 1_500.0, 20
+"""Events a second of a site, in the burst that calibrates, and how long that lasts (s)."""
+
+MOST = 20_000.0
+"""The highest burst (tuples/s): the hosts' sources make their events in Python."""
+
+BUSY = 0.92
+"""Share of its time for which the busiest host is to work in a burst, placed by penstock."""
 
 
 def network() -> Network:
@@ -39,12 +47,29 @@ def network() -> Network:
         return read_network(path)
 
 
-def bursts() -> Rates:
-    """Return 52 s of events at two sites: each has a burst of 15 s, first the west, then the east."""
-    west, east = np.full(52, QUIET), np.full(52, QUIET)
-    west[6 : 6 + LONG] = PEAK
-    east[26 : 26 + LONG] = PEAK
+def bursts(peak: float = PEAK) -> Rates:
+    """Return 60 s of events at two sites: each has a burst of 20 s, first the west, then the east."""
+    west, east = np.full(60, QUIET), np.full(60, QUIET)
+    west[6 : 6 + LONG] = peak
+    east[30 : 30 + LONG] = peak
     return Rates.of(1.0, {"west": west, "east": east})
+
+
+def peak_of(network: Network, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics) -> float:
+    """Return the rate of bursts (tuples/s) at which the busiest host of a placement works for `BUSY` of its time.
+
+    So the demo shows the same on fast machines and on slow ones: one placement just bears what another cannot.
+    """
+    hosts = BatchHosts.of(statistics, cluster)
+
+    def busy(peak: float) -> float:
+        load = load_model(network, bursts(peak)).host_load(placement, cluster).max(axis=1)
+        rows = zip(cluster.hosts, load, strict=True)
+        return max(hosts.overhead[name] / hosts.trigger + hosts.factor[name] * most for name, most in rows)
+
+    low, high = busy(QUIET), busy(PEAK)
+    borne = QUIET + (BUSY - low) / (high - low) * (PEAK - QUIET)
+    return float(np.clip(50 * math.floor(borne / 50), 2 * QUIET, MOST))
 
 
 def in_turn(network: Network, hosts: Sequence[str]) -> Placement:
@@ -105,6 +130,8 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             )
             say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
+            rates = bursts(peak_of(measured, cluster, plans[OURS], statistics))
+            say(f"bursts of {rates.values.max():,.0f} events/s, which these hosts just bear")
             prediction = chain.predict(
                 measured, cluster, plans[OURS], rates, statistics, rng=np.random.default_rng(seed)
             )
