@@ -17,6 +17,8 @@ _SECONDS = {
 }  # fmt: skip
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
 
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*", re.IGNORECASE)
+
 
 def seconds(text: str | float) -> float:
     """Return a duration in seconds.
@@ -53,6 +55,49 @@ def seconds(text: str | float) -> float:
     if not (math.isfinite(total) and total >= 0):
         raise InputError(f"expected a finite duration >= 0, got {text!r}")
     return total
+
+
+def size(text: str | float) -> float:
+    """Return a number of bytes.
+
+    Parameters
+    ----------
+    text
+        A number, or a number and a unit as Spark and others write it: ``"512m"``, ``"4g"``, ``"1.5 GiB"``; all of
+        them are powers of 1024.
+
+    Raises
+    ------
+    InputError
+        If the text is not a finite size > 0.
+
+    Examples
+    --------
+    >>> size("1.5 KiB")
+    1536.0
+    """
+    found = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    if isinstance(text, str):
+        total = float(found[1]) * 1024.0 ** " kmgtp".index(found[2].lower() or " ") if found else math.nan
+    else:
+        total = math.nan if isinstance(text, bool) else float(text)
+    if not (math.isfinite(total) and total > 0):
+        raise InputError(f"expected a size such as '4g' or '512 MiB', got {text!r}")
+    return total
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes for people.
+
+    Examples
+    --------
+    >>> size_text(1536), size_text(4 * 2**30)
+    ('1.5 KiB', '4 GiB')
+    """
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if count >= 1024.0**power:
+            return f"{count / 1024.0**power:.3g} {unit}"
+    return f"{count:.0f} B"
 
 
 def spark_interval(duration: float) -> str:

@@ -319,6 +319,23 @@ def test_verifier_refuses_what_no_plan_may_do():
     assert wrong(now, Plan(keep={"s1->cheap1": 0.5})) == ()
 
 
+def test_no_plan_fills_a_host_with_state() -> None:
+    """A move that brings more state together than a host can hold is refused; one that fits is not."""
+    operators = [attrs.evolve(o, state=3e6) for o in two_queries().operators.values()]
+    graph = Network.of("two", two_queries().sources.values(), operators, two_queries().sinks.values())
+    engine = simulated(graph, APART, stepped((20, 20.0)), 3)
+    engine.wait(1.0)
+    seen = engine.observe()
+    hosts = {name: attrs.evolve(host, memory=7e6) for name, host in seen.cluster.hosts.items()}
+    seen = attrs.evolve(seen, cluster=attrs.evolve(seen.cluster, hosts=hosts))
+    now = Situation(seen=seen, known=Knowledge().updated(seen, graph), flow=Flow.of(graph), goals=Goals(moves=4))
+    there = [name for name, host in APART.items() if host == "h1"]
+    assert len(there) == 2
+    other = next(name for name, host in APART.items() if host == "h2")
+    assert any("memory" in fault for fault in wrong(now, Plan(placement={other: "h1"})))
+    assert wrong(now, Plan(placement={other: "h3"})) == ()
+
+
 def test_plans_survive_being_written():
     """A plan written to the state file and read again is the same plan, with its network and hosts."""
     plan = Plan(

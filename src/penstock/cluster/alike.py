@@ -17,6 +17,8 @@ def alike(hosts: Iterable[Host], apart: Collection[str]) -> list[int]:
     """
     kinds: dict[Hashable, int] = {}
     return [
-        kinds.setdefault(host.name if host.name in apart else (host.capacity, host.quota, host.cores), number)
+        kinds.setdefault(
+            host.name if host.name in apart else (host.capacity, host.quota, host.cores, host.memory), number
+        )
         for number, host in enumerate(hosts)
     ]

@@ -11,7 +11,7 @@ import msgspec
 from penstock.cluster.model import Cluster, Host, Link, SparkSettings
 from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of
-from penstock.units import seconds
+from penstock.units import seconds, size
 
 Option = str | int | float | bool
 
@@ -27,6 +27,9 @@ class HostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ) = None
     token_env: Annotated[str, msgspec.Meta(description="environment variable with the endpoint's token")] | None = None
     price: Annotated[float, msgspec.Meta(ge=0, description="cost per hour")] = 1.0
+    memory: Annotated[str | float, msgspec.Meta(description="bytes of state that operators may keep, '4g'")] | None = (
+        None
+    )
     machine: Annotated[str, msgspec.Meta(description="machine whose cores it shares with other hosts")] | None = None
 
 
@@ -126,7 +129,12 @@ def _host(name: str, document: object) -> Host:
         raise InputError(
             "a token does not belong into a file", at=f"{at}.spark", hint="name an environment variable in token_env"
         )
-    return Host(name=name, **{key: getattr(table, key) for key in HostTable.__struct_fields__})
+    own = {key: getattr(table, key) for key in HostTable.__struct_fields__ if key != "memory"}
+    try:
+        memory = math.inf if table.memory is None else size(table.memory)
+    except InputError as error:
+        raise InputError(error.problem, at=f"{at}.memory") from None
+    return Host(name=name, memory=memory, **own)
 
 
 def _links(document: Document) -> tuple[Link, dict[tuple[str, str], Link]]:

@@ -30,6 +30,8 @@ class Host:
         Environment variable that holds the endpoint's token.
     price
         Cost of the host per hour, in any currency.
+    memory
+        Bytes of state that its operators may keep.
     machine
         The machine whose cores it shares with other hosts; None: it has cores of its own.
     """
@@ -41,6 +43,7 @@ class Host:
     spark: str | None = None
     token_env: str | None = None
     price: float = 1.0
+    memory: float = math.inf
     machine: str | None = None
 
     @property

@@ -65,7 +65,7 @@ def peak_of(network: Network, cluster: Cluster, placement: Mapping[str, str], st
     def busy(peak: float) -> float:
         load = load_model(network, bursts(peak)).host_load(placement, cluster).max(axis=1)
         rows = zip(cluster.hosts, load, strict=True)
-        return max(hosts.overhead[name] / hosts.trigger + hosts.factor[name] * most for name, most in rows)
+        return max(hosts.overhead[name] / hosts.trigger + hosts.factor[name] * float(most) for name, most in rows)
 
     low, high = busy(QUIET), busy(PEAK)
     borne = QUIET + (BUSY - low) / (high - low) * (PEAK - QUIET)

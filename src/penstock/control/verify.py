@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from penstock.cluster import base_name
 from penstock.control.situation import Situation
 from penstock.steering import Plan
+from penstock.units import size_text
 
 
 def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]:
@@ -44,6 +46,7 @@ def wrong(now: Situation, plan: Plan, *, quotas: bool = True) -> tuple[str, ...]
     free, count = now.goals.moves - now.moving(now.seen.moving), now.moving(alive)
     if count > free:
         found.append(f"{count} moves, and {max(free, 0)} may begin now")
+    found += _full(now, plan, moves)
     if quotas and moves and not found and now.ready and len(alive) == len(moves):
         found += _crowded(now, plan, moves)
     return tuple(found)
@@ -62,6 +65,18 @@ def _together(now: Situation, placement: Mapping[str, str]) -> list[str]:
             other = there.setdefault((base, after[name]), name)
             if other != name and (name in placement or other in placement):
                 found.append(f"the copies {other!r} and {name!r} would both be on {after[name]!r}")
+    return found
+
+
+def _full(now: Situation, plan: Plan, moves: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each host on which moves would bring more state together than it can hold."""
+    memory = {name: host.memory for name, host in now.seen.cluster.hosts.items() if math.isfinite(host.memory)}
+    operators, found = (plan.network or now.network).operators, []
+    after = {**now.seen.placement, **moves}
+    for host in sorted(memory.keys() & set(moves.values())):
+        kept = sum(operators[base_name(name)].state or 0.0 for name, place in after.items() if place == host)
+        if kept > memory[host]:
+            found.append(f"{host} would keep {size_text(kept)} of state and has memory for {size_text(memory[host])}")
     return found
 
 

@@ -226,6 +226,7 @@ def _statistics(inspection: Inspection, named: Exported) -> Statistics:
             selectivity=(_selectivity(query),),
             error=float(error or 0.0),
             tuples=int(query.batches.rows[query.warm].sum()),
+            state=float(query.batches.state_bytes.max()) if query.log.state else None,
         )
     hosts = {named.hosts[app]: _host(inspection, app) for app in named.hosts}
     first = min(float(query.batches.start[0]) for query in inspection.queries.values())

@@ -33,6 +33,8 @@ class OperatorStatistics:
         How many tuples were measured.
     resolution
         Cost (s) below which it cannot be told from nothing.
+    state
+        Bytes of state that it kept; None: not known.
     growth
         How the output grows with the input's rate, where that was measured; it belongs to the selectivity.
     """
@@ -42,6 +44,7 @@ class OperatorStatistics:
     error: float = 0.0
     tuples: int = 0
     resolution: float = 0.0
+    state: float | None = None
     growth: Growth | None = None
 
 
@@ -121,6 +124,8 @@ class Statistics:
                         changes[key] = values
                 if "selectivity" in changes and known.growth is not None:
                     changes["growth"] = known.growth
+                if known.state is not None and (override or operator.state is None):
+                    changes["state"] = known.state
                 operator = attrs.evolve(operator, **changes)
             operators.append(operator)
         return Network.of(network.name, network.sources.values(), operators, network.sinks.values(), network.file)
@@ -135,6 +140,8 @@ class Statistics:
                 if values is not None
             }
             told: Document = {"resolution": known.resolution} if known.resolution else {}
+            if known.state is not None:
+                told["state"] = known.state
             if known.growth is not None:
                 told["growth"] = attrs.asdict(known.growth)
             return {**numbers, "error": known.error, "tuples": known.tuples, **told}
@@ -161,6 +168,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     error: Positive = 0.0
     tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
     resolution: Annotated[Positive, msgspec.Meta(description="cost below which it cannot be told from 0")] = 0.0
+    state: Annotated[Positive, msgspec.Meta(description="bytes of state that it kept")] | None = None
     growth: GrowthTable | None = None
 
 
@@ -239,10 +247,12 @@ def parse_statistics(document: object, network: Network | None = None) -> Statis
             error=row.error,
             tuples=row.tuples,
             resolution=row.resolution,
+            state=row.state,
             growth=growth_of(row.growth, f"{at}.growth"),
         )
         _finite(row.error, f"{at}.error")
         _finite(row.resolution, f"{at}.resolution")
+        _finite(row.state or 0.0, f"{at}.state")
     rest = convert({**document, "operators": {}}, StatisticsFile, "")
     for name, host in rest.hosts.items():
         for key in HostRow.__struct_fields__:

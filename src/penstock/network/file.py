@@ -12,7 +12,7 @@ import msgspec
 from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of, suggest
 from penstock.network.model import Growth, Network, Operator, Sink, Source
-from penstock.units import seconds
+from penstock.units import seconds, size
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -81,6 +81,9 @@ class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     burn: Annotated[Literal["cpu", "sleep"], msgspec.Meta(description="delay: how the cost is spent")] = "cpu"
     pin: Annotated[str, msgspec.Meta(description="host that it must stay on")] | None = None
     route: Annotated[dict[str, Share], msgspec.Meta(description="share of the output for each reader")] | None = None
+    state: Annotated[str | float, msgspec.Meta(description="bytes of state that it keeps, such as '300m'")] | None = (
+        None
+    )
     growth: GrowthTable | None = None
 
 
@@ -234,8 +237,16 @@ def _operator(name: str, document: Document, defaults: Document) -> Operator:
         burn=table.burn,
         pin=table.pin,
         route=table.route,
+        state=None if table.state is None else _size(table.state, f"{at}.state"),
         growth=growth_of(table.growth, f"{at}.growth"),
     )
+
+
+def _size(value: str | float, at: str) -> float:
+    try:
+        return size(value)
+    except InputError as error:
+        raise InputError(error.problem, at=at) from None
 
 
 def growth_of(table: GrowthTable | None, at: str) -> Growth | None:

@@ -67,6 +67,8 @@ class Operator:
         A join's count windows: tuples kept of the first and of the second input.
     route
         Share of the output that each reader gets; None: every reader gets everything.
+    state
+        Bytes of state that it keeps at the given rates; None: not known, or none.
     growth
         How the output grows with the input, where that is known; else it follows the input, and of a join with a time
         window the pairs in it.
@@ -91,6 +93,7 @@ class Operator:
     burn: str = "cpu"
     pin: str | None = None
     route: Mapping[str, float] | None = attrs.field(default=None, hash=False)
+    state: float | None = None
     growth: Growth | None = None
 
     @property

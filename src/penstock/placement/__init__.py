@@ -23,9 +23,9 @@ from penstock.placement.exact import Exact
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
-from penstock.placement.repair import repaired
+from penstock.placement.repair import fits, repaired
 from penstock.placement.terms import Divided, Terms, terms_of
-from penstock.placement.verify import faults, over_link, over_quota
+from penstock.placement.verify import faults, over_link, over_memory, over_quota
 
 __all__ = [
     "ALGORITHMS",
@@ -237,7 +237,7 @@ def place(
         where, feasible = decide(math.inf), False
     else:
         where, feasible = _allowed(decide, measure) if terms.overload else (decide(1.0), True)
-    if wrong := over_link(arrays, where):
+    if wrong := [*over_link(arrays, where), *over_memory(arrays, where)]:
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
     if found := faults(held, placement, apart=row.replicas == "apart", quotas=feasible, links=False):
@@ -267,12 +267,13 @@ def _within(arrays: Arrays, solve: Algorithm, rng: np.random.Generator, apart: b
     if arrays.mean.sum() > arrays.limit.sum() * (1 + TIE):
         raise short(arrays)
     where = solve(arrays, rng)
-    if (arrays.host_mean(where) > arrays.limit * (1 + TIE)).any():
-        better = None if apart else repaired(arrays, where)
-        if better is None:
-            raise short(arrays, where)
+    if fits(arrays, where):
+        return where
+    better = None if apart else repaired(arrays, where)
+    if better is not None:
         return better
-    return where
+    full = (arrays.host_mean(where) <= arrays.limit * (1 + TIE)).all()
+    raise Infeasible("; ".join(over_memory(arrays, where))) if full else short(arrays, where)
 
 
 def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]:

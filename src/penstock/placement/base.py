@@ -97,6 +97,9 @@ class Arrays:
         Array (e,): whether the stream carries the writer's whole output, so that readers on one host share it.
     delay, bandwidth
         Arrays (n, n) of the links, in s and tuples/s; None where all links are free.
+    state, memory
+        Arrays (m,) and (n,): bytes of state that operators keep, and that each host can hold; None where no host has a
+        bound.
     period
         Length of a period (s).
     lift
@@ -119,6 +122,8 @@ class Arrays:
     shared: NDArray[np.bool_]
     delay: Floats | None = None
     bandwidth: Floats | None = None
+    state: Floats | None = None
+    memory: Floats | None = None
     period: float = 1.0
     lift: float = 1.0
 
@@ -126,6 +131,14 @@ class Arrays:
     def limit(self) -> Floats:
         """What each host may carry, array (n,): ``usable``, or more where quotas are lifted."""
         return self.usable if self.lift == 1.0 else self.usable * self.lift
+
+    def over_memory(self, where: Ints) -> Floats:
+        """Return the bytes of state that each host would have too much of, array (n,)."""
+        if self.state is None or self.memory is None:
+            return np.zeros(len(self.hosts))
+        kept = np.bincount(where[where >= 0], self.state[where >= 0], len(self.hosts))
+        over: Floats = np.where(kept > self.memory * (1 + TIE), kept - self.memory, 0.0)
+        return over
 
     @classmethod
     def of(
@@ -228,6 +241,8 @@ class Arrays:
             shared=self.shared[inside],
             delay=None if self.delay is None else self.delay[grid],
             bandwidth=None if self.bandwidth is None else self.bandwidth[grid],
+            state=None if self.state is None else self.state[operators],
+            memory=None if self.memory is None else self.memory[hosts],
         )
 
 
@@ -272,6 +287,9 @@ def as_arrays(problem: Problem) -> Arrays:
         pairs = [[cluster.link(start, end) for end in hosts] for start in hosts]
         delay = np.array([[link.delay for link in row] for row in pairs])
         bandwidth = np.array([[link.bandwidth for link in row] for row in pairs])
+    memory = np.array([host.memory for host in cluster.hosts.values()])
+    bounded = bool(np.isfinite(memory).any())
+    kept = np.array([network.operators[base_name(name)].state or 0.0 for name in names])
     return Arrays(
         names=names,
         hosts=tuple(hosts),
@@ -289,6 +307,8 @@ def as_arrays(problem: Problem) -> Arrays:
         shared=shared,
         delay=delay,
         bandwidth=bandwidth,
+        state=kept if bounded else None,
+        memory=memory if bounded else None,
         period=model.period,
     )
 

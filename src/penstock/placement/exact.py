@@ -5,13 +5,14 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from penstock.errors import InputError
+from penstock.errors import Infeasible, InputError
 from penstock.native.jit import kernel
 from penstock.placement import objective as measure
 from penstock.placement.base import Arrays, Ints, short
 from penstock.placement.correlation import LargestFirst
 from penstock.placement.repair import repaired
 from penstock.placement.verify import over_link
+from penstock.units import size_text
 
 GOALS = ("latency", "balance", "hosts", "potential")
 
@@ -53,9 +54,11 @@ class Exact:
         work = float(n) ** min(m, 30) * (arrays.load.shape[1] if self.objective in ("latency", "potential") else 1)
         code = kernel("penstock.placement.exact_kernel", work)
         weights = np.array([self.weights.load, self.weights.correlation, self.weights.network])
+        state = np.zeros(m) if arrays.state is None else arrays.state
+        memory = np.full(n, np.inf) if arrays.memory is None else arrays.memory
         problem = code.Problem(
             arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.limit, arrays.fixed, _alike(arrays),
-            arrays.period,
+            state, memory, arrays.period,
         )  # fmt: skip
         streams = code.Streams(arrays.writer, arrays.reader, arrays.rate, arrays.shared, delay, bandwidth)
         none = -np.inf if bound is None else bound
@@ -67,6 +70,11 @@ class Exact:
                 hint="take mace-climb or correlation",
             )  # fmt: skip
         if not np.isfinite(least):
+            if arrays.state is not None:
+                raise Infeasible(
+                    "no placement is within all quotas and memories: operators keep "
+                    f"{size_text(float(arrays.state.sum()))} of state"
+                )
             raise short(arrays)
         return best
 
@@ -79,14 +87,11 @@ def _alike(arrays: Arrays) -> Ints:
     uniform = arrays.delay is None or arrays.bandwidth is None or (_flat(arrays.delay) and _flat(arrays.bandwidth))
     if not uniform:
         return np.arange(n)
-    kinds: dict[tuple[float, float, int], int] = {}
+    kinds: dict[tuple[float, ...], int] = {}
+    memory = np.zeros(n) if arrays.memory is None else arrays.memory
+    rows = zip(arrays.capacity.tolist(), arrays.usable.tolist(), memory.tolist(), strict=True)
     return np.array(
-        [
-            kinds.setdefault(
-                (arrays.capacity[host], arrays.usable[host], host if host in told_apart else -1), len(kinds)
-            )
-            for host in range(n)
-        ],
+        [kinds.setdefault((*row, host if host in told_apart else -1), len(kinds)) for host, row in enumerate(rows)],
         np.int64,
     )
 

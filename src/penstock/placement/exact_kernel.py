@@ -17,7 +17,8 @@ class Problem(NamedTuple):
     """Operators and hosts: arrays as in `penstock.placement.base.Arrays`.
 
     ``limits`` is what hosts may carry, ``usable`` what loads are measured by. ``alike[h]`` numbers the hosts that can
-    be exchanged for each other: of those that are empty only the first is tried.
+    be exchanged for each other: of those that are empty only the first is tried. ``state`` and ``memory`` are in
+    bytes, infinite where nothing bounds it.
     """
 
     load: Array
@@ -27,6 +28,8 @@ class Problem(NamedTuple):
     limits: Array
     fixed: Ints
     alike: Ints
+    state: Array
+    memory: Array
     period: float
 
 
@@ -71,6 +74,7 @@ def search(problem: Problem, streams: Streams, aim: Aim, best: Ints, least: floa
     host = np.zeros((m + 1, n, d)) if aim.goal == LATENCY else np.zeros((1, 1, 1))
     late = np.zeros((m + 1, n))
     level = np.zeros((m + 1, n))
+    kept = np.zeros((m + 1, n))
     used = np.zeros(n, np.int64)
     where = np.full(m, -1, np.int64)
     at = 0
@@ -99,9 +103,12 @@ def search(problem: Problem, streams: Streams, aim: Aim, best: Ints, least: floa
         while h < n:
             steps += 1
             fits = level[at, h] + mean[o] <= problem.limits[h] * (1 + 1e-9)
+            fits = fits and kept[at, h] + problem.state[o] <= problem.memory[h] * (1 + 1e-9)
             if fits and not _repeats(used, problem.alike, h, fixed[o]):
                 level[at + 1] = level[at]
                 level[at + 1, h] += mean[o]
+                kept[at + 1] = kept[at]
+                kept[at + 1, h] += problem.state[o]
                 late[at + 1] = late[at]
                 used[h] += 1
                 if aim.goal == LATENCY:

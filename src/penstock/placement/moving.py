@@ -28,11 +28,12 @@ def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cos
 
     def price(where: Ints) -> float:
         over = arrays.host_mean(where) > np.maximum(limit, start)
+        full = arrays.over_memory(where) > held
         moved = where != arrays.previous
-        return float("inf") if over.any() else value(where) + cost * float(arrays.mean[moved].sum())
+        return float("inf") if over.any() or full.any() else value(where) + cost * float(arrays.mean[moved].sum())
 
     stay = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
-    start = arrays.host_mean(stay)
+    start, held = arrays.host_mean(stay), arrays.over_memory(stay)
     best, least = target.copy(), price(target)
     taken_back = True
     while taken_back:

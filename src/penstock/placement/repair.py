@@ -1,66 +1,109 @@
-"""Putting right what a heuristic left over a quota: the fewest moves, then swaps, then packing anew."""
+"""Putting right what a heuristic left over a quota or a memory: the fewest moves, then swaps, then packing anew."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from penstock.placement.base import TIE, Arrays, Ints
+from penstock.arrays import Bools
+from penstock.placement.base import TIE, Arrays, Floats, Ints
+
+
+def fits(arrays: Arrays, where: Ints) -> bool:
+    """Whether no host carries more than it may, nor keeps more state than it can hold."""
+    need, limit = _resources(arrays)
+    return bool((_level(need, where, len(limit)) <= limit).all())
 
 
 def repaired(arrays: Arrays, where: Ints) -> Ints | None:
-    """Return a placement within all quotas that is near the given one, or None where none was found."""
+    """Return a placement within all quotas and memories that is near the given one, or None where none was found."""
     where = where.copy()
-    limit = arrays.limit * (1 + TIE)
-    level = arrays.host_mean(where)
+    need, limit = _resources(arrays)
+    level = _level(need, where, len(limit))
     movable = arrays.fixed < 0
     for _ in range(4 * len(where) + 16):
-        over = np.flatnonzero(level > limit)
+        over = np.argwhere(level > limit)
         if not len(over):
             return where
-        host = over[int(np.argmax(level[over] - arrays.usable[over]))]
-        step = _step(arrays, where, level, limit, movable, int(host))
+        # Of the worst host what it has most too much of, as a share of the largest host.
+        host, scarce = over[int(np.argmax([(level[h, r] - limit[h, r]) / _most(limit[:, r]) for h, r in over]))]
+        step = _step(_State(need, limit, level, where, movable), int(host), int(scarce))
         if step is None:
             break
         for operator, target in step:
-            level[where[operator]] -= arrays.mean[operator]
-            level[target] += arrays.mean[operator]
+            level[where[operator]] -= need[operator]
+            level[target] += need[operator]
             where[operator] = target
-    return _packed(arrays)
+    return _packed(arrays, need, limit)
 
 
-def _step(
-    arrays: Arrays, where: Ints, level: np.ndarray, limit: np.ndarray, movable: np.ndarray, host: int
-) -> list[tuple[int, int]] | None:
-    """Return the move, or else the swap, that takes most from an overloaded host; None where none fits."""
-    mean, excess = arrays.mean, level[host] - limit[host]
-    inside = np.flatnonzero((where == host) & movable)
-    enough = inside[mean[inside] >= excess][::-1]  # the least that suffices first
-    for operator in [*enough, *inside[mean[inside] < excess]]:
-        room = limit - level - mean[operator]
-        room[host] = -1.0
-        if mean[operator] > 0 and room.max() >= 0:
-            return [(int(operator), int(np.argmax(room)))]
+class _State(NamedTuple):
+    """Needs (m, r) and limits (n, r) by resource, what hosts carry (n, r), and where operators are that may move."""
+
+    need: Floats
+    limit: Floats
+    level: Floats
+    where: Ints
+    movable: Bools
+
+
+def _resources(arrays: Arrays) -> tuple[Floats, Floats]:
+    """Return what operators need and what hosts have, arrays (m, r) and (n, r): load, and state where it is bounded."""
+    need, limit = arrays.mean[:, None], arrays.limit[:, None]
+    if arrays.state is not None and arrays.memory is not None:
+        need, limit = np.column_stack([need, arrays.state]), np.column_stack([limit, arrays.memory])
+    return need, limit * (1 + TIE)
+
+
+def _level(need: Floats, where: Ints, hosts: int) -> Floats:
+    level = np.zeros((hosts, need.shape[1]))
+    np.add.at(level, where[where >= 0], need[where >= 0])
+    return level
+
+
+def _most(limit: Floats) -> float:
+    return float(limit[np.isfinite(limit)].max(initial=0.0)) or 1.0
+
+
+def _step(now: _State, host: int, scarce: int) -> list[tuple[int, int]] | None:
+    """Return the move, or else the swap, that takes most of a resource from a host; None where none fits."""
+    amount, excess = now.need[:, scarce], now.level[host, scarce] - now.limit[host, scarce]
+    inside = np.flatnonzero((now.where == host) & now.movable & (amount > 0))
+    inside = inside[np.argsort(-amount[inside], kind="stable")]
+    enough = inside[amount[inside] >= excess][::-1]  # the least that suffices first
+    for operator in [*enough, *inside[amount[inside] < excess]]:
+        room = now.limit - now.level - now.need[operator]
+        able = (room >= 0).all(axis=1)
+        able[host] = False
+        if able.any():
+            return [(int(operator), int(np.argmax(np.where(able, room[:, scarce], -np.inf))))]
     for operator in inside:
-        others = np.flatnonzero((where != host) & movable & (mean < mean[operator]))
-        after = level[where[others]] - mean[others] + mean[operator]
-        fits = others[after <= limit[where[others]]]
-        if len(fits):
-            least = fits[-1]
-            return [(int(operator), int(where[least])), (int(least), host)]
+        others = np.flatnonzero((now.where != host) & now.movable & (amount < amount[operator]))
+        there = now.where[others]
+        after = now.level[there] - now.need[others] + now.need[operator]
+        back = now.level[host] - now.need[operator] + now.need[others]
+        able = (after <= now.limit[there]).all(axis=1)
+        # Of other resources the host may not get too much in exchange.
+        able &= np.delete(back <= now.limit[host], scarce, axis=1).all(axis=1)
+        if able.any():
+            least = int(others[able][np.argmin(amount[others[able]])])
+            return [(int(operator), int(now.where[least])), (least, host)]
     return None
 
 
-def _packed(arrays: Arrays) -> Ints | None:
+def _packed(arrays: Arrays, need: Floats, limit: Floats) -> Ints | None:
     """Return the best-fit decreasing packing, or None where an operator fits nowhere."""
     where = arrays.fixed.copy()
-    limit = arrays.limit * (1 + TIE)
-    level = np.zeros(len(limit))
-    np.add.at(level, where[where >= 0], arrays.mean[where >= 0])
-    for operator in np.flatnonzero(where < 0):
-        room = limit - level - arrays.mean[operator]
-        fits = np.flatnonzero(room >= 0)
-        if not len(fits):
+    level = _level(need, where, len(limit))
+    scale = np.array([_most(column) for column in limit.T])
+    free = np.flatnonzero(where < 0)
+    for operator in free[np.argsort(-(need[free] / scale).max(axis=1), kind="stable")]:
+        room = limit - level - need[operator]
+        able = np.flatnonzero((room >= 0).all(axis=1))
+        if not len(able):
             return None
-        where[operator] = fits[int(np.argmin(room[fits]))]
-        level[where[operator]] += arrays.mean[operator]
+        left = np.where(np.isfinite(room[able]), room[able], 0.0) / scale
+        where[operator] = able[int(np.argmin(left.sum(axis=1)))]
+        level[where[operator]] += need[operator]
     return where if (level <= limit).all() else None

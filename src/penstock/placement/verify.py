@@ -9,6 +9,7 @@ import numpy as np
 from penstock.cluster import base_name
 from penstock.placement import objective
 from penstock.placement.base import TIE, Arrays, Ints, Problem, as_arrays
+from penstock.units import size_text
 
 
 def faults(
@@ -18,6 +19,7 @@ def faults(
     apart: bool = False,
     quotas: bool = True,
     links: bool = True,
+    memory: bool = True,
     no_worse: str | None = None,
 ) -> tuple[str, ...]:
     """Return what is wrong with a placement, one sentence each; nothing if it is right.
@@ -26,8 +28,9 @@ def faults(
     ----------
     apart
         Whether the copies of an operator must be on different hosts.
-    quotas, links
-        Whether mean loads must be within capacity times quota, and mean traffic within the links' bandwidth.
+    quotas, links, memory
+        Whether mean loads must be within capacity times quota, mean traffic within the links' bandwidth, and state
+        within the hosts' memory.
     no_worse
         Objective in which the placement must not be worse than ``problem.previous``.
     """
@@ -59,6 +62,8 @@ def faults(
         found += over_quota(arrays, where)
     if links:
         found += over_link(arrays, where)
+    if memory:
+        found += over_memory(arrays, where)
     if no_worse is not None and problem.previous is not None:
         before = objective.value(arrays, arrays.previous, no_worse)
         after = objective.value(arrays, where, no_worse)
@@ -86,4 +91,16 @@ def over_link(arrays: Arrays, where: Ints) -> list[str]:
         f"link {arrays.hosts[start]}->{arrays.hosts[end]} carries {flow[start, end]:.6g} of "
         f"{arrays.bandwidth[start, end]:.6g} tuples/s: short by {flow[start, end] - arrays.bandwidth[start, end]:.6g}"
         for start, end in np.argwhere(flow > arrays.bandwidth * (1 + TIE))
+    ]
+
+
+def over_memory(arrays: Arrays, where: Ints) -> list[str]:
+    """Return a sentence for each host on which operators keep more state than it can hold."""
+    if arrays.memory is None:
+        return []
+    over, memory = arrays.over_memory(where), arrays.memory
+    return [
+        f"host {arrays.hosts[host]!r} has memory for {size_text(memory[host])} of state: "
+        f"short by {size_text(over[host])}"
+        for host in np.flatnonzero(over)
     ]

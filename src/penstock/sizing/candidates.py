@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from penstock.cluster import Cluster, Placement, alike
+from penstock.cluster import Cluster, Placement, alike, base_name
 from penstock.errors import Infeasible
 from penstock.latency.estimate import Estimate
 from penstock.latency.waits import capacities, host_loads, shares, worst_waits
@@ -47,19 +47,23 @@ class Candidates:
         self.mean = np.array([mean[name] for name in self.new])
         self.level = self.base.mean(axis=1)
         self.waits = worst_waits(self.base, self.capacity, self.period)
+        self.state = np.array([network.operators[name].state or 0.0 for name in self.new])
+        self.hold = np.array([host.memory for host in cluster.hosts.values()])
+        for name, host in placement.items():
+            self.hold[rows[host]] -= network.operators[base_name(name)].state or 0.0
         self.alike = self._alike(network)
         self.kinds: dict[int, list[int]] = {}
         for index, kind in enumerate(self.alike):
             self.kinds.setdefault(kind, []).append(index)
         pins = [network.operators[name].pin for name in self.new]
         self.allowed = [
-            [h for h in range(len(rows)) if pin in (None, self.hosts[h]) and self._room(h, mean[name])]
-            for name, pin in zip(self.new, pins, strict=True)
+            [h for h in range(len(rows)) if pin in (None, self.hosts[h]) and self._room(h, mean[name], state)]
+            for name, pin, state in zip(self.new, pins, self.state, strict=True)
         ]
         for name, places in zip(self.new, self.allowed, strict=True):
             if not places:
                 raise Infeasible(
-                    f"no host has room for {name!r} (load {mean[name]:.6g}) within its quota",
+                    f"no host has room for {name!r} (load {mean[name]:.6g}) within its quota and memory",
                     admitted=False, latency=None, placement={},
                 )  # fmt: skip
         self.with_one = [
@@ -71,8 +75,9 @@ class Candidates:
         """Return hosts by operator, for numbers of both."""
         return {self.new[index]: self.hosts[host] for index, host in where.items()}
 
-    def _room(self, host: int, load: float) -> bool:
-        return bool(self.level[host] + load <= self.share[host] * (1 + TIE))
+    def _room(self, host: int, load: float, state: float) -> bool:
+        room = self.level[host] + load <= self.share[host] * (1 + TIE)
+        return bool(room and (state == 0 or state <= self.hold[host]))
 
     def _alike(self, network: Network) -> list[int]:
         """Number the hosts so that empty ones that can be exchanged for each other share a number."""
@@ -96,6 +101,8 @@ class Candidates:
             period=self.period,
             budget=np.inf if len(self.new) <= 2 else ROWS,
             known=self.with_one,
+            state=self.state,
+            room=self.hold,
         )
 
         def judge(step: Step) -> tuple[Key, Key]:
@@ -113,7 +120,7 @@ class Candidates:
 
     def _no_division(self) -> Infeasible:
         return Infeasible(
-            f"no division of {', '.join(self.new)} keeps every host within its quota",
+            f"no division of {', '.join(self.new)} keeps every host within its quota and memory",
             admitted=False, latency=None, placement={},
         )  # fmt: skip
 
@@ -175,9 +182,9 @@ class Candidates:
                         better = weigh(trial) or better
 
     def _fits(self, hosts: tuple[int, ...]) -> bool:
+        here = {host: [i for i, other in enumerate(hosts) if other == host] for host in hosts}
         return all(
-            self._room(host, float(self.mean[[i for i, other in enumerate(hosts) if other == host]].sum()))
-            for host in dict.fromkeys(hosts)
+            self._room(host, float(self.mean[mine].sum()), float(self.state[mine].sum())) for host, mine in here.items()
         )
 
     def _first_of_alike(self, hosts: tuple[int, ...]) -> bool:

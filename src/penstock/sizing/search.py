@@ -80,6 +80,8 @@ class Search:
         How many loads of hosts are weighed; then the search ends once it has found anything.
     known
         Worst waits that need not be weighed: by operator an array (hosts,), alone on what runs there.
+    state, room
+        Arrays (operators,) and (hosts,): bytes of state that operators keep, and what hosts can still hold.
     """
 
     loads: Array
@@ -91,6 +93,8 @@ class Search:
     period: float
     budget: float
     known: Sequence[Array] = ()
+    state: Array | None = None
+    room: Array | None = None
 
     def divisions(self, judge: Judge, *, better: bool = False) -> Iterator[tuple[Key, tuple[int, ...]]]:
         """Iterate over divisions: their key, and the host of each operator.
@@ -120,7 +124,7 @@ class Search:
                 if fresh:
                     seen.add(self.kinds[host])
                 load = level[host] + weight.get(host, 0.0) + float(mean[index])
-                if load > self.usable[host] * (1 + TIE):
+                if load > self.usable[host] * (1 + TIE) or not self._holds(where, host):
                     continue
 
                 def wait(host: int = host, fresh: bool = fresh) -> float:
@@ -158,6 +162,14 @@ class Search:
                     added[host], weight[host] = had, heavy
 
         yield from descend(0, ())
+
+    def _holds(self, where: Sequence[int], host: int) -> bool:
+        """Whether a host can hold the state of the next operator beside that of those before it."""
+        if self.state is None or self.room is None:
+            return True
+        index = len(where)
+        kept = self.state[index] + sum(self.state[k] for k in range(index) if where[k] == host)
+        return bool(kept == 0 or kept <= self.room[host])
 
 
 def checked_document(simulated: float | None, bound: float) -> Document:

@@ -61,7 +61,8 @@ def calibrate_in_place(
             raise too_few(host, len(batches))
         found[host] = known
     measured = {**statistics.measured, "pass": "alone, then in place"}
-    return attrs.evolve(measured_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
+    learned = measured_state(measured_selectivities(statistics, network, outcome, rates), outcome)
+    return attrs.evolve(learned, hosts=found, measured=measured)
 
 
 def too_few(host: str, batches: int) -> EngineError:
@@ -125,6 +126,20 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
         if expected > 0 and went > 0:
             scale = went / expected
             found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))
+    return attrs.evolve(statistics, operators=found)
+
+
+def measured_state(statistics: Statistics, outcome: Outcome) -> Statistics:
+    """Return the statistics with the most bytes that Spark said operators kept in their state stores."""
+    found = dict(statistics.operators)
+    most: dict[str, int] = {}
+    for batch in outcome.batches:
+        for stream, count in batch.state.items():
+            name = stream.partition("->")[2]
+            most[name] = max(most.get(name, 0), count)
+    for name, count in most.items():
+        if name in found:
+            found[name] = attrs.evolve(found[name], state=float(count))
     return attrs.evolve(statistics, operators=found)
 
 

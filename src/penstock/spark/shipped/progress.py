@@ -54,8 +54,10 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
                     frontier = latest - origin.lateness
                     reached[str(number)] = max(frontier, reached.get(str(number), frontier))
     late: dict[str, int] = {}
+    kept: dict[str, int] = {}
     for stream, state in zip(spec.stateful, progress.stateOperators or (), strict=False):
         late[stream] = late.get(stream, 0) + int(state.numRowsDroppedByWatermark)
+        kept[stream] = kept.get(stream, 0) + int(state.memoryUsedBytes)
     return {
         "batch": progress.batchId,
         "start": datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp(),
@@ -63,6 +65,7 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
         "rows": int(progress.numInputRows or 0),
         "counts": counts,
         "late": {stream: rows for stream, rows in late.items() if rows},
+        "state": kept,
         "frontiers": reached,
         "durations": durations,
         "ahead": _ahead(progress.sources),
