@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT
 
+from penstock.cluster import Cluster, Host
 from penstock.control.calibrating import EACH, Bursts, burst_rates, calibrate_in_place, faster, parts
 from penstock.control.job import Job
 from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
 from penstock.latency.microbatch import predicted
 from penstock.load import OperatorStatistics, Statistics, load_model
-from penstock.load.fitting import HostBatches
+from penstock.load.fitting import HostBatches, told
 from penstock.load.statistics import HostStatistics
-from penstock.spark.calibrate import host_batches
+from penstock.network.file import parse_network
+from penstock.spark.calibrate import host_batches, measured_state
 from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 
@@ -146,9 +148,38 @@ def test_batches_up_to_the_first_with_input_are_left_out() -> None:
         Batch("o1.1", 4, 107.0, 0.4, 50, {"s1->o1.1": (50, 0)}, known=False),
     ]
     outcome = Outcome(epoch=100.0, batches=found, visible={}, stimulus={}, taken={}, seconds=9.0)
-    row = host_batches(NETWORK, CLUSTER, PLACEMENT, outcome)["h1"]
+    row = host_batches(Statistics(), NETWORK, CLUSTER, PLACEMENT, outcome)["h1"]
     assert (row.at.tolist(), row.took.tolist(), row.empty.tolist()) == ([5.0], [0.5], [pytest.approx(0.1)])
     assert row.load.tolist() == pytest.approx([60 * 0.004])
+
+
+def test_what_commits_take_belongs_to_operators() -> None:
+    """Seconds that Spark took to commit state are an operator's, per core; the host's overhead is what is left."""
+    network = parse_network(
+        {
+            "name": "n",
+            "sources": {"s": {}},
+            "operators": {"w": {"kind": "aggregate", "input": "s", "window": "1 s", "cost": 0.001, "selectivity": 0.1}},
+            "sinks": {"t": {"input": "w"}},
+        }
+    )
+    cluster, rng = Cluster.of([Host(name="h1", cores=2)]), np.random.default_rng(0)
+    counts = rng.integers(50, 500, 30)
+    batches = [
+        Batch(
+            "w", n, float(n), 0.1 + 0.04 + 0.001 * int(rows), int(rows), {"s->w": (int(rows), 0)},
+            state={"s->w": (1000 * n, 0.08)},
+        )
+        for n, rows in enumerate(counts)
+    ]  # fmt: skip
+    outcome = Outcome(0.0, batches, {}, {}, {}, 30.0)
+    alone = Statistics(operators={"w": OperatorStatistics(cost=(0.001,))})
+    known = measured_state(alone, cluster, {"w": "h1"}, outcome)
+    assert known.operators["w"].state == 29_000
+    assert known.operators["w"].overhead == pytest.approx(0.04)
+    found = told(host_batches(known, network, cluster, {"w": "h1"}, outcome)["h1"])
+    assert found is not None
+    assert found.overhead == pytest.approx(0.1, abs=1e-3)
 
 
 def test_few_batches_are_joined_by_those_of_earlier_bursts() -> None:

@@ -441,6 +441,7 @@ def listed(shape: Shape, pace: Pace) -> tuple[Any, Any]:
     work = [pace.work[a:b].tolist() for a, b in pairwise(first)]
     noise, chance = ([np.asarray(row).tolist() for row in rows] for rows in (pace.noise, pace.chance))
     spread = {"jitter": np.asarray(pace.jitter).tolist(), "residual": np.asarray(pace.residual).tolist()}
+    spread["extra"] = (np.zeros(len(shape.host)) + pace.extra).tolist()
     given = {"overhead": np.asarray(pace.overhead).tolist(), "idle": np.asarray(pace.idle).tolist()}
     return shape._replace(**lists), pace._replace(work=work, noise=noise, chance=chance, **spread, **given)
 
@@ -488,6 +489,7 @@ def follow(shape: Shape, pace: Pace) -> Batches:
         batches.upto.append(side.position[low:high])
         batches.said.append(announce(shape, side, query))
         fixed, tasks = (pace.overhead[host], work) if fed else (pace.idle[host], 0.0)
+        fixed += pace.extra[query]
         longer = longer_by(pace, host, floor((start - pace.phase) / pace.trigger + 1e-9), fixed + tasks)
         cores.begin(batches, query, longer * fixed, longer * tasks, pace.commit)
         for q in others[query]:

@@ -34,7 +34,9 @@ def case(seed: int, *, operators: int = 8):
         hosts.append(attrs.evolve(host, capacity=host.capacity * capacity))
         known[name] = HostStatistics(overhead=float(rng.uniform(0, 0.2)), factor=factor, error=0.02)
     measured = {
-        name: OperatorStatistics(cost=tuple(2 * c for c in operator.cost), error=0.01)
+        name: OperatorStatistics(
+            cost=tuple(2 * c for c in operator.cost), error=0.01, overhead=float(rng.choice([0.0, 0.05]))
+        )
         for name, operator in model.network.operators.items()
         if rng.random() < 0.5
     }
@@ -193,7 +195,7 @@ def test_simulate_works_at_the_pace_of_the_statistics(penstock, tmp_path) -> Non
     """In micro-batches `simulate` has the overheads and factors that estimate, run and demo have."""
     text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'
     (tmp_path / "n.toml").write_text('name = "n"\n' + text)
-    known = {"operators": {}, "hosts": {"h1": {"overhead": 0.1, "factor": 1.5}}}
+    known = {"operators": {"a": {"overhead": 0.2}}, "hosts": {"h1": {"overhead": 0.1, "factor": 1.5}}}
     (tmp_path / "s.json").write_text(json.dumps(known))
     (tmp_path / "c.toml").write_text('[hosts.h1]\ncapacity = 2\n[spark]\ntrigger = "1 s"\n')
     given = [tmp_path / "n.toml", "--rates", "s=100", "--placement", "a=h1", "--cluster", tmp_path / "c.toml"]
@@ -202,6 +204,7 @@ def test_simulate_works_at_the_pace_of_the_statistics(penstock, tmp_path) -> Non
     found = penstock("simulate", *given, "--trigger", 1, "--policy", "stimulus", "--drain").document
     assert found["latency"]["max"] == pytest.approx(expected["worst"], rel=0.03)
     assert found["latency"]["mean"] == pytest.approx(expected["mean"], rel=0.03)
+    assert expected["worst"] == pytest.approx(1.0 + 0.1 + 0.2 + 1.5 * 100 * 0.004 / 2, abs=0.03)
 
 
 def test_simulate_says_how_far_off_the_statistics_may_be(penstock, tmp_path) -> None:

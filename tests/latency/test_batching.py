@@ -119,6 +119,7 @@ def test_compiled_batches_are_those_of_plain_python(seed: int) -> None:
             jitter=rng.uniform(0, 0.1, count),
             residual=rng.uniform(0, 0.1, count),
             chance=[rng.normal(0, 1, rng.integers(1, 40)) for _ in range(count)],
+            extra=rng.uniform(0, 0.2, len(made.shape.host)) * (rng.random() < 0.5),
         )
         slow, fast = reference_recursion.follow(made.shape, pace), recursion.run(pace)
         for name in ("query", "start", "end", "visible", "work"):

@@ -14,7 +14,7 @@ from penstock.errors import InputError
 from penstock.files import Document
 
 if TYPE_CHECKING:
-    from penstock.cluster import Cluster
+    from penstock.cluster import Cluster, Placement
     from penstock.latency.batches import BatchHosts
     from penstock.network import Network
     from penstock.simulation import Arrivals, MicroBatch, Shed, Steering
@@ -177,7 +177,7 @@ def command(
     placed = reading.get_placement(inputs.placement, graph, cluster)
     arrivals = _arrivals(inputs, graph)
     pace = BatchHosts.of(known, cluster)
-    batches, cluster = _batched(work, pace, cluster)
+    batches, cluster = _batched(work, pace, cluster, placed)
     settings = Options(
         policy=work.policy,
         subinterval=work.subinterval,
@@ -281,7 +281,9 @@ def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:
     return Rebalance(algorithm=wish.rebalance, initial=wish.initial, warmup=warmup, **given)
 
 
-def _batched(work: HostOptions, hosts: BatchHosts, cluster: Cluster) -> tuple[MicroBatch | None, Cluster]:
+def _batched(
+    work: HostOptions, hosts: BatchHosts, cluster: Cluster, placement: Placement
+) -> tuple[MicroBatch | None, Cluster]:
     """Return the micro-batches asked for, and the cluster at the pace that its hosts have in them."""
     from penstock.simulation import MicroBatch
 
@@ -289,7 +291,7 @@ def _batched(work: HostOptions, hosts: BatchHosts, cluster: Cluster) -> tuple[Mi
         if work.overhead is not None or work.progressive:
             raise InputError("expected --trigger with --overhead and --progressive", at="--trigger")
         return None, cluster
-    fixed = hosts.overhead if work.overhead is None else work.overhead
+    fixed = hosts.fixed(placement) if work.overhead is None else work.overhead
     return MicroBatch(trigger=work.trigger, overhead=fixed, progressive=work.progressive), hosts.paced(cluster)
 
 

@@ -198,7 +198,7 @@ def calibrate_in_place(
     EngineError
         If a host has too few batches, or all of one size.
     """
-    from penstock.spark.calibrate import host_batches, measured_selectivities
+    from penstock.spark.calibrate import host_batches, measured_selectivities, measured_state
 
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
@@ -213,7 +213,10 @@ def calibrate_in_place(
             engine, attrs.evolve(job, folder=folder, rates=trace, trigger=pace), lambda _what, _share: None
         )
         outcomes.append(outcome)
-        for burst in parts(host_batches(priced, job.cluster, job.placement, outcome), begins, started - begin):
+        if number == 0:
+            alone = measured_state(alone, job.cluster, job.placement, outcome)
+        batches = host_batches(alone, priced, job.cluster, job.placement, outcome)
+        for burst in parts(batches, begins, started - begin):
             bursts = bursts.after(burst)
         late = 2 * clock() - begin - started > budget  # another run would take as long as this one
         if bursts.telling and (bursts.agreement.done or late):

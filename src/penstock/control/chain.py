@@ -135,7 +135,7 @@ def simulated(
     batches = None
     if model == "microbatch":
         hosts = BatchHosts.of(statistics, cluster)
-        batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.overhead, progressive=hosts.progressive)
+        batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.fixed(placement), progressive=hosts.progressive)
         cluster = hosts.paced(cluster)
     options = Options(policy="stimulus", drain=True, microbatch=batches)
     return simulate(network, cluster, Placement(dict(placement)), rates, options, seed=seed)

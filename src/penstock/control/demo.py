@@ -61,11 +61,12 @@ def peak_of(network: Network, cluster: Cluster, placement: Mapping[str, str], st
     So the demo shows the same on fast machines and on slow ones: one placement just bears what another cannot.
     """
     hosts = BatchHosts.of(statistics, cluster)
+    fixed = hosts.fixed(placement)
 
     def busy(peak: float) -> float:
         load = load_model(network, bursts(peak)).host_load(placement, cluster).max(axis=1)
         rows = zip(cluster.hosts, load, strict=True)
-        return max(hosts.overhead[name] / hosts.trigger + hosts.factor[name] * float(most) for name, most in rows)
+        return max(fixed[name] / hosts.trigger + hosts.factor[name] * float(most) for name, most in rows)
 
     low, high = busy(QUIET), busy(PEAK)
     borne = QUIET + (BUSY - low) / (high - low) * (PEAK - QUIET)

@@ -70,7 +70,8 @@ def seen(
         With every cost known.
     """
     hosts = BatchHosts.of(statistics, cluster)
-    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    queries = {fragment.name: fragment for fragment in fragments(network, placement)}
+    host_of = {name: fragment.host for name, fragment in queries.items()}
     machines = {name: machine for machine, (members, _) in hosts.machines.items() for name in members}
     groups: dict[str, list[Batch]] = {}
     for batch in run.batches:
@@ -84,6 +85,7 @@ def seen(
         for batch, own in zip(batches, took, strict=True):
             host = host_of[batch.query]
             fixed = hosts.overhead[host] if batch.rows else hosts.idle.get(host, hosts.overhead[host])
+            fixed += hosts.for_state(queries[batch.query].operators)
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - run.epoch
             core = core_of(batch, hosts.of_host(host).speed)

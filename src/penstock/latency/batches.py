@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -55,6 +55,8 @@ class BatchHosts:
         `POLLING`.
     overhead, idle
         By host: seconds per batch, and per batch without input where that differs.
+    state
+        By operator: seconds that each batch of its query takes for its state.
     factor
         By host: seconds that a benchmark-core second of load takes, its in-place factor over its capacity.
     progressive
@@ -70,6 +72,7 @@ class BatchHosts:
     overhead: Mapping[str, float]
     idle: Mapping[str, float]
     factor: Mapping[str, float]
+    state: Mapping[str, float] = attrs.field(factory=dict)
     progressive: bool = False
     machines: Mapping[str, tuple[tuple[str, ...], int]] = attrs.field(factory=dict)
     statistics: Statistics | None = None
@@ -84,6 +87,7 @@ class BatchHosts:
             overhead={name: row.overhead for name, row in rows.items()},
             idle={name: row.idle for name, row in rows.items() if row.idle is not None},
             factor={name: rows[name].factor / host.capacity for name, host in cluster.hosts.items()},
+            state={} if statistics is None else {n: row.overhead for n, row in statistics.operators.items()},
             machines={
                 name: (tuple(host.name for host in cluster.hosts.values() if host.machine == name), cores)
                 for name, cores in cluster.machines.items()
@@ -94,6 +98,17 @@ class BatchHosts:
     def of_host(self, name: str) -> HostStatistics:
         """Return what was measured of a host."""
         return HostStatistics() if self.statistics is None else self.statistics.hosts.get(name, HostStatistics())
+
+    def for_state(self, operators: Iterable[str]) -> float:
+        """Return the seconds that a batch of a query takes for the state of its operators."""
+        return sum(self.state.get(base_name(name), 0.0) for name in operators)
+
+    def fixed(self, placement: Mapping[str, str]) -> dict[str, float]:
+        """Return by host the seconds per batch with the state of what is placed there."""
+        return {
+            host: each + self.for_state(name for name, place in placement.items() if place == host)
+            for host, each in self.overhead.items()
+        }
 
     def paced(self, cluster: Cluster) -> Cluster:
         """Return the cluster with capacities such that load over capacity is the time that it takes."""
@@ -226,7 +241,9 @@ class PlacedBatches:
         hosts, names = self.hosts, self.made.hosts
         overhead = np.array([hosts.overhead[name] for name in names])
         idle = np.array([hosts.idle.get(name, hosts.overhead[name]) for name in names])
+        extra = np.array([hosts.for_state(query.operators) for query in self.queries])
         if drawn is not None:
+            extra = extra * drawn.speed[k][self.made.shape.host]
             overhead, idle = (np.maximum(row + drawn.overhead[k], 0.0) * drawn.speed[k] for row in (overhead, idle))
         return Pace(
             trigger=hosts.trigger,
@@ -241,6 +258,7 @@ class PlacedBatches:
             jitter=np.array([hosts.of_host(name).jitter for name in names]),
             residual=np.array([hosts.of_host(name).residual for name in names]),
             chance=[np.zeros(1)] * len(names) if drawn is None else list(drawn.chance[k]),
+            extra=extra,
         )
 
 

@@ -57,6 +57,7 @@ class Recursion:
         g["reading"], g["commit"], g["count"] = pace.reading, pace.commit, 0
         hosts["overhead"], hosts["idle"] = pace.overhead, pace.idle
         hosts["jitter"], hosts["residual"] = pace.jitter, pace.residual
+        self.tables["queries"]["extra"] = pace.extra
         chance = [np.zeros(1)] * len(pace.noise) if pace.chance is None else pace.chance
         figures = {"work": pace.work}
         for name, rows in (("noise", pace.noise), ("chance", chance)):

@@ -343,6 +343,7 @@ def _batch(g: Scalars, number: int, start: float) -> None:
         numbers_at(g.upto, n * g.wide + i - query.inlet).value = inlet.position
     host = hosts_at(g.hosts, query.host)
     fixed, tasks = (host.overhead, work) if fed else (host.idle, 0.0)
+    fixed += query.extra
     turn = math.floor((start - g.phase) / g.trigger + 1e-9)
     longer = _longer(g, query.host, turn, fixed + tasks)
     batch = batches_at(g.batches, n)

@@ -91,6 +91,8 @@ class Pace(NamedTuple):
         Interval of the micro-batches (s), and the first multiple of it (s).
     overhead, idle
         By host: seconds per batch, and per batch without input.
+    extra
+        By query: seconds that each of its batches takes beside.
     work
         Seconds that the points of inlets take, by segment from 0, summed; of one inlet after another.
     noise
@@ -119,6 +121,7 @@ class Pace(NamedTuple):
     jitter: ArrayLike = 0.0
     residual: ArrayLike = 0.0
     chance: Sequence[Array] | None = None
+    extra: ArrayLike = 0.0
 
 
 @attrs.frozen(eq=False)

@@ -30,7 +30,8 @@ TABLES = {
     "work": FIGURE,
     "inlets": _row("root parent weight work position before", "late"),
     "queries": _row(
-        "host group inlet own inlets feed feeds water waters announcer announcers other others first last due", "start"
+        "host group inlet own inlets feed feeds water waters announcer announcers other others first last due",
+        "start extra",
     ),
     # The last batch of the writer that was taken whole, or -1; likewise of waters.
     "feeds": _row("inlet inlets source writer water taken"),

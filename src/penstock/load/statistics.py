@@ -35,6 +35,8 @@ class OperatorStatistics:
         Cost (s) below which it cannot be told from nothing.
     state
         Bytes of state that it kept; None: not known.
+    overhead
+        Seconds that each batch of its query takes for its state, however few tuples are in it.
     growth
         How the output grows with the input's rate, where that was measured; it belongs to the selectivity.
     """
@@ -45,6 +47,7 @@ class OperatorStatistics:
     tuples: int = 0
     resolution: float = 0.0
     state: float | None = None
+    overhead: float = 0.0
     growth: Growth | None = None
 
 
@@ -55,7 +58,8 @@ class HostStatistics:
     Attributes
     ----------
     overhead, idle
-        Seconds per batch, and per batch without input, which only ends windows; None: the same.
+        Seconds per batch, beside what its operators need for their state, and per batch without input, which only ends
+        windows; None: the same.
     factor, error
         What in-place costs are of single ones, and the relative standard error of that.
     overhead_error, correlation
@@ -142,6 +146,8 @@ class Statistics:
             told: Document = {"resolution": known.resolution} if known.resolution else {}
             if known.state is not None:
                 told["state"] = known.state
+            if known.overhead:
+                told["overhead"] = known.overhead
             if known.growth is not None:
                 told["growth"] = attrs.asdict(known.growth)
             return {**numbers, "error": known.error, "tuples": known.tuples, **told}
@@ -169,6 +175,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tuples: Annotated[int, msgspec.Meta(ge=0)] = 0
     resolution: Annotated[Positive, msgspec.Meta(description="cost below which it cannot be told from 0")] = 0.0
     state: Annotated[Positive, msgspec.Meta(description="bytes of state that it kept")] | None = None
+    overhead: Annotated[Positive, msgspec.Meta(description="seconds per batch for its state")] = 0.0
     growth: GrowthTable | None = None
 
 
@@ -248,11 +255,13 @@ def parse_statistics(document: object, network: Network | None = None) -> Statis
             tuples=row.tuples,
             resolution=row.resolution,
             state=row.state,
+            overhead=row.overhead,
             growth=growth_of(row.growth, f"{at}.growth"),
         )
         _finite(row.error, f"{at}.error")
         _finite(row.resolution, f"{at}.resolution")
         _finite(row.state or 0.0, f"{at}.state")
+        _finite(row.overhead, f"{at}.overhead")
     rest = convert({**document, "operators": {}}, StatisticsFile, "")
     for name, host in rest.hosts.items():
         for key in HostRow.__struct_fields__:

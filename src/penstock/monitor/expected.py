@@ -130,9 +130,10 @@ def _fixed(setting: Setting, hosts: BatchHosts) -> Array:
     """
     if hosts.trigger <= POLLING:
         return np.zeros(len(setting.cluster.hosts))
-    queries = [fragment.host for fragment in fragments(setting.network, setting.placement)]
-    shares = [queries.count(name) * hosts.overhead[name] / hosts.trigger for name in setting.cluster.hosts]
-    return np.minimum(shares, 1.0)
+    spent = dict.fromkeys(setting.cluster.hosts, 0.0)
+    for fragment in fragments(setting.network, setting.placement):
+        spent[fragment.host] += hosts.overhead[fragment.host] + hosts.for_state(fragment.operators)
+    return np.minimum([seconds / hosts.trigger for seconds in spent.values()], 1.0)
 
 
 def _busy(work: Array, fixed: Array) -> Array:

@@ -12,6 +12,7 @@ from penstock.spark.calibrate.in_place import (
     mean_speed,
     measure_overhead,
     measured_selectivities,
+    measured_state,
     too_few,
 )
 from penstock.spark.calibrate.samples import read_samples
@@ -23,6 +24,7 @@ __all__ = [
     "mean_speed",
     "measure_overhead",
     "measured_selectivities",
+    "measured_state",
     "read_samples",
     "too_few",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.cluster import Cluster
 from penstock.errors import EngineError
+from penstock.latency.batches import BatchHosts
 from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
@@ -52,8 +53,8 @@ def calibrate_in_place(
     EngineError
         If a host has too few batches, or all of one size, and nothing is known of it.
     """
-    found = {}
-    for host, batches in host_batches(statistics.complete(network), cluster, placement, outcome).items():
+    found, statistics = {}, measured_state(statistics, cluster, placement, outcome)
+    for host, batches in host_batches(statistics, network, cluster, placement, outcome).items():
         known, before = told(batches), statistics.hosts.get(host)
         if known is None and before is not None:
             known = overhead_anew(before, batches)
@@ -61,8 +62,7 @@ def calibrate_in_place(
             raise too_few(host, len(batches))
         found[host] = known
     measured = {**statistics.measured, "pass": "alone, then in place"}
-    learned = measured_state(measured_selectivities(statistics, network, outcome, rates), outcome)
-    return attrs.evolve(learned, hosts=found, measured=measured)
+    return attrs.evolve(measured_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
 
 
 def too_few(host: str, batches: int) -> EngineError:
@@ -74,19 +74,28 @@ def too_few(host: str, batches: int) -> EngineError:
 
 
 def host_batches(
-    network: Network, cluster: Cluster, placement: Mapping[str, str], outcome: Outcome
+    statistics: Statistics, network: Network, cluster: Cluster, placement: Mapping[str, str], outcome: Outcome
 ) -> dict[str, HostBatches]:
     """Return the batches of each host of a run; those that shared it, with the seconds that each would take alone.
 
-    Those up to the first with input are left out: a query's plans are compiled in them.
+    What they took for the state of their operators is left out, and so are those up to the first with input: a query's
+    plans are compiled in them.
+
+    Parameters
+    ----------
+    statistics
+        They have the costs that the network leaves open, and what operators take for their state.
     """
-    host_of = {fragment.name: fragment.host for fragment in fragments(network, placement)}
+    network, hosts = statistics.complete(network), BatchHosts.of(statistics, cluster)
+    queries = {fragment.name: fragment for fragment in fragments(network, placement)}
+    host_of = {name: fragment.host for name, fragment in queries.items()}
+    state = {name: hosts.for_state(fragment.operators) for name, fragment in queries.items()}
     machine = {name: host.machine or f"host {name}" for name, host in cluster.hosts.items()}
     took: dict[tuple[str, int], float] = {}
     for group in sorted(set(machine.values())):
         mine = [b for b in outcome.batches if b.known and machine[host_of[b.query]] == group]
         seconds = alone([(b.start, b.start + b.duration) for b in mine], float(cluster.machines.get(group, 1)))
-        took.update({(b.query, b.number): own for b, own in zip(mine, seconds, strict=True)})
+        took.update({(b.query, b.number): own - state[b.query] for b, own in zip(mine, seconds, strict=True)})
     full = [b for b in outcome.batches if b.rows]
     first = {query: min((b.start for b in full if b.query == query), default=0.0) for query in host_of}
     found = {}
@@ -129,17 +138,22 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
     return attrs.evolve(statistics, operators=found)
 
 
-def measured_state(statistics: Statistics, outcome: Outcome) -> Statistics:
-    """Return the statistics with the most bytes that Spark said operators kept in their state stores."""
+def measured_state(
+    statistics: Statistics, cluster: Cluster, placement: Mapping[str, str], outcome: Outcome
+) -> Statistics:
+    """Return the statistics with what Spark said of state stores: the most bytes, and the seconds that a commit takes.
+
+    The tasks of a batch commit side by side, as many as the host has cores.
+    """
     found = dict(statistics.operators)
-    most: dict[str, int] = {}
+    told: dict[str, list[tuple[int, float]]] = {}
     for batch in outcome.batches:
-        for stream, count in batch.state.items():
-            name = stream.partition("->")[2]
-            most[name] = max(most.get(name, 0), count)
-    for name, count in most.items():
-        if name in found:
-            found[name] = attrs.evolve(found[name], state=float(count))
+        for stream, seen in batch.state.items():
+            told.setdefault(stream.partition("->")[2], []).append(seen)
+    for name in found.keys() & told.keys():
+        cores = cluster.hosts[placement[name]].cores
+        most, commit = max(size for size, _ in told[name]), float(np.median([spent for _, spent in told[name]]))
+        found[name] = attrs.evolve(found[name], state=float(most), overhead=commit / cores)
     return attrs.evolve(statistics, operators=found)
 
 

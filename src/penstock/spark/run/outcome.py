@@ -33,7 +33,8 @@ class Batch:
     when its rows could be read (s since 1970); ``speed`` holds moments of it (s since 1970) and how fast its core then
     was, in steps of a fixed loop a second; ``busy`` is the share of the time in which its host worked: in real-time
     mode batches last whether there are rows or not; ``ahead`` holds the rows of each topic that were there when it was
-    planned and that it did not read; ``state`` the bytes that the operators behind streams kept then.
+    planned and that it did not read; ``state`` what the operators behind streams kept (bytes), and how long their tasks
+    took to commit it (s).
     """
 
     query: str
@@ -50,7 +51,7 @@ class Batch:
     speed: Sequence[tuple[float, float]] = ()
     busy: float = 1.0
     ahead: Mapping[str, int] = attrs.field(factory=dict)
-    state: Mapping[str, int] = attrs.field(factory=dict)
+    state: Mapping[str, tuple[int, float]] = attrs.field(factory=dict)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -175,10 +176,11 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
     speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
     host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))
+    ahead = report.get("ahead", {})
+    state = {name: (int(size), float(spent)) for name, (size, spent) in report.get("state", {}).items()}
     return Batch(
-        query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy,
-        report.get("ahead", {}), report.get("state", {}),
-    )  # fmt: skip
+        query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy, ahead, state
+    )
 
 
 def read_latency(file: Place) -> tuple[Array, Array]:

@@ -54,10 +54,10 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
                     frontier = latest - origin.lateness
                     reached[str(number)] = max(frontier, reached.get(str(number), frontier))
     late: dict[str, int] = {}
-    kept: dict[str, int] = {}
+    kept: dict[str, tuple[int, float]] = {}
     for stream, state in zip(spec.stateful, progress.stateOperators or (), strict=False):
         late[stream] = late.get(stream, 0) + int(state.numRowsDroppedByWatermark)
-        kept[stream] = kept.get(stream, 0) + int(state.memoryUsedBytes)
+        kept[stream] = int(state.memoryUsedBytes), int(state.commitTimeMs) / 1000
     return {
         "batch": progress.batchId,
         "start": datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp(),
