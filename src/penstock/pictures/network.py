@@ -45,6 +45,9 @@ THEMES: Mapping[str, Theme] = {
 }  # fmt: skip
 
 BOX = (0.80, 0.60)  # of a node, in layers and rows
+ROOMY = 4.0
+"""Rows up to which a node has room for three lines."""
+
 DASHED = (0, (3, 1.6))
 
 
@@ -59,6 +62,8 @@ def draw_network(
     inputs.update({key: [network["sinks"][name]["input"]] for key, name in sinks.items()})
     layout = layered(inputs, list(sinks))
     layers = max(x for x, _ in layout.places.values()) + 1
+    heights = [y for _, y in layout.places.values()]
+    rows = max(heights) - min(heights) + 1
     for (start, stop), points in layout.paths.items():
         crosses = start in placement and stop in placement and placement[start] != placement[stop]
         _stream(axes, points, colour.get(placement.get(start, ""), theme.faint), crosses)
@@ -69,11 +74,13 @@ def draw_network(
             shown = _Node(theme.box, theme.faint, theme.ink, node, "source")
         else:
             tint = colour[placement[node]] if node in placement else theme.faint
-            shown = _Node(tint, tint, theme.on_host, node, _describe(network["operators"][node]))
+            told = _describe(network["operators"][node])
+            # Boxes of many rows are too low for three lines.
+            told = told.replace("\n", " · ") if rows > ROOMY else told
+            shown = _Node(tint, tint, theme.on_host, node, told)
         _box(axes, place, shown, theme, layers)
-    rows = [y for _, y in layout.places.values()]
     axes.set_xlim(-0.52, layers - 0.48)
-    axes.set_ylim(max(rows) + 0.75, min(rows) - 0.75)
+    axes.set_ylim(max(heights) + 0.75, min(heights) - 0.75)
     axes.axis("off")
     axes.set_title("The network, coloured by host", loc="left", fontsize=12, fontweight="bold")
     _legend(axes, colour, theme)
