@@ -140,7 +140,10 @@ def test_evening_out_lowers_the_squares(seed):
     where = LargestFirst()(arrays, np.random.default_rng(seed))
     goal = objective.latency_bound(arrays) * 1.05
     spans = code.intervals(arrays.host_load(where), arrays.capacity)
-    rows = code.weighed(arrays.load, arrays.mean, spans, arrays.capacity.sum(), 1.0, goal)
+    after, free = where.copy(), np.ones(len(where), bool)
+    limit = arrays.usable * (1 + 1e-9)
+    given = Loads(arrays.load, arrays.mean, arrays.capacity, limit, free, after, 1.0)
+    rows = code.weighed(given, spans, goal)
 
     def squares(at: np.ndarray) -> float:
         off = np.zeros((5, rows.shape[1]))
@@ -148,10 +151,6 @@ def test_evening_out_lowers_the_squares(seed):
         off -= arrays.capacity[:, None] / arrays.capacity.sum() * rows.sum(axis=0)
         return float(((off**2).sum(axis=1) / arrays.capacity).sum())
 
-    after = where.copy()
-    free = np.ones(len(where), bool)
-    limit = arrays.usable * (1 + 1e-9)
-    given = Loads(arrays.load, arrays.mean, arrays.capacity, limit, free, after, 1.0)
     code.evened(given, goal, np.arange(5), 10**6)
     assert squares(after) <= squares(where) + 1e-9
     assert (arrays.host_mean(after) <= np.maximum(limit, arrays.host_mean(where)) + 1e-9).all()

@@ -4,6 +4,9 @@
 A host's worst cumulative excess is the largest, over all intervals of time, of its load in the interval less its
 capacity. Few intervals are ever the worst of a host. So exchanges are compared on the intervals that were the worst of
 some host so far, and checked on the whole series before they are made; an interval that the check finds is added.
+
+Nothing here makes an array: what is needed on the way is a part of the state, so that numba counts no references, which
+would be most of what it compiles.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.arrays import Array, Bools, Ints
-from penstock.native.jit import njit
+from penstock.native.jit import INNER, njit
 from penstock.placement.episode import Loads
 from penstock.placement.episode import episode as plain_episode
 
@@ -27,6 +30,15 @@ STEP = 0.8
 """The next threshold's distance from the goal, as a share of the worst host's."""
 
 
+class Bundles(NamedTuple):
+    """What a host may give away at once: loads in the kept intervals (CUTS, WIDTH), mean loads, and the operators."""
+
+    sums: Array
+    mean: Array
+    one: Ints
+    two: Ints
+
+
 class State(NamedTuple):
     """Hosts and what runs on them, changed in place.
 
@@ -34,7 +46,10 @@ class State(NamedTuple):
     ``excess`` (n, CUTS) are loads and excesses in the kept intervals, in benchmark-core seconds; ``used`` says when an
     interval was the worst of a host, ``counts`` how many there are and how often one was. ``head``, ``after`` and
     ``before`` chain the operators of each host. ``best`` (m,) is the best placement so far, ``least`` holds its worst
-    latency and the threshold (s); ``asked`` says which neighbours of a host have been tried in vain.
+    latency and the threshold (s); ``asked`` says which neighbours of a host have been tried in vain. ``mine`` and
+    ``theirs`` are two hosts' bundles, ``sizes`` (2,) how many each has, ``order`` (CUTS,) the kept intervals, the last
+    used first, ``base`` (2, CUTS) the hosts' excesses in that order, ``values`` (2, WIDTH) those after exchanges;
+    ``change`` (d,) and ``inside`` (CUTS,) are what an exchange adds to a host's load, ``trial`` (d,) the load then.
     """
 
     load: Array
@@ -56,32 +71,16 @@ class State(NamedTuple):
     best: Ints
     least: Array
     asked: Ints
-    period: float
-
-
-class Bundles(NamedTuple):
-    """What a host may give away at once: loads in the kept intervals (CUTS, WIDTH), mean loads, and the operators."""
-
-    sums: Array
-    mean: Array
-    one: Ints
-    two: Ints
-
-
-class Sides(NamedTuple):
-    """Two hosts that may exchange bundles, the first the later one: their numbers, and how many bundles each has.
-
-    ``base`` (2, intervals) are their present excesses, ``limit`` (2,) what these must stay below, and ``values``
-    (2, WIDTH) the excesses after the exchanges of one bundle of the first host.
-    """
-
     mine: Bundles
     theirs: Bundles
-    hosts: Ints
-    counts: Ints
+    sizes: Ints
+    order: Ints
     base: Array
-    limit: Array
     values: Array
+    change: Array
+    inside: Array
+    trial: Array
+    period: float
 
 
 class Exchange(NamedTuple):
@@ -95,37 +94,66 @@ class Exchange(NamedTuple):
     back_too: int
 
 
-episode = njit(cache=True)(plain_episode)
+episode = njit(**INNER)(plain_episode)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def worst(load: Array, capacity: float, period: float) -> float:
     """Return the largest cumulative excess of a series, over capacity (s)."""
     return episode(load, capacity)[0] * period / capacity
 
 
-@njit(cache=True)
 def begun(given: Loads) -> State:
     """Return the state of a placement."""
-    load, mean, capacity, where = given.load, given.mean, given.capacity, given.where
-    m, d = load.shape
-    n = len(capacity)
+    (m, d), n = given.load.shape, len(given.capacity)
+    mine, theirs = (
+        Bundles(np.zeros((CUTS, WIDTH)), np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1)) for _ in range(2)
+    )
     state = State(
-        load, mean, capacity, given.usable, given.movable, where, np.zeros((n, d)), np.zeros(n), np.zeros(n),
-        np.zeros((m, CUTS)), np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64), np.full(n, -1),
-        np.full(m, -1), np.full(m, -1), where.copy(), np.full(2, np.inf), np.zeros(n, np.int64), given.period,
+        given.load, given.mean, given.capacity, given.usable, given.movable, given.where, np.zeros((n, d)), np.zeros(n),
+        np.zeros(n), np.zeros((m, CUTS)), np.zeros((n, CUTS)), np.zeros(CUTS, np.int64), np.zeros(2, np.int64),
+        np.full(n, -1), np.full(m, -1), np.full(m, -1), given.where.copy(), np.full(2, np.inf), np.zeros(n, np.int64),
+        mine, theirs, np.zeros(2, np.int64), np.zeros(CUTS, np.int64), np.zeros((2, CUTS)), np.zeros((2, WIDTH)),
+        np.zeros(d), np.zeros(CUTS), np.zeros(d), given.period,
     )  # fmt: skip
-    for o in range(m - 1, -1, -1):
-        state.host[where[o]] += load[o]
-        state.level[where[o]] += mean[o]
-        _link(state, o, where[o])
-    for h in range(n):
-        state.latency[h] = worst(state.host[h], capacity[h], given.period)
-    state.least[0] = state.latency.max()
+    _begin(state)
     return state
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
+def _begin(state: State) -> None:
+    """Put the operators on their hosts."""
+    m, d = state.load.shape
+    n = len(state.capacity)
+    for o in range(m - 1, -1, -1):
+        h = state.where[o]
+        for t in range(d):
+            state.host[h, t] += state.load[o, t]
+        state.level[h] += state.mean[o]
+        _link(state, o, h)
+    for h in range(n):
+        state.latency[h] = worst(state.host[h], state.capacity[h], state.period)
+    state.least[0] = _most(state.latency, n)
+
+
+@njit(**INNER)
+def _most(values: Array, count: int) -> float:
+    """Return the largest of the first values."""
+    most = values[0]
+    for k in range(1, count):
+        most = max(most, values[k])
+    return most
+
+
+@njit(**INNER)
+def _sum(values: Array, first: int, end: int) -> float:
+    total = 0.0
+    for t in range(first, end):
+        total += values[t]
+    return total
+
+
+@njit(**INNER)
 def _link(state: State, o: int, h: int) -> None:
     state.after[o], state.before[o] = state.head[h], -1
     if state.head[h] >= 0:
@@ -134,7 +162,7 @@ def _link(state: State, o: int, h: int) -> None:
     state.where[o] = h
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _unlink(state: State, o: int) -> None:
     if state.before[o] >= 0:
         state.after[state.before[o]] = state.after[o]
@@ -144,26 +172,32 @@ def _unlink(state: State, o: int) -> None:
         state.before[state.after[o]] = state.before[o]
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _learn(state: State, first: int, end: int) -> None:
     """Keep one more interval."""
     count = state.counts[0]
-    k = count if count < CUTS else int(np.argmin(state.used))
+    k = count
+    if count == CUTS:
+        k = 0
+        for q in range(1, CUTS):
+            k = q if state.used[q] < state.used[k] else k
     state.counts[0] = min(count + 1, CUTS)
     state.counts[1] += 1
     state.used[k] = state.counts[1]
     for o in range(len(state.mean)):
-        state.sums[o, k] = state.load[o, first:end].sum() * state.period
+        state.sums[o, k] = _sum(state.load[o], first, end) * state.period
     for h in range(len(state.level)):
-        state.excess[h, k] = (state.host[h, first:end].sum() - state.capacity[h] * (end - first)) * state.period
+        state.excess[h, k] = (_sum(state.host[h], first, end) - state.capacity[h] * (end - first)) * state.period
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _note(state: State, b: int) -> None:
     """See to it that the worst interval of a host is kept, and counts as used."""
     most, first, end = episode(state.host[b], state.capacity[b])
     count = state.counts[0]
-    k = int(np.argmax(state.excess[b, :count])) if count else -1
+    k = min(count, 1) - 1
+    for q in range(1, count):
+        k = q if state.excess[b, q] > state.excess[b, k] else k
     if k < 0 or state.excess[b, k] < most * state.period * (1 - 1e-9):
         _learn(state, first, end)
     else:
@@ -171,9 +205,10 @@ def _note(state: State, b: int) -> None:
         state.used[k] = state.counts[1]
 
 
-@njit(cache=True)
-def _bundle(state: State, h: int, pairs: bool, order: Ints, bundles: Bundles) -> int:
+@njit(**INNER)
+def _bundle(state: State, h: int, pairs: bool, bundles: Bundles) -> int:
     """Fill in what a host may give away: nothing, single operators, and where asked for pairs; return how many."""
+    order = state.order
     count, o = 1, state.head[h]
     while o >= 0 and count < WIDTH:
         if state.movable[o]:
@@ -187,7 +222,7 @@ def _bundle(state: State, h: int, pairs: bool, order: Ints, bundles: Bundles) ->
                 bundles.one[count], bundles.two[count] = bundles.one[i], bundles.one[j]
                 bundles.mean[count] = bundles.mean[i] + bundles.mean[j]
                 count += 1
-    for q in range(len(order)):
+    for q in range(state.counts[0]):
         row = bundles.sums[q]
         for i in range(1, count):
             row[i] = state.sums[bundles.one[i], order[q]]
@@ -196,18 +231,18 @@ def _bundle(state: State, h: int, pairs: bool, order: Ints, bundles: Bundles) ->
     return count
 
 
-@njit(cache=True, fastmath={"nsz", "nnan"})
-def _tried(sides: Sides, a: int) -> bool:
+@njit(**INNER, fastmath={"nsz", "nnan"})
+def _tried(state: State, a: int, most: float, other: float) -> bool:
     """Fill in the largest excess of both hosts if the first gives bundle a for each bundle of the second.
 
-    False as soon as none of them stays below both limits. There is no sum over intervals, so that vectors of any width
-    give the same bytes.
+    False as soon as none of them stays below ``most`` and ``other``. There is no sum over intervals, so that vectors of
+    any width give the same bytes.
     """
-    mine, theirs, count = sides.mine.sums, sides.theirs.sums, sides.counts[1]
-    base, limit, values = sides.base, sides.limit, sides.values
+    mine, theirs, count = state.mine.sums, state.theirs.sums, state.sizes[1]
+    base, values = state.base, state.values
     for i in range(count):
         values[0, i] = values[1, i] = -np.inf
-    for q in range(base.shape[1]):
+    for q in range(state.counts[0]):
         row = theirs[q]
         left, right = base[0, q] - mine[q, a], base[1, q] + mine[q, a]
         alive = 0
@@ -216,18 +251,18 @@ def _tried(sides: Sides, a: int) -> bool:
             x = x if x > values[0, i] else values[0, i]
             y = y if y > values[1, i] else values[1, i]
             values[0, i], values[1, i] = x, y
-            alive += 1 if (x < limit[0]) and (y < limit[1]) else 0
+            alive += 1 if (x < most) and (y < other) else 0
         if alive == 0:
             return False
     return True
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _over(latency: float, threshold: float) -> float:
     return (latency - threshold) ** 2 if latency > threshold else 0.0
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _fits(state: State, b: int, g: int, change: float) -> bool:
     """Whether b may take this much mean load from g (or give it): no quota is passed that was kept."""
     if change > 0.0:
@@ -235,25 +270,24 @@ def _fits(state: State, b: int, g: int, change: float) -> bool:
     return change == 0.0 or state.level[g] - change <= state.usable[g]
 
 
-@njit(cache=True)
-def _between(state: State, sides: Sides, threshold: float, least: float) -> Exchange:
+@njit(**INNER)
+def _between(state: State, b: int, g: int, threshold: float, least: float) -> Exchange:
     """Return the best exchange of two hosts' bundles whose gain is above ``least``.
 
     The gain is what falls of the sum of squares by which waits exceed the threshold.
     """
-    b, g = sides.hosts[0], sides.hosts[1]
-    mine, theirs, limit, values = sides.mine, sides.theirs, sides.limit, sides.values
+    mine, theirs, values = state.mine, state.theirs, state.values
     now = _over(state.latency[b], threshold) + _over(state.latency[g], threshold)
     found = Exchange(0.0, -1, -1, -1, -1, -1)
     best = least
-    for a in range(sides.counts[0]):
+    for a in range(state.sizes[0]):
         # An exchange that gains more than the best so far leaves both hosts below this.
         most = threshold + np.sqrt(max(0.0, now - best))
-        limit[0], limit[1] = most * state.capacity[b], most * state.capacity[g]
-        if not _tried(sides, a):
+        one, other = most * state.capacity[b], most * state.capacity[g]
+        if not _tried(state, a, one, other):
             continue
-        for i in range(sides.counts[1]):
-            if values[0, i] >= limit[0] or values[1, i] >= limit[1]:
+        for i in range(state.sizes[1]):
+            if values[0, i] >= one or values[1, i] >= other:
                 continue
             after = _over(values[0, i] / state.capacity[b], threshold)
             gain = now - after - _over(values[1, i] / state.capacity[g], threshold)
@@ -263,29 +297,40 @@ def _between(state: State, sides: Sides, threshold: float, least: float) -> Exch
     return found
 
 
-@njit(cache=True)
-def _search(state: State, mine: Bundles, theirs: Bundles, b: int, threshold: float, turn: Ints) -> tuple[Exchange, int]:
+@njit(**INNER)
+def _sorted(state: State) -> None:
+    """Put the kept intervals in order, the last used first."""
+    for q in range(state.counts[0]):
+        k = q
+        while k > 0 and state.used[state.order[k - 1]] < state.used[q]:
+            state.order[k] = state.order[k - 1]
+            k -= 1
+        state.order[k] = q
+
+
+@njit(**INNER)
+def _search(state: State, b: int, threshold: float, turn: Ints, at: int) -> tuple[Exchange, int]:
     """Return the best exchange with the first hosts in turn that offer one, and how many were tried."""
-    order, pairs = np.argsort(-state.used[: state.counts[0]]), state.asked[b] == 1
-    sides = Sides(
-        mine, theirs, np.full(2, b), np.empty(2, np.int64), np.empty((2, len(order))), np.empty(2),
-        np.empty((2, WIDTH)),
-    )  # fmt: skip
-    sides.base[0] = state.excess[b][order]
-    sides.counts[0] = _bundle(state, b, pairs, order, mine)
+    _sorted(state)
+    pairs = state.asked[b] == 1
+    for q in range(state.counts[0]):
+        state.base[0, q] = state.excess[b, state.order[q]]
+    state.sizes[0] = _bundle(state, b, pairs, state.mine)
     now = _over(state.latency[b], threshold)
     found = Exchange(0.0, -1, -1, -1, -1, -1)
     tried = offers = 0
-    for g in turn:
+    n = len(turn)
+    for p in range(n):
+        g = turn[(at + p) % n]
         if g == b:
             continue
-        sides.hosts[1] = g
-        sides.counts[1] = _bundle(state, g, pairs, order, theirs)
-        sides.base[1] = state.excess[g][order]
-        tried += sides.counts[0] * sides.counts[1]
+        state.sizes[1] = _bundle(state, g, pairs, state.theirs)
+        for q in range(state.counts[0]):
+            state.base[1, q] = state.excess[g, state.order[q]]
+        tried += state.sizes[0] * state.sizes[1]
         # Single operators must be worth a tenth of the host's excess: else pairs are asked.
         least = max(found.gain * (1 + 1e-9), 0.1 * now)
-        offer = _between(state, sides, threshold, least)
+        offer = _between(state, b, g, threshold, least)
         if offer.g >= 0:
             found = offer
         if found.g >= 0:
@@ -295,34 +340,59 @@ def _search(state: State, mine: Bundles, theirs: Bundles, b: int, threshold: flo
     return found, tried
 
 
-@njit(cache=True)
+@njit(**INNER)
+def _known(state: State, h: int, sign: float) -> float:
+    """Return a host's largest excess in the kept intervals with what an exchange adds to them, or takes."""
+    most = -np.inf
+    for k in range(state.counts[0]):
+        most = max(most, state.excess[h, k] + sign * state.inside[k])
+    return most
+
+
+@njit(**INNER)
+def _after(state: State, h: int, sign: float) -> tuple[float, int, int]:
+    """Return the worst episode of a host with what an exchange adds to its load, or takes."""
+    for t in range(len(state.change)):
+        state.trial[t] = state.host[h, t] + sign * state.change[t]
+    return episode(state.trial, state.capacity[h])
+
+
+@njit(**INNER)
+def _add(state: State, h: int, sign: float) -> None:
+    """Add what an exchange changes to a host."""
+    for t in range(len(state.change)):
+        state.host[h, t] += sign * state.change[t]
+    for k in range(CUTS):
+        state.excess[h, k] += sign * state.inside[k]
+
+
+@njit(**INNER)
 def _made(state: State, b: int, found: Exchange, threshold: float) -> bool:
     """Make an exchange if the whole series agree that it is a gain; else keep the intervals that were overlooked."""
     g = found.g
-    change = np.zeros(state.load.shape[1])
-    inside = np.zeros(CUTS)
+    state.change[:] = 0.0
+    state.inside[:] = 0.0
     mean = 0.0
     for sign, o in ((-1.0, found.out), (-1.0, found.out_too), (1.0, found.back), (1.0, found.back_too)):
         if o >= 0:
-            change += sign * state.load[o]
-            inside += sign * state.sums[o]
+            for t in range(len(state.change)):
+                state.change[t] += sign * state.load[o, t]
+            for k in range(CUTS):
+                state.inside[k] += sign * state.sums[o, k]
             mean += sign * state.mean[o]
-    mine, first, end = episode(state.host[b] + change, state.capacity[b])
-    theirs, other_first, other_end = episode(state.host[g] - change, state.capacity[g])
+    mine, first, end = _after(state, b, 1.0)
+    theirs, other_first, other_end = _after(state, g, -1.0)
     left, right = mine * state.period / state.capacity[b], theirs * state.period / state.capacity[g]
     before = _over(state.latency[b], threshold) + _over(state.latency[g], threshold)
     if before - _over(left, threshold) - _over(right, threshold) < 0.001 * found.gain:
-        count = state.counts[0]
-        known, other = (state.excess[b] + inside)[:count].max(), (state.excess[g] - inside)[:count].max()
+        known, other = _known(state, b, 1.0), _known(state, g, -1.0)
         if mine * state.period > known * (1 + 1e-9) + 1e-12:
             _learn(state, first, end)
         if theirs * state.period > other * (1 + 1e-9) + 1e-12:
             _learn(state, other_first, other_end)
         return False
-    state.host[b] += change
-    state.host[g] -= change
-    state.excess[b] += inside
-    state.excess[g] -= inside
+    _add(state, b, 1.0)
+    _add(state, g, -1.0)
     state.level[b] += mean
     state.level[g] -= mean
     state.latency[b], state.latency[g] = left, right
@@ -333,7 +403,7 @@ def _made(state: State, b: int, found: Exchange, threshold: float) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _worst_host(state: State, threshold: float) -> int:
     """Return the latest host above the threshold that may still be helped, or -1."""
     b = -1
@@ -344,7 +414,7 @@ def _worst_host(state: State, threshold: float) -> int:
     return b
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def climb(state: State, goal: float, steps: int, budget: int, turn: Ints) -> tuple[float, int]:
     """Lower the worst latency by exchanges between hosts until the goal, the budget or a local optimum is reached.
 
@@ -370,16 +440,14 @@ def climb(state: State, goal: float, steps: int, budget: int, turn: Ints) -> tup
     """
     n = len(turn)
     least, threshold = state.least[0], min(state.least[1], goal + STEP * (state.least[0] - goal))
-    empty = np.zeros((CUTS, WIDTH))
-    mine = Bundles(empty, np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1))
-    theirs = Bundles(empty.copy(), np.zeros(WIDTH), np.full(WIDTH, -1), np.full(WIDTH, -1))
-    made = tried = at = 0
+    # Where the turn begins is no literal, for which numba would compile the search once more.
+    made, tried, at = 0, 0, 0 * n
     while made < steps and tried < budget and least > goal * (1 + 1e-9) + 1e-12:
         b = _worst_host(state, threshold)
         if b < 0:
             break
         _note(state, b)
-        found, more = _search(state, mine, theirs, b, threshold, np.roll(turn, -at))
+        found, more = _search(state, b, threshold, turn, at)
         tried, at = tried + more, (at + 1) % n
         if found.g < 0:
             state.asked[b] += 1
@@ -390,10 +458,11 @@ def climb(state: State, goal: float, steps: int, budget: int, turn: Ints) -> tup
         state.asked[b] = state.asked[found.g] = 0
         if made % 256 == 0:
             state.asked[:] = 0
-        now = state.latency.max()
+        now = _most(state.latency, n)
         if now < least * (1 - 1e-9):
             least = now
-            state.best[:] = state.where
+            for o in range(len(state.where)):
+                state.best[o] = state.where[o]
             if least <= threshold:
                 threshold = goal + STEP * (least - goal)
                 state.asked[:] = 0

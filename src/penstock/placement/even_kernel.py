@@ -3,6 +3,8 @@
 
 Swaps lower the sum of squares of the hosts' deviations from the perfectly divided load, which is smooth where the worst
 latency is not. An interval counts the more, the nearer its perfectly divided excess is to the goal.
+
+Nothing that is compiled makes an array, so that numba counts no references, which would be most of what it compiles.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.arrays import Array, Ints
-from penstock.native.jit import njit
+from penstock.native.jit import INNER, njit
 from penstock.placement.episode import Loads
 from penstock.placement.episode import episode as plain_episode
 
@@ -23,34 +25,65 @@ NEAR = 0.02
 """Least distance from the goal, as a share of it, that an interval is weighed by."""
 
 
-episode = njit(cache=True)(plain_episode)
+episode = njit(**INNER)(plain_episode)
+
+
+class Divided(NamedTuple):
+    """How the operators' weighed loads are divided among the hosts, changed in place.
+
+    ``rows`` (m, intervals) are those of the operators, ``off`` (n, intervals) the hosts' deviations from their shares,
+    ``level`` (n,) their mean loads. Host h has the operators in ``slot`` from ``start[h]`` on.
+    """
+
+    rows: Array
+    off: Array
+    level: Array
+    slot: Ints
+    start: Ints
 
 
 class Gap(NamedTuple):
-    """What is between two hosts.
+    """What is between two hosts, filled in pair by pair.
 
-    ``pull`` is their difference in deviation over capacity, ``both`` the sum of their 1 / capacity, ``room`` (2,) what
-    each may take more.
+    ``pull`` (intervals,) is their difference in deviation over capacity, ``both`` (1,) the sum of their 1 / capacity,
+    ``room`` (2,) what each may take more; ``score`` (m,) is room for what each swap changes.
     """
 
     pull: Array
-    both: float
+    both: Array
     room: Array
+    score: Array
 
 
-@njit(cache=True)
 def intervals(host: Array, capacity: Array) -> Ints:
     """Return up to INTERVALS different worst intervals, of all hosts together and then of the latest ones."""
-    n = len(capacity)
+    late = np.empty(len(capacity))
+    _late(host, capacity, late)
     found = np.zeros((INTERVALS, 2), np.int64)
-    late = np.empty(n)
-    for h in range(n):
+    return found[: _chosen(host, capacity, host.sum(axis=0), np.argsort(-late), found)]
+
+
+@njit(cache=True, _nrt=False)
+def _late(host: Array, capacity: Array, late: Array) -> None:
+    for h in range(len(capacity)):
         late[h] = episode(host[h], capacity[h])[0] / capacity[h]
-    order = np.argsort(-late)
+
+
+@njit(cache=True, _nrt=False)
+def _total(values: Array) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+@njit(cache=True, _nrt=False)
+def _chosen(host: Array, capacity: Array, whole: Array, order: Ints, found: Ints) -> int:
+    """Fill in the worst intervals of all hosts together and of hosts in order that differ; return how many."""
     count = 0
-    for q in range(-1, n):
+    for q in range(-1, len(order)):
         if q < 0:
-            most, first, end = episode(host.sum(axis=0), capacity.sum())
+            most, first, end = episode(whole, _total(capacity))
         else:
             most, first, end = episode(host[order[q]], capacity[order[q]])
         known = most <= 0.0
@@ -58,38 +91,46 @@ def intervals(host: Array, capacity: Array) -> Ints:
             common = min(end, found[j, 1]) - max(first, found[j, 0])
             known = known or common > 0.8 * (max(end, found[j, 1]) - min(first, found[j, 0]))
         if not known:
-            found[count] = first, end
+            found[count, 0], found[count, 1] = first, end
             count += 1
-        if count == INTERVALS:
+        if count == len(found):
             break
-    return found[:count]
+    return count
 
 
-@njit(cache=True)
-def weighed(load: Array, mean: Array, spans: Ints, capacity: float, period: float, goal: float) -> Array:
+def weighed(given: Loads, spans: Ints, goal: float) -> Array:
     """Return the operators' loads in the intervals, and their mean loads, each over its distance from the goal."""
-    m, count = len(mean), len(spans)
-    rows = np.empty((m, count + 1))
-    for k in range(count):
-        first, end = spans[k, 0], spans[k, 1]
-        for o in range(m):
-            rows[o, k] = load[o, first:end].sum() * period
-        shared = rows[:, k].sum() / capacity - (end - first) * period
-        rows[:, k] /= max(1.25 * goal - shared, NEAR * goal)
-    # The mean counts less: it only keeps hosts from filling up.
-    rows[:, count] = 0.3 * mean / max(1.0 - mean.sum() / capacity, NEAR)
+    rows = np.empty((len(given.mean), len(spans) + 1))
+    _weigh(given, spans, goal, rows)
     return rows
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
+def _weigh(given: Loads, spans: Ints, goal: float, rows: Array) -> None:
+    mean, capacity = given.mean, _total(given.capacity)
+    m, count = len(mean), len(spans)
+    for k in range(count):
+        first, end = spans[k, 0], spans[k, 1]
+        for o in range(m):
+            rows[o, k] = _total(given.load[o, first:end]) * given.period
+        shared = _total(rows[:, k]) / capacity - (end - first) * given.period
+        far = max(1.25 * goal - shared, NEAR * goal)
+        for o in range(m):
+            rows[o, k] /= far
+    # The mean counts less: it only keeps hosts from filling up.
+    far = max(1.0 - _total(mean) / capacity, NEAR)
+    for o in range(m):
+        rows[o, count] = 0.3 * mean[o] / far
+
+
+@njit(**INNER)
 def _swap(rows: Array, mean: Array, a: Ints, b: Ints, gap: Gap) -> tuple[int, int]:
     """Return the swap of operators of two hosts that lowers the sum of squares most, as places in a and b; or -1."""
-    pull, both, room = gap.pull, gap.both, gap.room
+    pull, both, room, score = gap.pull, gap.both[0], gap.room, gap.score
     width = len(pull)
-    score = np.zeros(len(b))
     best, one, other = -1e-9, -1, -1
     for i in range(len(a)):
-        score[:] = 0.0
+        score[: len(b)] = 0.0
         for k in range(width):
             mine = rows[a[i], k]
             for j in range(len(b)):
@@ -103,7 +144,6 @@ def _swap(rows: Array, mean: Array, a: Ints, b: Ints, gap: Gap) -> tuple[int, in
     return one, other
 
 
-@njit(cache=True)
 def evened(given: Loads, goal: float, turn: Ints, budget: int) -> int:
     """Swap operators between hosts, each host with up to TURNS others in turn; ``given.where`` changes in place.
 
@@ -114,41 +154,57 @@ def evened(given: Loads, goal: float, turn: Ints, budget: int) -> int:
     int
         How many swaps were tried.
     """
-    load, mean, capacity, where = given.load, given.mean, given.capacity, given.where
-    n, total = len(capacity), capacity.sum()
-    host, level = np.zeros((n, load.shape[1])), np.zeros(n)
-    for o in range(len(where)):
-        host[where[o]] += load[o]
-        level[where[o]] += mean[o]
+    capacity, where = given.capacity, given.where
+    n, total = len(capacity), _total(capacity)
+    host = np.zeros((n, given.load.shape[1]))
+    _add(given.load, where, host)
     spans = intervals(host, capacity)
     if len(spans) == 0:
         return 0
-    rows = weighed(load, mean, spans, total, given.period, goal)
-    off = np.zeros((n, rows.shape[1]))
-    for h in range(n):
-        off[h] = -rows.sum(axis=0) * (capacity[h] / total)
+    rows = weighed(given, spans, goal)
+    off = -rows.sum(axis=0) * (capacity / total)[:, None]
+    _add(rows, where, off)
+    free = np.flatnonzero(given.movable)
+    slot = free[np.argsort(where[free], kind="stable")]
+    level = np.bincount(where, weights=given.mean, minlength=n).astype(np.float64)
+    divided = Divided(rows, off, level, slot, np.searchsorted(where[slot], np.arange(n + 1)))
+    gap = Gap(np.empty(rows.shape[1]), np.empty(1), np.empty(2), np.empty(len(where)))
+    tried: int = _rounds(given, divided, gap, turn, budget)
+    return tried
+
+
+@njit(cache=True, _nrt=False)
+def _add(rows: Array, where: Ints, total: Array) -> None:
+    """Add the operators' rows to those of their hosts."""
     for o in range(len(where)):
-        off[where[o]] += rows[o]
-    free = np.nonzero(given.movable)[0]
-    slot = free[np.argsort(where[free], kind="mergesort")]
-    start = np.searchsorted(where[slot], np.arange(n + 1))
-    tried = 0
-    room = np.empty(2)
+        for k in range(rows.shape[1]):
+            total[where[o], k] += rows[o, k]
+
+
+@njit(cache=True, _nrt=False)
+def _rounds(given: Loads, divided: Divided, gap: Gap, turn: Ints, budget: int) -> int:
+    """Swap operators of hosts ever farther apart in ``turn``."""
+    rows, off, level, slot, start = divided.rows, divided.off, divided.level, divided.slot, divided.start
+    mean, capacity, usable, where = given.mean, given.capacity, given.usable, given.where
+    n, tried = len(capacity), 0
     for distance in range(1, min(n, TURNS + 1)):
         for q in range(n if tried < budget else 0):
             b, g = turn[q], turn[(q + distance) % n]
             mine, theirs = slot[start[b] : start[b + 1]], slot[start[g] : start[g + 1]]
             tried += len(mine) * len(theirs)
-            room[0], room[1] = given.usable[b] - level[b], given.usable[g] - level[g]
-            pull = off[b] / capacity[b] - off[g] / capacity[g]
-            gap = Gap(pull, 1.0 / capacity[b] + 1.0 / capacity[g], room)
+            gap.room[0], gap.room[1] = usable[b] - level[b], usable[g] - level[g]
+            gap.both[0] = 1.0 / capacity[b] + 1.0 / capacity[g]
+            for k in range(rows.shape[1]):
+                gap.pull[k] = off[b, k] / capacity[b] - off[g, k] / capacity[g]
             i, j = _swap(rows, mean, mine, theirs, gap)
-            if i >= 0:
-                mine[i], theirs[j] = theirs[j], mine[i]
-                where[mine[i]], where[theirs[j]] = b, g
-                change = rows[mine[i]] - rows[theirs[j]]
-                off[b] += change
-                off[g] -= change
-                level[b] += mean[mine[i]] - mean[theirs[j]]
-                level[g] -= mean[mine[i]] - mean[theirs[j]]
+            if i < 0:
+                continue
+            mine[i], theirs[j] = theirs[j], mine[i]
+            where[mine[i]], where[theirs[j]] = b, g
+            for k in range(rows.shape[1]):
+                change = rows[mine[i], k] - rows[theirs[j], k]
+                off[b, k] += change
+                off[g, k] -= change
+            level[b] += mean[mine[i]] - mean[theirs[j]]
+            level[g] -= mean[mine[i]] - mean[theirs[j]]
     return tried

@@ -19,7 +19,6 @@ def faults(
     apart: bool = False,
     quotas: bool = True,
     links: bool = True,
-    memory: bool = True,
     no_worse: str | None = None,
 ) -> tuple[str, ...]:
     """Return what is wrong with a placement, one sentence each; nothing if it is right.
@@ -28,9 +27,8 @@ def faults(
     ----------
     apart
         Whether the copies of an operator must be on different hosts.
-    quotas, links, memory
-        Whether mean loads must be within capacity times quota, mean traffic within the links' bandwidth, and state
-        within the hosts' memory.
+    quotas, links
+        Whether mean loads must be within capacity times quota, and mean traffic within the links' bandwidth.
     no_worse
         Objective in which the placement must not be worse than ``problem.previous``.
     """
@@ -62,8 +60,7 @@ def faults(
         found += over_quota(arrays, where)
     if links:
         found += over_link(arrays, where)
-    if memory:
-        found += over_memory(arrays, where)
+    found += over_memory(arrays, where)
     if no_worse is not None and problem.previous is not None:
         before = objective.value(arrays, arrays.previous, no_worse)
         after = objective.value(arrays, where, no_worse)
