@@ -23,6 +23,7 @@ from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.spec import LogExit, Origin, WriterSpec
+from penstock.spark.shipped.turn import KNOBS, decided_last
 from penstock.spark.shipped.writer import manifest_of
 
 EVENTS = {"format": "json", "schema": "k string, at timestamp", "time": "at"}
@@ -159,6 +160,9 @@ def test_two_queries_go_on_as_one(tmp_path: Path) -> None:
         run_batch(first, number, [f'{{"x": {number}}}', '{"logOffset": 1}'])
     for number in range(5):
         run_batch(second, number, ['{"log": "a", "batch": 3}', f'{{"y": {number}}}', '{"logOffset": 7}'])
+    for name, stream, kept in (("a", "one->a", 400), ("b", "a->b", 700)):
+        content = {"limits": {stream: kept}, "windows": {}}
+        (folder / KNOBS / name / f"{2:012d}.json").replace(json.dumps(content).encode())
     both = Unit.new(Fragment("a", "h1", ("a", "b")))
     made = query(folder, both, ("one", "far"), ("far", "one", RECALLED), "b")
     went = go_on(made, both, [Border.of(first), Border.of(second)])
@@ -167,6 +171,7 @@ def test_two_queries_go_on_as_one(tmp_path: Path) -> None:
     assert offsets(then.spec.checkpoint, 4)[1:] == [{"y": 4}, {"x": 2}, {"logOffset": 1}]
     assert {way.writer: way.base + 5 for way in then.spec.logs} == {"b": 5}
     assert json.loads(manifest_of(folder, "a", 4).read())["frontiers"] == {"0": 10, "1": 11}
+    assert decided_last(folder / KNOBS / "a")["limits"] == {"one->a": 400, "a->b": 700}
     # A kill came before anybody knew of it: the writer goes on in its own numbers.
     recount(first)
     assert (folder / "batches" / "a").numbers() == [0, 1, 2]

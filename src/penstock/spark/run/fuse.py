@@ -26,8 +26,8 @@ Pair = tuple[Unit, Unit]
 def pair(system: System, but: Collection[frozenset[str]] = ()) -> Pair | None:
     """Return two units of one host that can go on as one; None where there are none.
 
-    Neither keeps state, nor was either asked to run apart, and they have nothing else in common that they read: of
-    that they would have come to different positions.
+    Neither keeps state, drops whole windows, nor was asked to run apart, and they have nothing else in common that they
+    read: of that they would have come to different positions.
 
     Parameters
     ----------
@@ -102,8 +102,15 @@ def _free(system: System, unit: Unit) -> bool:
     """Whether a unit runs, keeps no state and is neither in real-time mode nor to stay apart."""
     operators, deployment = system.deployment.network.operators, system.deployment
     mine = {*unit.fragment.operators}
+    # Other queries look up by the unit's name of which windows it has decided.
+    windows = any(
+        (query.spec.knobs.windows and query.name == unit.name) or unit.name in query.spec.knobs.others
+        for query in system.queries
+        if query.spec.knobs is not None
+    )
     return (
         unit.name in system.runners
+        and not windows
         and not mine & {*deployment.apart, *deployment.real_time}
         and not any(operators[name].stateful for name in mine)
     )

@@ -25,7 +25,7 @@ from penstock.spark.shipped.checkpoint import border
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.settle import intent_of
-from penstock.spark.shipped.turn import KNOBS
+from penstock.spark.shipped.turn import KNOBS, decided_last
 from penstock.spark.shipped.writer import manifest_of
 
 if TYPE_CHECKING:
@@ -156,11 +156,10 @@ def _border_files(query: Query, unit: str, batch: int, before: Sequence[Border])
     file = report_of(folder, unit, batch)
     empty = {"batch": batch, "start": time.time(), "duration": 0.0, "rows": 0, "counts": {}, "late": {}}
     file.replace(json.dumps({"durations": {}, **empty, **_read(file), "frontiers": known[1]}).encode())
-    for each in before:
-        names = (folder / KNOBS / each.query.name).names()
-        if names and each.query.name != unit:
-            content = (folder / KNOBS / each.query.name / names[-1]).read()
-            (folder / KNOBS / unit / f"{batch:012d}.json").publish(content)
+    decided = [decided_last(folder / KNOBS / each.query.name) for each in before]
+    if any(each["limits"] or each["windows"] for each in decided):
+        whole = {key: {k: v for each in decided for k, v in each[key].items()} for key in ("limits", "windows")}
+        (folder / KNOBS / unit / f"{batch:012d}.json").replace(json.dumps(whole).encode())
 
 
 def _left_something(query: Query, batch: int) -> bool:

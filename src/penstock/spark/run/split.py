@@ -9,6 +9,7 @@ import attrs
 from penstock.errors import InputError
 from penstock.latency.fragments import fragment
 from penstock.network import Network
+from penstock.spark.compile import Query
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.rows import arrived_on, rows_of_logs
 from penstock.spark.run.system import System
@@ -42,13 +43,20 @@ def parts_of(network: Network, unit: Unit, hosts: Mapping[str, str]) -> tuple[Un
 
 
 def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mapping[str, float]) -> None:
-    """Stop a unit at the end of its batch, and let its parts go on from where it was; others go on meanwhile."""
+    """Stop a unit at the end of its batch, and let its parts go on from where it was; others go on meanwhile.
+
+    Raises
+    ------
+    InputError
+        If another query follows what the unit drops, and a part would decide it.
+    """
     known = tuple(other.fragment for name, other in system.units.items() if name != unit.name)
     placement = {**system.deployment.placement, **{op: p.host for p in parts for op in p.fragment.operators}}
     after = attrs.evolve(
         system.deployment, placement=placement, units=(*known, *(part.fragment for part in parts))
     )  # fmt: skip
     ready = {part.name: system.compile(part, after) for part in parts}
+    _refuse_followed(system, unit, ready)
     old = system.compiled[unit.name]
     system.runners[unit.name].end(system.hosts[unit.host])
     system.growing = True
@@ -66,6 +74,21 @@ def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mappin
         system.growing = False
     for part in went:
         system.begin(part.name, intervals[part.host])
+
+
+def _refuse_followed(system: System, unit: Unit, ready: Mapping[str, Query]) -> None:
+    """Refuse to split where another query looks up by the unit's name of which windows a part would decide."""
+    knobs = ready[unit.name].spec.knobs if unit.name in ready else None
+    mine = set() if knobs is None else {*knobs.windows}
+    for query in system.queries:
+        followed = () if query.spec.knobs is None else query.spec.knobs.others.get(unit.name, ())
+        lost = sorted({*followed} - mine)
+        if lost:
+            raise InputError(
+                f"{query.name!r} follows which windows are dropped on {lost[0]!r}, which would be decided elsewhere",
+                at="placement",
+                hint="move all operators of the query together",
+            )
 
 
 def _since(system: System, unit: Unit, parts: tuple[Unit, ...]) -> dict[str, int]:

@@ -149,7 +149,7 @@ def _decided(
     if file.exists():
         decided: Decided = json.loads(file.read())
     else:
-        decided = _decide(wanted, _latest(place), keep(), frontiers, latest)
+        decided = _decide(wanted, decided_last(place), keep(), frontiers, latest)
         file.publish(json.dumps(decided).encode())
         for old in place.names()[:-8]:
             (place / old).remove()
@@ -164,7 +164,7 @@ def _values(decided: Decided, wanted: Knobs, folder: Place) -> dict[str, str]:
         values |= {stream: str(packed(now, before)), stream + SINCE: str(since), stream + LISTED: _listed(entries)}
     for other, streams in wanted.others.items():
         # Whoever sent rows of a window had decided of it before.
-        theirs = _latest(folder / KNOBS / other)["windows"]
+        theirs = decided_last(folder / KNOBS / other)["windows"]
         values |= {stream + LISTED: _listed(theirs[stream]) for stream in streams if stream in theirs}
     return values
 
@@ -173,7 +173,7 @@ def _listed(entries: list[list[int]]) -> str:
     return ",".join(f"{since}:{limit}" for since, limit in entries)
 
 
-def _latest(place: Place) -> Decided:
+def decided_last(place: Place) -> Decided:
     """Return what was decided for the last batch."""
     names = [name for name in place.names() if name.endswith(".json")]
     if not names:
@@ -184,7 +184,7 @@ def _latest(place: Place) -> Decided:
 
 def limits_of(folder: Place, query: str) -> dict[str, float]:
     """Return the share of each stream that a query's last batch kept; of windows, the share of them."""
-    decided = _latest(folder / KNOBS / query)
+    decided = decided_last(folder / KNOBS / query)
     newest = {stream: entries[-1][1] for stream, entries in decided["windows"].items()}
     return {stream: limit / BUCKETS for stream, limit in {**decided["limits"], **newest}.items()}
 
