@@ -46,7 +46,8 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 
 PLACEMENT = {"bids": "h1", "people": "h1", "auctions": "h1", "euros": "h1", "busy": "h2", "newcomers": "h2"}
-RATES = Rates.constant({"events": RATE}, SECONDS)
+LONG = 45
+"""Seconds of events, more where a test makes several changes, one after the other."""
 
 Start = Callable[..., SparkEngine]
 
@@ -56,10 +57,10 @@ def start(engine: Engine, tmp_path: Path) -> Iterator[Start]:
     """Starts the network on three hosts; afterwards all hosts run again."""
     begun: list[SparkEngine] = []
 
-    def run(**options: Any) -> SparkEngine:
-        network = parse_network(DOCUMENT)
+    def run(seconds: int = SECONDS, **options: Any) -> SparkEngine:
+        network, rates = parse_network(DOCUMENT), Rates.constant({"events": RATE}, seconds)
         deployment = engine.prepare(
-            network, PLACEMENT, tmp_path, rates=RATES, apart=["busy", "newcomers"], live=options.pop("live", False)
+            network, PLACEMENT, tmp_path, rates=rates, apart=["busy", "newcomers"], live=options.pop("live", False)
         )
         begun.append(SparkEngine(engine, deployment, **options))
         return begun[-1]
@@ -91,16 +92,16 @@ def finish(live: SparkEngine, seen: list[Observation]) -> dict[str, Any]:
     return live.report()
 
 
-def events(folder: Path) -> list[dict[str, Any]]:
+def events(folder: Path, seconds: int = SECONDS) -> list[dict[str, Any]]:
     """Return the events of the run."""
-    schedule = nexmark.Schedule.of(np.full(SECONDS, RATE), 1.0)
+    schedule = nexmark.Schedule.of(np.full(seconds, RATE), 1.0)
     stream = nexmark.Nexmark(schedule, 0, int((folder / "epoch").read_text()))
     return [dict(zip(nexmark.COLUMNS, row, strict=True)) for row in stream.rows(0, schedule.total)]
 
 
-def check(folder: Path) -> None:
+def check(folder: Path, seconds: int = SECONDS) -> None:
     """Compare the sinks with what follows from the events: each row once."""
-    all_events = events(folder)
+    all_events = events(folder, seconds)
     bids, people, auctions = ([e for e in all_events if e["kind"] == k] for k in ("bid", "person", "auction"))
     assert Counter((r["event"], r["price"]) for r in read_parquet(folder / "sinks/converted")) == Counter(
         (b["event"], b["price"] * 908) for b in bids
@@ -174,7 +175,7 @@ def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
 def test_units_that_meet_go_on_as_one(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that moves to the host whose log it reads is fused with its writer; no row is lost or twice."""
     monkeypatch.setattr("penstock.spark.run.changing.CALM", 0.5)
-    live, seen = start(), []
+    live, seen = start(LONG), []
     live.wait(live.now + 2)
     assert not live.apply(Plan(placement={"euros": "h3"})).refused
     settle(live, seen)
@@ -182,9 +183,7 @@ def test_units_that_meet_go_on_as_one(start: Start, tmp_path: Path, monkeypatch:
     live.wait(live.now + 2)
     assert not live.apply(Plan(placement={"euros": "h1"})).refused
     settle(live, seen)
-    deadline = live.now + 15
-    while live.now < deadline and len(seen[-1].units) > 3:
-        live.wait(live.now + 0.5)
+    while live.wait(live.now + 0.5) and len(seen[-1].units) > 3:
         settle(live, seen)
     assert [unit.name for unit in seen[-1].units] == ["auctions", "busy", "newcomers"]
     assert seen[-1].placement == PLACEMENT
@@ -194,7 +193,7 @@ def test_units_that_meet_go_on_as_one(start: Start, tmp_path: Path, monkeypatch:
     settle(live, seen)
     report = finish(live, seen)
     assert report["balanced"] is True
-    check(tmp_path)
+    check(tmp_path, LONG)
 
 
 def test_reading_is_limited_and_set_free(start: Start, tmp_path: Path) -> None:
