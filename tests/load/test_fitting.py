@@ -16,6 +16,7 @@ from penstock.latency.estimate import Spread
 from penstock.load import Statistics, load_model, read_statistics
 from penstock.load.fitting import (
     FAR,
+    FOLLOWS,
     LEAST,
     USUAL,
     Agreement,
@@ -152,17 +153,17 @@ def test_costs_are_those_of_one_speed_of_the_core() -> None:
     draw = np.random.default_rng(8)
     even = run(draw, 120, noise=0.01)
     speed = np.repeat(draw.choice([8e6, 12.8e6], 12), 10)
-    uneven = attrs.evolve(even, took=even.took * 1e7 / speed, speed=speed)
+    uneven = attrs.evolve(even, took=even.took * (1e7 / speed) ** FOLLOWS, speed=speed)
     known, found = told(even), told(uneven, 1e7)
     assert known is not None
     assert found is not None
     assert (found.overhead, found.factor) == (pytest.approx(known.overhead), pytest.approx(known.factor))
     assert found.unrest == pytest.approx(known.unrest)
-    assert found.wander == pytest.approx(np.std(np.log(speed[::10]), ddof=1))
+    assert found.wander == pytest.approx(FOLLOWS * np.std(np.log(speed[::10]), ddof=1))
     mean = told(uneven)
     assert mean is not None
     assert mean.speed == pytest.approx(uneven.took @ speed / uneven.took.sum())
-    assert mean.factor == pytest.approx(known.factor * 1e7 / mean.speed)
+    assert mean.factor == pytest.approx(known.factor * (1e7 / mean.speed) ** FOLLOWS)
     blind = told(attrs.evolve(uneven, speed=np.full(120, np.nan)))
     assert blind is not None
     assert blind.unrest > 5 * found.unrest

@@ -34,8 +34,8 @@ BUDGET = 45.0
 MOST = 4
 """Runs after which no further one begins, even if a host has had too few batches."""
 
-EACH = 3
-"""Bursts in one run: hosts need not start and stop queries in between. In the first, code is still young."""
+EACH = 4
+"""Bursts in one run: hosts need not start and stop queries in between. In the first ones, code is still young."""
 
 LEAD = 3
 """Seconds before the first burst of a run."""
@@ -127,10 +127,10 @@ class Bursts:
     def used(self, host: str) -> HostBatches:
         """Return the batches of a host that count: those of the last two bursts where these agree.
 
-        Else those of all but the first, which warms up, and of all where that are too few.
+        Else those of the last, since code was warming up before it. Where that are too few, those before it join.
         """
-        choices = [self.batches[-2:]] if self.agreement.done else []
-        choices += [self.batches[1:], self.batches] if len(self.batches) > 1 else [self.batches]
+        last = (2 if self.agreement.done else 1, 2, len(self.batches) - 1, len(self.batches))
+        choices = [self.batches[-max(many, 1) :] for many in last]
         every = [pooled([burst[host] for burst in choice]) for choice in choices]
         return next((batches for batches in every if batches.telling), every[-1])
 

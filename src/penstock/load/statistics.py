@@ -75,7 +75,8 @@ class HostStatistics:
         Steps of a fixed loop that its core did a second while it was calibrated; None: not measured. Overhead and
         factor are those of a core of this speed.
     wander
-        Standard deviation of the core's speed between stretches of ten seconds, as a share of it.
+        How the core's speed makes batches longer and shorter between stretches of ten seconds: standard deviation, as a
+        share.
     """
 
     overhead: float = 0.0
@@ -204,7 +205,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     speed: Annotated[float, msgspec.Meta(gt=0, description="loop steps a second while it was calibrated")] | None = None
     wander: Annotated[
         Positive,
-        msgspec.Meta(description="how its core's speed differs between ten seconds and ten others, as a share"),
+        msgspec.Meta(description="how its core's speed changes batches between ten seconds and ten others, as a share"),
     ] = 0.0
 
 
