@@ -114,11 +114,13 @@ def speed_of(
     """Return how fast a host's core was in a run: ``speed`` (steps of a fixed loop a second), and what that is of
     what it was while calibrated (``core``), as far as these are known.
     """
-    steps = [each for b in outcome.batches if b.rows and host_of.get(b.query) == host for _, each in b.speed]
+    looks = [b for b in outcome.batches if b.rows and b.speed and host_of.get(b.query) == host]
     known = None if prediction is None else prediction.statistics.hosts.get(host, HostStatistics()).speed
-    if not steps:
+    if not looks:
         return {}
-    speed = float(np.median(steps))
+    # As calibration takes it: each batch counts as long as it took.
+    steps = [np.mean([each for _, each in b.speed]) for b in looks]
+    speed = float(np.average(steps, weights=[b.duration for b in looks]))
     return {"speed": speed} if known is None else {"speed": speed, "core": speed / known}
 
 
