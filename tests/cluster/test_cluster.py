@@ -79,6 +79,7 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ('"h1->h2"', '"h1->h9"', 11, ["'h9' is no host"]),
         ('"h1->h2"', '"h1-h2"', 11, ["a link such as"]),
         ('trigger = "1 s"', 'trigger = "soon"', 14, ["duration"]),
+        ('trigger = "1 s"', 'checkpoint = "2 s"', 14, ["5 seconds at least", "2"]),
         ("[spark]", "[sparks]", 13, ["did you mean 'spark'?"]),
         ("[hosts.h1]", '[hosts."h 1"]', 5, ["a name of letters"]),
     ],

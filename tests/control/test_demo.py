@@ -35,7 +35,7 @@ def test_queries_are_dealt_out_in_turn() -> None:
 @pytest.mark.parametrize("slower", [0.75, 0.85, 1.0, 1.1])
 @pytest.mark.parametrize(("overhead", "cost"), [(0.15, 0.00006), (0.3, 0.0002), (0.45, 0.00035), (0.6, 0.0004)])
 def test_placing_is_worth_twice_by_the_model(overhead: float, cost: float, slower: float) -> None:
-    """On fast hosts, slow ones and such that become faster or slower, rows wait twice as long with queries dealt out in turn."""
+    """On hosts fast or slow, or that become so, rows wait twice as long with queries dealt out in turn."""
     cluster, graph = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0)), network()
     costs = {"python": 0.7 * cost, "delay": cost, "aggregate": 0.00001}
     operators = {

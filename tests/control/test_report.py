@@ -68,7 +68,7 @@ def test_report_says_how_fast_cores_were() -> None:
     looked = [attrs.evolve(b, speed=[(b.start, 2.4e7), (b.start + b.duration, 2.4e7)]) for b in outcome.batches]
     found = finish(job, attrs.evolve(outcome, batches=looked)).report
     for name, row in found["hosts"].items():
-        assert (row["speed"], row["core"]) == (2.4e7, pytest.approx(0.8))
+        assert (row["speed"], row["core"]) == pytest.approx((2.4e7, 0.8))
         series = found["series"]["hosts"][name]["speed"]
         assert len(series) == len(found["series"]["time"])
         assert {speed for speed in series if speed is not None} == {2.4e7}

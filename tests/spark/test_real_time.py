@@ -202,7 +202,8 @@ def hosts(broker: Any, scripts: Any) -> Iterator[Any]:
         for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
             patch.setenv(name, broker.known[name])
         jars = (scripts.connector(),)
-        spark = SparkSettings(mode="real-time", trigger=0.3, kafka=settings(broker, partitions="2"), jars=jars)
+        kafka = settings(broker, partitions="2")
+        spark = SparkSettings(mode="real-time", trigger=0.3, checkpoint=5.0, kafka=kafka, jars=jars)
         cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=spark)
         yield lambda: (cluster, start_hosts(cluster))
 

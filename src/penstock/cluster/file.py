@@ -15,6 +15,9 @@ from penstock.units import seconds, size
 
 Option = str | int | float | bool
 
+LEAST = 5.0
+"""Shortest interval (s) between checkpoints in real-time mode that Spark takes."""
+
 
 class HostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[hosts.NAME]``: one host."""
@@ -54,6 +57,13 @@ class SparkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         msgspec.Meta(description="real-time: where Spark takes it, each row by itself from topic to topic"),
     ] = "micro-batch"
     trigger: Annotated[str | float, msgspec.Meta(description="interval of the micro-batches")] = "500 ms"
+    checkpoint: Annotated[
+        str | float,
+        msgspec.Meta(
+            description="how often Spark notes how far a query in real-time mode has come, at least 5 s; "
+            "rows wait then, for a second or so"
+        ),
+    ] = "1 minute"
     hop: Annotated[
         Literal["directory", "kafka"], msgspec.Meta(description="how rows pass between queries: by files or by topics")
     ] = "directory"
@@ -163,13 +173,17 @@ def _link(document: object, default: Link, at: str) -> Link:
 
 def _spark(document: object) -> SparkSettings:
     table = convert({} if document is None else document, SparkTable, "spark")
-    try:
-        trigger = seconds(table.trigger)
-    except InputError as error:
-        raise InputError(error.problem, at="spark.trigger") from None
+    trigger, checkpoint = (_seconds(table, key) for key in ("trigger", "checkpoint"))
+    if checkpoint < LEAST:
+        raise InputError(
+            f"expected {LEAST:.0f} seconds at least, got {checkpoint:g}",
+            at="spark.checkpoint",
+            hint="Spark takes no less",
+        )
     return SparkSettings(
         mode=table.mode,
         trigger=trigger,
+        checkpoint=checkpoint,
         hop=table.hop,
         directory=table.directory,
         conf={key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in table.conf.items()},
@@ -178,6 +192,13 @@ def _spark(document: object) -> SparkSettings:
         kafka={key: str(value) for key, value in table.kafka.items()},
         given=document is not None,
     )
+
+
+def _seconds(table: SparkTable, key: str) -> float:
+    try:
+        return seconds(getattr(table, key))
+    except InputError as error:
+        raise InputError(error.problem, at=f"spark.{key}") from None
 
 
 def cluster_schema() -> Document:

@@ -62,10 +62,14 @@ class Link:
 
 @attrs.frozen(kw_only=True)
 class SparkSettings:
-    """The ``[spark]`` table: how fragments run on Spark. ``trigger`` in s; ``given``: whether a file has the table."""
+    """The ``[spark]`` table: how fragments run on Spark.
+
+    ``trigger`` and ``checkpoint`` in s; ``given``: whether a file has the table.
+    """
 
     mode: str = "micro-batch"
     trigger: float = 0.5
+    checkpoint: float = 60.0
     hop: str = "directory"
     directory: str | None = None
     conf: Mapping[str, str] = attrs.field(factory=dict, hash=False)

@@ -54,8 +54,8 @@ class Deployment:
         The cluster's Kafka, if it names one.
     hop
         How rows pass between queries: ``directory`` or ``kafka``.
-    real_time
-        Operators that run in real-time mode.
+    real_time, checkpoint
+        Operators that run in real-time mode, and how often (s) Spark notes how far their queries have come.
     limits
         Where a query reads live keep fractions; None: from its host's JVM.
     pace
@@ -79,6 +79,7 @@ class Deployment:
     kafka: Connection | None = None
     hop: str = "directory"
     real_time: frozenset[str] = frozenset()
+    checkpoint: float = 60.0
     limits: Place | None = None
     pace: Pace = attrs.field(factory=Pace)
 

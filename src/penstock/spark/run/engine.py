@@ -208,6 +208,7 @@ class Engine:
             kafka=kafka,
             hop=self.cluster.spark.hop,
             real_time=real_time,
+            checkpoint=self.cluster.spark.checkpoint,
         )
         check_slots(deployment, {name: self._slots(name, self.sessions[name]) for name in self._elsewhere(used)})
         return deployment

@@ -1,8 +1,8 @@
 """One query in real-time mode under way.
 
-It has no writer of ours: what it counts is in Spark's reports, once every `BATCH`, and what it has left is in its
-topics. When it begins or goes on, the topics are asked what they hold, and it writes the rest. When a run ends, a last
-ordinary batch goes over what Spark has not reported yet: it counts, and writes nothing twice.
+It has no writer of ours: what it counts is in Spark's reports, at each of its checkpoints, and what it has left is in
+its topics. When it begins or goes on, the topics are asked what they hold, and it writes the rest. When a run ends, a
+last ordinary batch goes over what Spark has not reported yet: it counts, and writes nothing twice.
 """
 
 from __future__ import annotations
@@ -29,9 +29,6 @@ from penstock.spark.shipped.writer import manifest_of
 if TYPE_CHECKING:
     from penstock.spark.hosts.base import SparkHost
 
-BATCH = "10 seconds"
-"""How often Spark notes how far a query has come; between two such moments each row passes by itself."""
-
 SLACK = 60_000
 """How far (ms) the clocks of hosts and brokers may be apart."""
 
@@ -56,13 +53,17 @@ class PromptRunner(Runner):
         Settings of librdkafka, to ask what the topics hold.
     host
         Where it runs.
+    checkpoint
+        How often (s) Spark notes how far it has come; between two such moments each row passes by itself.
     """
 
     query: PromptQuery
 
-    def __init__(self, unit: Unit, query: PromptQuery, client: Mapping[str, str], host: SparkHost) -> None:
+    def __init__(
+        self, unit: Unit, query: PromptQuery, client: Mapping[str, str], host: SparkHost, checkpoint: float
+    ) -> None:
         super().__init__(unit, query)
-        self.client, self.host = client, host
+        self.client, self.host, self.checkpoint = client, host, checkpoint
         self._used = time.monotonic(), host.cpu_seconds()
 
     def launch(self, interval: float | None = None) -> None:
@@ -72,7 +73,8 @@ class PromptRunner(Runner):
         writer = frame.writeStream.format("kafka").options(**messages.options)
         writer = writer.option("checkpointLocation", spec.checkpoint.uri).outputMode("update").queryName(self.name)
         # Spark's own types know nothing of real time yet.
-        prompt = writer.trigger(realTime=BATCH) if interval is not None else writer.trigger(availableNow=True)  # type: ignore[call-overload]
+        every = f"{self.checkpoint:g} seconds"
+        prompt = writer.trigger(realTime=every) if interval is not None else writer.trigger(availableNow=True)  # type: ignore[call-overload]
         self.handle = launch(prompt)
 
     def there(self) -> list[dict[int, Held]]:

@@ -176,7 +176,8 @@ class System:
     def _runner(self, name: str) -> Runner:
         unit, query = self.units[name], self.compiled[name]
         if isinstance(query, PromptQuery) and self.deployment.kafka is not None:
-            return PromptRunner(unit, query, self.deployment.kafka.native, self.hosts[unit.host])
+            native, every = self.deployment.kafka.native, self.deployment.checkpoint
+            return PromptRunner(unit, query, native, self.hosts[unit.host], every)
         return Runner(unit, query)
 
     def check(self, runner: Runner) -> None:
