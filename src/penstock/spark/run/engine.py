@@ -178,12 +178,8 @@ class Engine:
         check_network(network, self.cluster.spark)
         check_placement(placement)
         real_time = frozenset() if everything else prompt_operators(network, self.cluster.spark)
-        if real_time and live:
-            raise InputError(
-                "a plan table is followed in micro-batches only",
-                at="spark.mode",
-                hint="give fixed keep fractions, or set mode = 'micro-batch'",
-            )
+        if live:
+            refuse_live(real_time)
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         used = sorted(set(placement.values()))
@@ -333,6 +329,16 @@ class Engine:
             system.stop()
             if follower is not None:
                 follower.end()
+
+
+def refuse_live(real_time: Collection[str]) -> None:
+    """Raise if there are operators in real-time mode: keep fractions change between batches."""
+    if real_time:
+        raise InputError(
+            "a plan table is followed in micro-batches only",
+            at="spark.mode",
+            hint="give fixed keep fractions, or set mode = 'micro-batch'",
+        )
 
 
 def follow(system: System, shedder: Shedder) -> Follower:
