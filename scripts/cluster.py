@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pyspark
-from processes import Server, exported, free_ports, private
+from processes import Server, end_as_asked, exported, free_ports, private
 
 from penstock.spark.hosts.java import MODULE_OPTIONS, find
 
@@ -78,7 +78,12 @@ class Cluster:
         self.connect = Server(folder, "connect")
 
     def __enter__(self) -> Cluster:
-        return self.start()
+        end_as_asked()
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.stop()

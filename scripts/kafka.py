@@ -17,7 +17,7 @@ import uuid
 from pathlib import Path
 
 import maven
-from processes import Server, exported, free_ports, private
+from processes import Server, end_as_asked, exported, free_ports, private
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / ".tools" / "kafka"
@@ -102,7 +102,12 @@ class Broker:
         self._server = Server(folder, "broker")
 
     def __enter__(self) -> Broker:
-        return self.start()
+        end_as_asked()
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -68,6 +70,13 @@ class Server:
             self.process.wait(10.0)
             self.process = None
         (self.folder / f"{self.name}.pid").unlink(missing_ok=True)
+
+
+def end_as_asked() -> None:
+    """Let a request to terminate end this program as ctrl-C does, so that the servers of its ``with`` end, too."""
+    ours = threading.current_thread() is threading.main_thread()
+    if ours and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def private(path: Path, text: str) -> None:
