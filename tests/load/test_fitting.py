@@ -25,7 +25,9 @@ from penstock.load.fitting import (
     agreement,
     between,
     fit,
+    levelled,
     overhead_anew,
+    pooled,
     told,
     told_apart,
     unrest,
@@ -243,6 +245,18 @@ def test_chance_is_told_apart_by_size(jitter: float, residual: float, seed: int)
     for seconds in (0.4, 5.0):
         told = np.sqrt(found.jitter**2 + found.residual**2 * seconds)
         assert told == pytest.approx(np.sqrt(jitter**2 + residual**2 * seconds), rel=0.25)
+
+
+@given(seed=seeds, warming=st.lists(st.floats(1.0, 2.0), min_size=1, max_size=3))
+def test_bursts_of_younger_code_are_brought_to_the_level_of_the_last(seed: int, warming: list[float]) -> None:
+    """What earlier bursts took more than the last as a whole is taken away, to a hundredth."""
+    draw = np.random.default_rng(seed)
+    last = run(draw, 12, noise=0.0)
+    earlier = [run(draw, 12, noise=0.0) for _ in warming]
+    younger = [attrs.evolve(one, took=one.took * much) for one, much in zip(earlier, warming, strict=True)]
+    found = levelled(younger, last)
+    np.testing.assert_allclose(found.took, pooled([*earlier, last]).took, rtol=1e-2)
+    np.testing.assert_array_equal(found.load, pooled([*earlier, last]).load)
 
 
 def test_two_bursts_agree_or_not() -> None:

@@ -5,6 +5,7 @@ Nothing here imports pyspark: the engine is handed in.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics
-from penstock.load.fitting import Agreement, HostBatches, agreement, between, pooled, told, wander
+from penstock.load.fitting import Agreement, HostBatches, agreement, between, levelled, pooled, told, wander
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 from penstock.workload import Rates
@@ -124,20 +125,29 @@ class Bursts:
         every = (*self.batches, batches)
         return Bursts(every, agreement(every))
 
-    def used(self, host: str) -> HostBatches:
-        """Return the batches of a host that count: those of the last two bursts where these agree.
+    def used(self, host: str, pace: float | None = None) -> tuple[HostBatches, HostBatches]:
+        """Return the batches of a host from which overhead and cost are told, and those whose level counts.
 
-        Else those of the last, since code was warming up before it. Where that are too few, those before it join.
+        The level of the last two bursts where these agree, else that of the last, since code was warming up before. The
+        earlier ones are brought to it; the very first, whose code is youngest, counts only where batches are too few.
+
+        Parameters
+        ----------
+        pace
+            Speed of the core (steps/s) for which they are told; None: as they were.
         """
-        last = (2 if self.agreement.done else 1, 2, len(self.batches) - 1, len(self.batches))
-        choices = [self.batches[-max(many, 1) :] for many in last]
-        every = [pooled([burst[host] for burst in choice]) for choice in choices]
-        return next((batches for batches in every if batches.telling), every[-1])
+        rows = [burst[host].at_pace(pace) for burst in self.batches]
+        count = 2 if self.agreement.done else 1
+        while count < len(rows) and not any(map(len, rows[-count:])):
+            count += 1
+        last = pooled(rows[-count:])
+        warm, all_of_them = (levelled(rows[first:-count], last) for first in (1, 0))
+        return warm if warm.telling else all_of_them, last
 
     @property
     def telling(self) -> bool:
         """Whether each host's batches tell overhead from cost."""
-        return all(self.used(host).telling for host in self.batches[-1])
+        return all(self.used(host)[0].telling for host in self.batches[-1])
 
     def told(self) -> dict[str, HostStatistics]:
         """Return what the batches tell of each host.
@@ -153,12 +163,13 @@ class Bursts:
         every = {host: pooled([burst[host] for burst in self.batches]) for host in self.batches[-1]}
         wandering = wander(list(every.values()))
         for host, seen in every.items():
-            batches = self.used(host)
+            batches, counting = self.used(host, seen.pace)
             known = told(batches, seen.pace)
             if known is None:
                 raise too_few(host, len(batches))
-            last = [burst[host].at_pace(known.speed) for burst in self.batches[-2:] if len(burst[host])]
-            found[host] = attrs.evolve(known, unrest=max(known.unrest, between(last, known)), wander=wandering)
+            two = [burst[host].at_pace(known.speed) for burst in self.batches[-2:] if len(burst[host])]
+            unrest = math.hypot(max(known.unrest, between(two, known)), counting.doubt(known))
+            found[host] = attrs.evolve(known, unrest=unrest, wander=wandering)
         return found
 
     def measured(self) -> Document:

@@ -34,6 +34,9 @@ FOLLOWS = 0.5
 """Power of the core's speed with which batches become shorter: the loop that tells it computes, batches also wait for
 memory. Measured: 0.54 to 0.60 within runs, in looks of one batch as of 20 s together, and 0.46 between runs."""
 
+LEVELLED = 3
+"""Rounds in which bursts are brought to one level: more change little, even where code took twice as long."""
+
 USUAL, TRUSTED = 0.02, 2.0
 """How machines change their speed while nobody else uses them, and stretches of a calibration that this is worth."""
 
@@ -139,6 +142,15 @@ class HostBatches:
         """Return what the batches should have taken as a host's statistics say (s), array (batches,)."""
         return np.maximum(known.overhead + known.factor * self.load, 1e-6)
 
+    def level(self, known: HostStatistics) -> float:
+        """Return how much longer these batches took together than a host's statistics say."""
+        return max(float(self.took.sum()), 1e-6) / float(self.expected(known).sum())
+
+    def doubt(self, known: HostStatistics) -> float:
+        """Return the standard error of their level, by chance alone."""
+        size = float(self.expected(known).sum())
+        return math.sqrt(len(self) * known.jitter**2 + known.residual**2 * size) / size
+
     def ratios(self, known: HostStatistics) -> Array:
         """Return the logarithms of how much longer batches took than a host's statistics say, at most `FAR` off."""
         ratio = np.log(np.maximum(self.took, 1e-6) / self.expected(known))
@@ -153,6 +165,30 @@ def pooled(bursts: Sequence[HostBatches]) -> HostBatches:
 
 def _columns(batches: HostBatches) -> tuple[Array, ...]:
     return batches.at, batches.load, batches.took, batches.empty, batches.speed, batches.empty_speed
+
+
+def levelled(bursts: Sequence[HostBatches], last: HostBatches) -> HostBatches:
+    """Return the batches of bursts, those of earlier ones as they would have been in the last.
+
+    Code that still warms up makes all batches of a burst longer: what a burst as a whole took more than the last is no
+    cost, but how its batches differ by their size tells overhead from cost as well as the last one does.
+
+    Parameters
+    ----------
+    bursts
+        The earlier ones, at the same speed of the core as the last.
+    last
+        That whose level counts.
+    """
+    earlier, every = [burst for burst in bursts if len(burst)], pooled([*bursts, last])
+    if not every.telling or not len(last):
+        return every
+    for _ in range(LEVELLED):
+        known = fit(every.load, every.took)
+        level = last.level(known)
+        earlier = [attrs.evolve(burst, took=burst.took * (level / burst.level(known))) for burst in earlier]
+        every = pooled([*earlier, last])
+    return every
 
 
 def told(batches: HostBatches, pace: float | None = None) -> HostStatistics | None:
@@ -275,12 +311,8 @@ def between(bursts: Sequence[HostBatches], known: HostStatistics) -> float:
     known
         What the batches of all of them told.
     """
-    sizes = [float(each.expected(known).sum()) for each in bursts]
-    level = np.log([max(float(each.took.sum()), 1e-6) / size for each, size in zip(bursts, sizes, strict=True)])
-    chance = [
-        (len(each) * known.jitter**2 + known.residual**2 * size) / size**2
-        for each, size in zip(bursts, sizes, strict=True)
-    ]
+    level = np.log([each.level(known) for each in bursts])
+    chance = [each.doubt(known) ** 2 for each in bursts]
     extra = max(float(((level - level.mean()) ** 2).sum()) - _beyond(chance), 0.0)
     return math.sqrt((extra + TRUSTED * USUAL**2) / (len(bursts) - 1 + TRUSTED))
 
@@ -320,7 +352,7 @@ def agreement(bursts: Sequence[Mapping[str, HostBatches]], tolerance: float = AG
             missing = True
             continue
         known = fit(every.load, every.took)
-        one, two = (float(each.took.sum() / each.expected(known).sum()) for each in both)
+        one, two = (each.level(known) for each in both)
         apart[host] = 2 * abs(one - two) / (one + two)
     return Agreement(not missing and all(gap <= tolerance for gap in apart.values()), apart)
 
