@@ -34,8 +34,8 @@ FOLLOWS = 0.5
 """Power of the core's speed with which batches become shorter: the loop that tells it computes, batches also wait for
 memory. Measured: 0.54 to 0.60 within runs, in looks of one batch as of 20 s together, and 0.46 between runs."""
 
-LEVELLED = 3
-"""Rounds in which bursts are brought to one level: more change little, even where code took twice as long."""
+LEVELLED, SAME = 30, 1e-3
+"""Rounds at most in which bursts are brought to one level, and the change of a level below which they have it."""
 
 USUAL, TRUSTED = 0.02, 2.0
 """How machines change their speed while nobody else uses them, and stretches of a calibration that this is worth."""
@@ -185,9 +185,11 @@ def levelled(bursts: Sequence[HostBatches], last: HostBatches) -> HostBatches:
         return every
     for _ in range(LEVELLED):
         known = fit(every.load, every.took)
-        level = last.level(known)
-        earlier = [attrs.evolve(burst, took=burst.took * (level / burst.level(known))) for burst in earlier]
+        scales = [last.level(known) / burst.level(known) for burst in earlier]
+        earlier = [attrs.evolve(burst, took=burst.took * scale) for burst, scale in zip(earlier, scales, strict=True)]
         every = pooled([*earlier, last])
+        if all(abs(scale - 1) < SAME for scale in scales):
+            break
     return every
 
 
