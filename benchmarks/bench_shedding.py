@@ -22,8 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "shedding"))
 
 from shedding_cases import optimum, two_hosts  # noqa: E402
 
-from penstock.shedding import Exact, LookUp, Question, build_table  # noqa: E402
-from penstock.shedding import kernels as k  # noqa: E402
+from penstock.shedding import Exact, LookUp, Question, build_table, points_kernel, vertices_kernel  # noqa: E402
 from penstock.shedding.exact import dual_table  # noqa: E402
 from penstock.shedding.optimum import Solver  # noqa: E402
 
@@ -47,11 +46,23 @@ def best(work: Callable[[], Any], times: int = 5) -> float:
 
 
 @njit
+def many_plans(
+    alpha: Any, beta: Any, wstart: Any, writer: Any, wgain: Any, entries: Any, share: Any, K: Any, tights: Any,
+    signs: Any, points: Any, out: Any, found: Any,
+) -> None:  # fmt: skip
+    """Fill the optimal kept rates at each point; ``found`` is the vertex or -1."""
+    for q in range(len(points)):
+        found[q] = vertices_kernel.look_up(
+            alpha, beta, wstart, writer, wgain, entries, share, K, tights, signs, points[q], out[q]
+        )
+
+
+@njit
 def many_cells(child: Any, lower: Any, upper: Any, points: Any) -> int:
     """Look points up in a quadtree; the sum keeps the compiler from leaving them out."""
     total = 0
     for q in range(len(points)):
-        total += k.descend(child, lower, upper, points[q])
+        total += points_kernel.descend(child, lower, upper, points[q])
     return total
 
 
@@ -60,7 +71,7 @@ def many_points(low: Any, first: Any, last: Any, most: Any, rows: Any, score: An
     """Look points up in a table of feasible inputs."""
     total = 0
     for q in range(len(points)):
-        total += k.search(low, first, last, most, rows, score, points[q])
+        total += points_kernel.search(low, first, last, most, rows, score, points[q])
     return total
 
 
@@ -126,7 +137,7 @@ def main() -> None:
         t, s = exact.table, exact._sparse
 
         def compiled(t: Any = t, s: Any = s, points: Any = points, kept: Any = kept, found: Any = found) -> None:
-            k.plans(
+            many_plans(
                 t.alpha, t.beta, s.wstart, s.writer, s.wgain, s.entries, s.share, s.K, t.tights, t.signs,
                 points, kept, found,
             )  # fmt: skip

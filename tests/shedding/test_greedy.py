@@ -51,7 +51,7 @@ def test_greedy_is_optimal_on_trees(seed: int, roots: int, merges: float) -> Non
 @pytest.mark.parametrize("seed", range(6))
 def test_compiled_equals_plain(seed: int) -> None:
     """The compiled thinning keeps what the plain one does, with curves at the arcs' ends."""
-    from penstock.shedding import fit_kernels
+    from penstock.shedding import fit_kernel
 
     rng = np.random.default_rng(seed)
     for part in host_parts(build_program(*random_tree(rng, merges=0.0))).values():
@@ -60,7 +60,7 @@ def test_compiled_equals_plain(seed: int) -> None:
         host = Branches.of(part, curves)
         points = rng.uniform(0, 3, (20, len(part.inputs)))
         kept = np.array([part.flow(point) for point in points])
-        fit_kernels.thinned(part.G, part.cost, host.ends, host.worth, kept)
+        fit_kernel.thinned(part.G, part.cost, host.ends, host.worth, kept)
         for point, fast in zip(points, kept, strict=True):
             assert host.score(fast) == pytest.approx(host.score(thinned(host, point)[0]), rel=1e-9, abs=1e-12)
             assert part.cost @ fast <= 1 + 1e-9

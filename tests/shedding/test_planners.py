@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from shedding_cases import figure_1, figure_7, random_program, two_hosts
 
 from penstock.cluster import Cluster, Placement
 from penstock.errors import Infeasible, InputError
+from penstock.native import jit
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import (
     PLANNERS,
@@ -121,9 +123,26 @@ def test_figure_5() -> None:
     assert table.entries < 200
 
 
+@pytest.mark.parametrize("planner", ["exact", "solver", "c-fit", "d-fit"])
+def test_small_tables_need_no_compiler(planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpreted kernels give the same tables and plans as compiled ones, bit by bit."""
+
+    def made() -> list[np.ndarray]:  # type: ignore[type-arg]
+        program, upto = two_hosts((0.03, 0.05), (0.06, 0.01)), np.array([60.0, 50.0])
+        table = build_table(planner, Question(Exact(program), upto, 0.3))
+        points = overloads(program, upto, 20, 3)
+        return [*table.arrays.values(), *map(LookUp(program, table).plan, points), Exact(program).values(points)]
+
+    compiled = made()
+    monkeypatch.setattr(jit, "_always", False)
+    for one, two in zip(compiled, made(), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert "penstock.shedding.vertices_kernel#interpreted" in sys.modules
+
+
 def test_region_tree_equals_scan() -> None:
     """The quadtree finds the cell that a scan over all cells finds, or one whose corner is below the point."""
-    from penstock.shedding import kernels
+    from penstock.shedding import points_kernel as kernels
 
     program = figure_1()
     upto = np.array([2.0, 2.0])
@@ -150,7 +169,7 @@ def test_region_tree_equals_scan() -> None:
 
 def test_index_equals_scan() -> None:
     """The index finds a point as good as the linear scan does."""
-    from penstock.shedding import kernels
+    from penstock.shedding import points_kernel as kernels
 
     program = two_hosts((0.03, 0.05, 0.02), (0.06, 0.01, 0.04))
     arrays = plain_table(Exact(program), 0.2)

@@ -167,7 +167,7 @@ def test_figure_7_local_plan() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_greedy_is_optimal_on_one_host(seed: int) -> None:
     """On one host the greedy local plan is the optimum of the linear program, and the compiled one is the plain one."""
-    from penstock.shedding import fit_kernels
+    from penstock.shedding import fit_kernel
 
     rng = np.random.default_rng(seed)
     program = build_program(*random_tree(rng, depth=1, merges=0.3))
@@ -175,7 +175,7 @@ def test_greedy_is_optimal_on_one_host(seed: int) -> None:
     order = drop_order(part, part.weight)
     points = rng.uniform(0, 3, (30, len(part.inputs)))
     kept, whole = np.zeros((30, len(part.arcs))), np.zeros(30, bool)
-    fit_kernels.local_plans(fit_kernels.Arcs(part.S, part.G, part.cost, order.arcs, order.load), points, kept, whole)
+    fit_kernel.local_plans(fit_kernel.Arcs(part.S, part.G, part.cost, order.arcs, order.load), points, kept, whole)
     names = [name.partition("@")[0] for name in part.inputs]
     for point, fast in zip(points, kept, strict=True):
         plain = local_plan(part, order, point)
@@ -351,10 +351,9 @@ def test_what_is_no_tree(places: dict[str, str], said: str) -> None:
 @pytest.mark.parametrize("planner", ["c-fit", "d-fit"])
 def test_too_many_inputs(planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many rows are refused with the smallest error that fits, and at that error the promise holds."""
-    from penstock.shedding import fit, grid
+    from penstock.shedding import grid
 
     monkeypatch.setattr(grid, "MOST_POINTS", 20_000)
-    monkeypatch.setattr(fit, "MOST_POINTS", 20_000)
     rng = np.random.default_rng(0)
     program = two_hosts(tuple(rng.uniform(0.002, 0.02, 4)), tuple(rng.uniform(0.002, 0.02, 4)))
     exact, upto = Exact(program), np.full(4, 300.0)

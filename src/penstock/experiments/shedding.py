@@ -23,7 +23,7 @@ from penstock.shedding.fit import plain_grid
 from penstock.simulation import Options, simulate
 from penstock.workload import Rates
 
-PAPER = Paper("shedding")
+PAPER = Paper("shedding", compiled=True)
 Costs = tuple[float, ...]
 
 TOP = 100.0

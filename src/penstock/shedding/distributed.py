@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.native.jit import kernel
 from penstock.shedding import grid, local, merge
 from penstock.shedding.hosts import (
     HostPart,
@@ -127,12 +128,11 @@ def _planned(
     part: HostPart, order: local.DropOrder, limits: Limits, levels: Matrix, counts: NDArray[np.int64], small: Matrix
 ) -> tuple[Matrix, Matrix]:
     """Return the grid points that need no drop at an input, with the kept rates of their local plans."""
-    from penstock.shedding import fit_kernels
-
     total = int(np.prod(counts.astype(float)))
     if total > MOST_GRID:
         raise grid.TooLarge(f"the grid of host {part.host} has {total:,} points")
-    host = fit_kernels.Arcs(part.S, part.G, part.cost, order.arcs, order.load)
+    code = kernel("penstock.shedding.fit_kernel", total * len(part.arcs) * (len(part.arcs) + len(part.inputs)))
+    host = code.Arcs(part.S, part.G, part.cost, order.arcs, order.load)
     found, plans, rows = [], [], 0
     for start in range(0, total, BLOCK):
         index = np.unravel_index(np.arange(start, min(start + BLOCK, total)), tuple(counts))
@@ -142,7 +142,7 @@ def _planned(
             above = np.maximum(points / (1 - limits.spread), np.where(np.isfinite(small), small, 0.0))
             points = points[(above @ limits.tree.T > 1).any(axis=1)]
         kept, whole = np.zeros((len(points), len(part.arcs))), np.zeros(len(points), bool)
-        fit_kernels.local_plans(host, points, kept, whole)
+        code.local_plans(host, points, kept, whole)
         found.append(points[whole])
         plans.append(kept[whole] if not part.plain else np.zeros((int(whole.sum()), 0)))
         rows += int(whole.sum())

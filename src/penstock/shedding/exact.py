@@ -8,15 +8,22 @@ by about 1e-9 of its worth; constraints are never touched, and plans are scored 
 
 from __future__ import annotations
 
+import math
+from types import ModuleType
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.native.jit import kernel
 from penstock.shedding.optimum import Solver, repaired
 from penstock.shedding.program import Matrix, Program
 
 MOST = 20_000
 """Vertices kept; beyond it points are solved one by one."""
+
+EVENTS = 5
+"""Times that the worth of all arcs is computed on the way from a vertex to another, about."""
 
 
 @attrs.frozen(eq=False)
@@ -102,6 +109,13 @@ def _rows(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]
     return start, columns.astype(np.int64), np.ascontiguousarray(matrix[rows, columns])
 
 
+def _code(program: Program, points: int = 0, rows: int = 0) -> ModuleType:
+    """Return the kernel for the vertices of a program, or for looking up points among so many."""
+    hosts, arcs = len(program.limit), program.arcs
+    walked = min(MOST, math.comb(arcs + hosts, hosts)) * hosts * EVENTS * arcs * hosts
+    return kernel("penstock.shedding.vertices_kernel", points * rows * len(program.sources) if points else walked)
+
+
 def dual_table(program: Program, most: int = MOST) -> DualTable:
     """List the dual vertices of a program without time-window joins, priced at its own limits.
 
@@ -115,15 +129,14 @@ def dual_table(program: Program, most: int = MOST) -> DualTable:
 
 def vertices(program: Program, most: int = MOST) -> Vertices:
     """List the dual vertices of a program without time-window joins; at most ``most``."""
-    from penstock.shedding import kernels
-
-    sparse = Sparse.of(program)
+    sparse, code = Sparse.of(program), _code(program)
     weight = lowered(program)
-    prices, tights, signs, complete = kernels.walk(
-        sparse.start, sparse.reader, sparse.gain, sparse.entries >= 0, sparse.K, weight, most
-    )
+    with np.errstate(over="ignore"):  # Hashes are to overflow, also where they are interpreted.
+        prices, tights, signs, complete = code.walk(
+            sparse.start, sparse.reader, sparse.gain, sparse.entries >= 0, sparse.K, weight, most
+        )
     alpha, beta = np.zeros(len(prices)), np.zeros((len(prices), len(program.sources)))
-    kernels.worth(
+    code.worth(
         sparse.start, sparse.reader, sparse.gain, sparse.entries, sparse.share, sparse.K, weight, prices, alpha, beta
     )
     prices = prices / program.limit
@@ -161,7 +174,7 @@ class Exact:
                 else dual_table(program)
             )
         self.table = table
-        self._sparse = Sparse.of(program)
+        self._sparse, self._code = Sparse.of(program), _code(program)
         self._solver: Solver | None = None
 
     @property
@@ -188,20 +201,18 @@ class Exact:
 
     def find(self, rates: Matrix, y: Matrix) -> int:
         """Fill the kept rates by the table alone and return the row, or -1."""
-        from penstock.shedding import kernels
-
         t, s = self.table, self._sparse
-        found: int = kernels.look_up(
+        found: int = self._code.look_up(
             t.alpha, t.beta, s.wstart, s.writer, s.wgain, s.entries, s.share, s.K, t.tights, t.signs, rates, y
         )
         return found
 
     def values(self, points: Matrix) -> Matrix:
         """Return the optimum at each point, array (points, sources) to array (points,)."""
-        from penstock.shedding import kernels
-
         if not self.table.complete:
             return np.array([self.program.score(self.plan(point)) for point in points])
         out = np.zeros(len(points))
-        kernels.values(self.table.alpha, self.table.beta, np.ascontiguousarray(points, float), out)
+        _code(self.program, len(points), len(self.table)).values(
+            self.table.alpha, self.table.beta, np.ascontiguousarray(points, float), out
+        )
         return out

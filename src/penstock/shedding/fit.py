@@ -30,7 +30,6 @@ from penstock.errors import InputError
 from penstock.shedding.exact import Exact
 from penstock.shedding.greedy import Greedy
 from penstock.shedding.grid import (
-    MOST_POINTS,
     TooLarge,
     affordable,
     best_below,
@@ -40,6 +39,7 @@ from penstock.shedding.grid import (
     groups,
     indexed,
     ladder,
+    outermost,
     rungs,
     stacked,
 )
@@ -77,13 +77,11 @@ def plain_table(exact: Exact, error: float) -> dict[str, Numbers]:
 
 def smallest_error(exact: Exact, error: float) -> str:
     """Return advice: the smallest error, to 1 %, for which the table of a network without splits fits."""
-    from penstock.shedding import kernels
-
     for percent in range(int(100 * error) + 1, 100):
         levels, counts, load, *_ = plain_grid(exact, percent / 100)
         try:
             affordable(counts, math.factorial(len(counts)))
-            countable(kernels.boundary(levels, counts, load, np.zeros((0, len(counts))), MOST_POINTS + 1))
+            countable(outermost(levels, counts, load, np.zeros((0, len(counts)))))
         except TooLarge:
             continue
         return f"--error {percent / 100:g} is the smallest that fits; --planner exact needs no grid"

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.native.jit import kernel
 from penstock.shedding.hosts import HostPart, host_parts
 from penstock.shedding.program import Matrix, Program
 
@@ -202,17 +203,16 @@ class Greedy:
 
     def plans(self, points: Matrix) -> Matrix:
         """Return the kept rates at each point, array (points, sources) to array (points, arcs)."""
-        from penstock.shedding import fit_kernels
-
         program = self.program
         y = np.linalg.solve(np.eye(program.arcs) - program.G, program.S @ points.T)
         arriving = {name: points[:, s] for s, name in enumerate(self.program.sources)}
         for host in self.hosts:
             part = host.part
+            code = kernel("penstock.shedding.fit_kernel", 2 * len(points) * len(part.cost) ** 2)
             # A source has its own name, what a parent sends has its writer's and this host's.
             given = [arriving[name] if name in arriving else arriving[name.partition("@")[0]] for name in part.inputs]
             kept = np.ascontiguousarray(part.flow(np.array(given).reshape(len(given), len(points))).T)
-            fit_kernels.thinned(part.G, part.cost, host.ends, host.worth, kept)
+            code.thinned(part.G, part.cost, host.ends, host.worth, kept)
             own: NDArray[np.bool_] = part.arcs >= 0
             y[part.arcs[own]] = kept[:, own].T
             arriving |= {part.streams[arc]: kept[:, arc] for arc in np.flatnonzero(~own)}

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Numbers
 from penstock.errors import InputError
+from penstock.native.jit import kernel
 from penstock.shedding.program import Matrix
 
+KERNEL = "penstock.shedding.points_kernel"
 MOST_POINTS = 3_000_000
 """Rows of a table: with 8 inputs 0.2 GB, and less than 1 GB while it is made."""
 MOST_WORK = 4e9
@@ -79,14 +81,19 @@ def boundary(levels: Matrix, counts: NDArray[np.int64], load: Matrix) -> Matrix:
     InputError
         If there are too many.
     """
-    from penstock.shedding import kernels
-
     affordable(counts, math.factorial(len(counts)))
-    found = kernels.boundary(levels, counts, load, np.zeros((0, len(counts))), MOST_POINTS + 1)
+    found = outermost(levels, counts, load, np.zeros((0, len(counts))))
     countable(found)
     points = np.zeros((found, len(counts)))
-    kernels.boundary(levels, counts, load, points, MOST_POINTS + 1)
+    outermost(levels, counts, load, points)
     return points
+
+
+def outermost(levels: Matrix, counts: NDArray[np.int64], load: Matrix, out: Matrix) -> int:
+    """Count the points that `boundary` returns, at most one more than may be, and fill ``out`` with them."""
+    code = kernel(KERNEL, float(np.prod(counts.astype(float))) * len(load))
+    found: int = code.boundary(levels, counts, load, out, MOST_POINTS + 1)
+    return found
 
 
 def affordable(counts: NDArray[np.int64], share: int) -> None:
@@ -177,9 +184,7 @@ def indexed(points: Matrix, score: Matrix, rows: Mapping[str, Numbers]) -> dict[
 
 def best_below(arrays: Mapping[str, Numbers], rates: Matrix) -> int:
     """Return the row of the best point that is nowhere above the rates, or -1."""
-    from penstock.shedding import kernels
-
-    row: int = kernels.search(
+    row: int = kernel(KERNEL, arrays["points"].size).search(
         arrays["low"], arrays["first"], arrays["last"], arrays["most"], arrays["points"], arrays["score"], rates
     )  # fmt: skip
     return row

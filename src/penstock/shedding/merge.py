@@ -21,14 +21,18 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.native.jit import kernel
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.program import Matrix
 
+KERNEL = "penstock.shedding.fit_kernel"
 FULL = 1 + 1e-12
 ROOM = 30_000
 """Rows that a table may have before similar ones are pruned."""
 WORK = 40_000_000
 """Comparisons of rows before similar ones are pruned."""
+USUAL = 100
+"""Rows that nothing beats and that each row is compared with, about."""
 SIMILAR = 0.5
 """Rounds of the spread that pruning similar rows costs: the width of its cells."""
 EXACT = 600_000
@@ -191,8 +195,7 @@ def _best_pairs(
     one: Partial, other: Partial, extra: list[int], shared: list[tuple[int, int]], spread: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return of all pairs of rows the best in each cell of the grid of rates and load."""
-    from penstock.shedding import fit_kernels
-
+    code = kernel(KERNEL, len(one) * len(other) * (1 + len(one.dims) + len(extra)))
     step = -math.log1p(-spread) * SIMILAR
     dims = len(one.dims) + len(extra)
     cells = [np.full((len(table), max(1, dims)), -1, np.int64) for table in (one, other)]
@@ -215,9 +218,10 @@ def _best_pairs(
     least = float(loads[loads > 0].min(initial=1.0))
     if float(np.prod(sizes.astype(float))) * (2 + math.log(2 / least) / step) > 4e18:
         raise TooLarge(f"two tables of a host would have {dims} inputs together")
-    sides = [fit_kernels.Side(each, table.load, table.score) for each, table in zip(cells, (one, other), strict=True)]
-    grid = fit_kernels.Cells(sizes, step, math.floor(math.log(least) / step))
-    left, right, enough = fit_kernels.best_pairs(sides[0], sides[1], grid, SLOTS)
+    sides = [code.Side(each, table.load, table.score) for each, table in zip(cells, (one, other), strict=True)]
+    grid = code.Cells(sizes, step, math.floor(math.log(least) / step))
+    with np.errstate(over="ignore"):  # Hashes are to overflow, also where they are interpreted.
+        left, right, enough = code.best_pairs(sides[0], sides[1], grid, SLOTS)
     if not enough:
         raise TooLarge(f"two tables of a host would have more than {SLOTS // 2:,} rows together")
     return left, right
@@ -265,19 +269,18 @@ def undominated(price: Matrix, score: Matrix) -> NDArray[np.int64] | None:
 
     Of equal rows the first stays. None: it would take more than `WORK` comparisons.
     """
-    from penstock.shedding import fit_kernels
-
+    code = kernel(KERNEL, len(score) * (min(len(score), USUAL) * price.shape[1] + 1))
     keep = np.zeros(len(score), bool)
     if price.shape[1] > 2:
         total = price.sum(axis=1)
         order = np.lexsort((np.arange(len(score)), total, -score))
-        done = fit_kernels.undominated(np.ascontiguousarray(price), score, order, WORK, keep)
+        done = code.undominated(np.ascontiguousarray(price), score, order, WORK, keep)
         return np.flatnonzero(keep) if done else None
     first = price[:, 0] if price.shape[1] else np.zeros(len(score))
     second = price[:, 1] if price.shape[1] > 1 else np.zeros(len(score))
     order = np.lexsort((-score, second, first))
     rank = np.unique(second, return_inverse=True)[1].astype(np.int64)
-    fit_kernels.undominated_pair(rank[order], score[order], keep)
+    code.undominated_pair(rank[order], score[order], keep)
     return np.sort(order[keep])
 
 

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.native.jit import kernel
 from penstock.shedding.exact import Exact
+from penstock.shedding.grid import KERNEL
 from penstock.shedding.program import TOLERANCE, Matrix, Program
 from penstock.shedding.tables import PlanTable, fingerprint
 
@@ -167,12 +169,11 @@ def _bounded(cells: int) -> None:
 
 def descend(program: Program, table: PlanTable) -> Callable[[Matrix], Matrix]:
     """Return the look-up of a quadtree: the plan of the cell that holds the rates."""
-    from penstock.shedding import kernels
-
     child, rows, plans = (table.arrays[name] for name in ("child", "row", "plans"))
+    code = kernel(KERNEL, child.size)
 
     def plan(rates: Matrix) -> Matrix:
-        row = rows[kernels.descend(child, np.zeros(len(rates)), table.upto, rates)]
+        row = rows[code.descend(child, np.zeros(len(rates)), table.upto, rates)]
         kept: Matrix = plans[row].copy() if row >= 0 else np.zeros(program.arcs)
         return kept
 

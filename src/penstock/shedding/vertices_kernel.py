@@ -1,4 +1,5 @@
-"""Compiled loops: the walk over dual vertices, and the look-up (plain references: `exact`, `tables`).
+# mypy: disable-error-code="no-any-return"
+"""The walk over dual vertices and the look-up of the least, compiled where it pays (plain references: `optimum`).
 
 A tuple's worth on an arc under host prices ``p`` is ``V = weight - K'p + G' max(0, V)``: what it earns downstream minus
 what it costs. The optimum is ``f(r) = min over p >= 0 of limit·p + (S r)·max(0, V(p))``, convex and piecewise linear in
@@ -11,10 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from penstock.native.jit import INNER, njit
 
 
-@njit(cache=True)
+@njit(**INNER)
 def solve(a: Any, b: Any, n: Any) -> Any:
     """Solve a small system in place by elimination; False if it is singular."""
     for c in range(n):
@@ -44,7 +46,7 @@ def solve(a: Any, b: Any, n: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@njit(**INNER)
 def forms(start: Any, reader: Any, gain: Any, K: Any, weight: Any, sign: Any, up: Any, const: Any, grad: Any) -> Any:
     """Write V as ``const + grad·p`` under a sign pattern; the arc ``up`` counts as positive."""
     n, m = K.shape
@@ -60,7 +62,7 @@ def forms(start: Any, reader: Any, gain: Any, K: Any, weight: Any, sign: Any, up
                     grad[a, i] += gain[e] * grad[b, i]
 
 
-@njit(cache=True)
+@njit(**INNER)
 def alive(start: Any, reader: Any, entry: Any, sign: Any, down: Any, live: Any) -> Any:
     """Mark the arcs that a tuple can reach without being dropped before; the arc ``down`` drops."""
     m = len(entry)
@@ -72,7 +74,7 @@ def alive(start: Any, reader: Any, entry: Any, sign: Any, down: Any, live: Any) 
                 live[reader[e]] = True
 
 
-@njit(cache=True)
+@njit(**INNER)
 def key_of(tight: Any, sign: Any, live: Any) -> Any:
     """Hash a vertex: its tight conditions and the signs of all live arcs."""
     h = np.uint64(1469598103934665603)
@@ -82,7 +84,7 @@ def key_of(tight: Any, sign: Any, live: Any) -> Any:
         h ^= h >> np.uint64(29)
     for a in range(len(sign)):
         if live[a]:
-            h = (h ^ np.uint64(3 * a + sign[a] + 11)) * np.uint64(1099511628211)
+            h = (h ^ np.uint64(3 * a + int(sign[a]) + 11)) * np.uint64(1099511628211)
             h ^= h >> np.uint64(31)
     return h if h != np.uint64(0) else np.uint64(1)
 
@@ -257,7 +259,7 @@ def worth(
                 beta[row, entries[a]] += share[a] * v[a]
 
 
-@njit(cache=True)
+@njit(**INNER)
 def lowest(alpha: Any, beta: Any, r: Any, above: Any) -> Any:
     """Return the row of the least ``alpha + beta·r`` that is greater than ``above``, or -1."""
     best, row = np.inf, -1
@@ -363,140 +365,3 @@ def look_up(
         if primal(wstart, writer, wgain, entries, share, K, tights[row], signs[row], r, y):
             return row
     return -1
-
-
-@njit(cache=True)
-def plans(
-    alpha: Any,
-    beta: Any,
-    wstart: Any,
-    writer: Any,
-    wgain: Any,
-    entries: Any,
-    share: Any,
-    K: Any,
-    tights: Any,
-    signs: Any,
-    points: Any,
-    out: Any,
-    found: Any,
-) -> Any:
-    """Fill the optimal kept rates at each point; ``found`` is the vertex or -1."""
-    for q in range(len(points)):
-        found[q] = look_up(alpha, beta, wstart, writer, wgain, entries, share, K, tights, signs, points[q], out[q])
-
-
-@njit(cache=True)
-def boundary(levels: Any, counts: Any, load: Any, out: Any, most: Any) -> Any:
-    """List grid points that fit while the next point up in every coordinate does not; return how many, up to ``most``.
-
-    ``levels[s]`` falls from the greatest rate to 0, ``counts[s]`` of them; ``load`` has a row for each resource, with
-    every limit 1. Without room in ``out`` points are only counted.
-    """
-    dims, n = len(counts), len(load)
-    at = np.zeros(dims, np.int64)
-    partial = np.zeros((dims + 1, n))
-    ups = np.zeros((dims + 1, n))
-    found = 0
-    d = 0
-    at[0] = -1
-    while d >= 0 and found < most:
-        at[d] += 1
-        if at[d] == counts[d]:
-            d -= 1
-            continue
-        fits = True
-        for i in range(n):
-            partial[d + 1, i] = partial[d, i] + load[i, d] * levels[d, at[d]]
-            higher = np.inf if at[d] == 0 else levels[d, at[d] - 1]
-            ups[d + 1, i] = ups[d, i] + (load[i, d] * higher if load[i, d] > 0 else 0.0)
-            fits = fits and partial[d + 1, i] <= 1 + 1e-9
-        if not fits:
-            continue
-        if d < dims - 1:
-            d += 1
-            at[d] = -1
-            continue
-        over = False
-        for i in range(n):
-            over = over or ups[dims, i] > 1
-        if not over:
-            # Lower levels of the last coordinate are lower still.
-            d -= 1
-            continue
-        if found < len(out):
-            for s in range(dims):
-                out[found, s] = levels[s, at[s]]
-        found += 1
-    return found
-
-
-@njit(cache=True)
-def scan(points: Any, score: Any, r: Any) -> Any:
-    """Return the best point that is nowhere above ``r``, by looking at all."""
-    best, row = -1.0, -1
-    for p in range(len(points)):
-        if score[p] <= best:
-            continue
-        below = True
-        for s in range(len(r)):
-            if points[p, s] > r[s]:
-                below = False
-                break
-        if below:
-            best, row = score[p], p
-    return row
-
-
-@njit(cache=True)
-def search(low: Any, first: Any, last: Any, best_score: Any, points: Any, score: Any, r: Any) -> Any:
-    """Return what `scan` returns, by the index: node ``k`` has the children ``2k+1`` and ``2k+2``."""
-    best, row = -1.0, -1
-    stack = np.zeros(128, np.int64)
-    top = 1
-    while top:
-        top -= 1
-        node = stack[top]
-        if best_score[node] < best:
-            continue
-        out = False
-        for s in range(len(r)):
-            if low[node, s] > r[s]:
-                out = True
-                break
-        if out:
-            continue
-        if first[node] >= 0:
-            for p in range(first[node], last[node]):
-                if score[p] < best or (score[p] == best and p > row):
-                    continue
-                below = True
-                for s in range(len(r)):
-                    if points[p, s] > r[s]:
-                        below = False
-                        break
-                if below:
-                    best, row = score[p], p
-            continue
-        stack[top] = 2 * node + 2
-        stack[top + 1] = 2 * node + 1
-        top += 2
-    return row
-
-
-@njit(cache=True)
-def descend(child: Any, lower: Any, upper: Any, r: Any) -> Any:
-    """Return the leaf cell of a region quadtree that holds ``r``: lower corners belong to their cell."""
-    node = 0
-    low, high = lower.copy(), upper.copy()
-    while child[node] >= 0:
-        number = 0
-        for s in range(len(r)):
-            middle = 0.5 * (low[s] + high[s])
-            if r[s] >= middle:
-                number |= 1 << s
-                low[s] = middle
-            else:
-                high[s] = middle
-        node = child[node] + number
-    return node

@@ -1,13 +1,13 @@
-"""Compiled loops of the feasible input tables (plain references: `local.local_plan`, `merge.undominated`)."""
+"""Loops of the feasible input tables, compiled where it pays (references: `local.local_plan`, `merge.undominated`)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from penstock.arrays import Array, Bools, Ints
+from penstock.native.jit import njit
 
 
 class Arcs(NamedTuple):
