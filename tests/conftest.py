@@ -1,12 +1,13 @@
-"""What all rooms' tests share: the command line in this process, the examples, hypothesis settings."""
+"""What all rooms' tests share: the command line in this process, the examples, Spark hosts, hypothesis settings."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from penstock.cli.app import main
+from penstock.cluster import Cluster, Host, SparkSettings
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+# One of them has two slots: there tasks read and write rows.
+HOSTS = [Host(name="h1"), Host(name="h2", cores=2), Host(name="h3")]
+CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.6))
 
 settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -87,3 +94,23 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The repository, made the current folder."""
     monkeypatch.chdir(ROOT)
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Any:
+    """The module that fetches and runs Kafka."""
+    return importlib.import_module("kafka")
+
+
+@pytest.fixture(scope="session")
+def shared(scripts: Any) -> Iterator[tuple[Cluster, Any]]:
+    """Three embedded hosts, of which the second does two tasks at a time, and their cluster.
+
+    They know Kafka's connector, if it has been fetched.
+    """
+    from penstock.spark.hosts import start_hosts
+
+    jars = (scripts.connector(),) if scripts.fetched() else ()
+    cluster = attrs.evolve(CLUSTER, spark=attrs.evolve(CLUSTER.spark, jars=jars))
+    with start_hosts(cluster) as hosts:
+        yield cluster, hosts

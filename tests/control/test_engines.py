@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 import pytest
 from engines import APART, TOGETHER, simulated, stepped, two_queries
 
-from penstock.cluster import Cluster, SparkSettings
+from penstock.cluster import Cluster
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import build_program, make_tables
 from penstock.sizing.admit import merged
 from penstock.steering import Plan
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """Two embedded hosts with a session each."""
-    from penstock.spark.hosts import start_hosts
-    from penstock.spark.run import Engine
-
-    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=0.3))
-    with start_hosts(cluster) as hosts:
-        yield Engine(cluster, hosts)
 
 
 @pytest.fixture(params=["simulation", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(900)])])
@@ -31,9 +19,9 @@ def engine(request, tmp_path):
     made = []
 
     def on_spark(network, placement, rates):
-        from penstock.spark.run import SparkEngine
+        from penstock.spark.run import Engine, SparkEngine
 
-        hosts = request.getfixturevalue("spark")
+        hosts = Engine(*request.getfixturevalue("shared"))
         deployment = hosts.prepare(network, placement, tmp_path, rates=rates, live=True, apart=network.operators)
         return SparkEngine(hosts, deployment)
 

@@ -1,8 +1,7 @@
-"""Hosts that the Spark tests share."""
+"""Sessions of the hosts that all tests share, and a Kafka broker."""
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,42 +12,14 @@ from typing import Any
 import attrs
 import pytest
 
-from penstock.cluster import Cluster, Host, SparkSettings
+from penstock.cluster import Cluster
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
 
-ROOT = Path(__file__).resolve().parents[2]
+# Tests of this room share hosts_kit.py and kafka_kit.py.
+sys.path.insert(0, str(Path(__file__).parent))
 
-# Tests of this room share hosts_kit.py and kafka_kit.py, and start the servers that scripts do.
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "scripts")]
-
-from kafka_kit import settings  # noqa: E402
-
-# One of them has two slots: there tasks read and write rows.
-HOSTS = [Host(name="h1"), Host(name="h2", cores=2), Host(name="h3")]
-CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.3))
-
-
-@pytest.fixture(scope="session")
-def scripts() -> Any:
-    """The module that fetches and runs Kafka."""
-    return importlib.import_module("kafka")
-
-
-@pytest.fixture(scope="session")
-def shared(scripts: Any) -> Iterator[tuple[Cluster, Any]]:
-    """Three embedded hosts, of which the second does two tasks at a time, and their cluster.
-
-    They know Kafka's connector, if it has been fetched.
-    """
-    cluster = knowing(scripts.connector()) if scripts.fetched() else CLUSTER
-    with start_hosts(cluster) as hosts:
-        yield cluster, hosts
-
-
-def knowing(jars: str, **kafka: str) -> Cluster:
-    """Return the cluster with jars, and with a broker."""
-    return attrs.evolve(CLUSTER, spark=attrs.evolve(CLUSTER.spark, jars=(jars,), kafka=kafka))
+from kafka_kit import settings
 
 
 @pytest.fixture(scope="session")
@@ -74,9 +45,10 @@ def kafka_hosts(broker: Any, shared: tuple[Cluster, Any], scripts: Any) -> Itera
     with pytest.MonkeyPatch.context() as patch, ExitStack() as own:
         for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
             patch.setenv(name, broker.known[name])
+        spark = attrs.evolve(cluster.spark, jars=(scripts.connector(),))
         if not cluster.spark.jars:
-            hosts = own.enter_context(start_hosts(knowing(scripts.connector())))
-        yield knowing(scripts.connector(), **settings(broker)), hosts
+            hosts = own.enter_context(start_hosts(attrs.evolve(cluster, spark=spark)))
+        yield attrs.evolve(cluster, spark=attrs.evolve(spark, kafka=settings(broker))), hosts
 
 
 @pytest.fixture(scope="session")

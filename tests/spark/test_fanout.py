@@ -12,10 +12,9 @@ from penstock.workload import Rates
 pytestmark = pytest.mark.spark
 
 
-def test_runs_on_spark_give_the_same_numbers():
+def test_runs_on_spark_give_the_same_numbers(shared):
     """Runs on Spark, however many partitions, give exactly the documents of runs in this process."""
     from penstock.spark.fanout import fan_out
-    from penstock.spark.hosts import EmbeddedHost
 
     network = Network.of(
         "station",
@@ -26,8 +25,8 @@ def test_runs_on_spark_give_the_same_numbers():
     job = Job(network, Cluster.uniform(1), {"a": "h1"}, Rates.constant({"s": 80}, 20))
     seeds = [3, 1, 2]
     expected = [result.document() for result in repeat(job, seeds, workers=1)]
-    with EmbeddedHost("simulations", cores=2) as host:
-        found = [result.document() for result in fan_out(host.session(), job, seeds)]
-        alone = [result.document() for result in fan_out(host.session(), job, seeds[:1])]
+    session = shared[1]["h2"].session()
+    found = [result.document() for result in fan_out(session, job, seeds)]
+    alone = [result.document() for result in fan_out(session, job, seeds[:1])]
     assert found == expected
     assert alone == expected[:1]

@@ -22,7 +22,7 @@ from penstock.workload import Rates, nexmark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-RATE, SECONDS = 60.0, 28
+RATE, SECONDS = 60.0, 20
 
 DOCUMENT: dict[str, Any] = {
     "name": "living",
@@ -46,7 +46,7 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 
 PLACEMENT = {"bids": "h1", "people": "h1", "auctions": "h1", "euros": "h1", "busy": "h2", "newcomers": "h2"}
-LONG = 45
+LONG = 32
 """Seconds of events, more where a test makes several changes, one after the other."""
 
 Start = Callable[..., SparkEngine]
@@ -145,6 +145,7 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
     assert not live.apply(Plan(placement={"busy": "h2"})).refused
     settle(live, seen)
     live.happen(Recover("h3"))
+    assert not live.apply(Plan(triggers={"h1": 0.4})).refused
     report = finish(live, seen)
     assert seen[-1].down == set()
     assert report["balanced"] is True
@@ -156,6 +157,7 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
     assert latencies == report["latency"]["count"]
 
 
+@pytest.mark.slow
 def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
     """Operators of one query go on on three hosts from where they were; the rest of the system goes on."""
     live, seen = start(), []
@@ -196,6 +198,7 @@ def test_units_that_meet_go_on_as_one(start: Start, tmp_path: Path, monkeypatch:
     check(tmp_path, LONG)
 
 
+@pytest.mark.slow
 def test_reading_is_limited_and_set_free(start: Start, tmp_path: Path) -> None:
     """While a source is limited no batch reads more than that; what waited comes afterwards, each row once."""
     live, seen = start(), []
@@ -300,6 +303,7 @@ def test_queries_are_attached_while_all_goes_on(start: Start, tmp_path: Path) ->
     assert guests == people[-len(guests) :]
 
 
+@pytest.mark.slow
 def test_keep_fractions_and_triggers_change(start: Start, tmp_path: Path) -> None:
     """Keep fractions hold from the next batch on; what is not known, or cannot be, is refused and changes nothing."""
     live, seen = start(live=True), []
