@@ -17,7 +17,7 @@ from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import Exact, Program, Question, build_program, build_table, make_tables
 from penstock.shedding.messages import Rows, difference, encoded
 
-PAPER = Paper("shedding")
+PAPER = Paper("shedding", compiled=True)
 
 
 @PAPER.figure("Table 3", "Effect of dimensionality")
