@@ -198,8 +198,8 @@ def test_long_runs_have_fewer_draws() -> None:
         assert any("too long" in note for note in told.notes) == (draws == 0)
 
 
-def test_speed_of_a_core_is_drawn_for_each_stretch_of_time() -> None:
-    """How a core's speed wanders widens the interval, and less so over a long time, in which it averages out."""
+def test_speed_of_a_core_is_drawn_once_and_for_each_stretch_of_time() -> None:
+    """How a core's speed wanders widens the interval, over a long time too: it may differ from that of calibration."""
 
     def half(wander: float, seconds: int) -> float:
         known = Statistics(hosts={"h1": HostStatistics(overhead=0.1, wander=wander)})
@@ -213,4 +213,4 @@ def test_speed_of_a_core_is_drawn_for_each_stretch_of_time() -> None:
 
     assert half(0.0, 40) == 0.0
     assert 1.5 * half(0.1, 40) < half(0.2, 40)
-    assert 1.3 * half(0.2, 300) < half(0.2, 40)
+    assert half(0.2, 300) > 0.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -115,7 +116,8 @@ def draw(
     tied = np.array([row.correlation for row in rows])
     factor = 1 + both[:, 0] * [row.error for row in rows]
     other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
-    speed = np.exp(rng.standard_normal((count, len(rows))) * [row.unrest for row in rows])
+    # Cores wander for minutes too: between calibration and run as far as between two stretches, or farther.
+    speed = np.exp(rng.standard_normal((count, len(rows))) * [math.hypot(row.unrest, row.wander) for row in rows])
     wander = np.exp(rng.standard_normal((count, len(rows), STRETCHES)) * np.array([[row.wander] for row in rows]))
     chance = rng.standard_normal((count, len(rows), BATCHES))
     phase = rng.random(count)
