@@ -13,6 +13,7 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 
 test: setup ## the tests that CI runs
 	-@$(UV) run --no-sync python scripts/kafka.py fetch
+	-@$(UV) run --no-sync penstock hosts prepare
 	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
 	$(UV) run --no-sync pytest -q -m "alone and not slow"
 

@@ -204,6 +204,11 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
         Path(temporary).unlink(missing_ok=True)
 
 
+def user_cache() -> Path:
+    """Return this user's folder for what can be made again, there or not."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
 def write_json(path: str | os.PathLike[str], document: object) -> None:
     """Write a JSON document atomically."""
     with atomic(path) as file:

@@ -26,7 +26,7 @@ import attrs
 
 from penstock.arrays import Records
 from penstock.errors import InputError
-from penstock.files import atomic
+from penstock.files import atomic, user_cache
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_void_p, ctypes.c_int64)
 _SIZE = 12
@@ -120,7 +120,7 @@ class Kernel:
         beside = self._source.with_name("__pycache__")
         if os.access(beside if beside.exists() else beside.parent, os.W_OK):
             return beside
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+        return user_cache()
 
     def _translate(self, llvm: ModuleType) -> bytes | None:
         """Return machine code made of the package's bitcode; None if it is of another source, system or LLVM."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import psutil
 
 from penstock.errors import HostError
-from penstock.spark.hosts import failures, settings
+from penstock.spark.hosts import classes, failures, settings
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.folders import host_folders
 from penstock.spark.hosts.kept import Kept
@@ -30,6 +30,9 @@ from penstock.spark.hosts.supervisor import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+GRACE = 5.0
+"""Seconds that a JVM has to end when asked."""
 
 READY = re.compile(r"Spark Connect server started at: .*:(\d+)$", re.MULTILINE)
 
@@ -66,6 +69,8 @@ class EmbeddedHost:
         Seconds until a server that is not ready counts as failed (default: 180, with packages 300).
     outlive
         Whether it goes on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
+    record
+        A file into which it writes the archive of its classes when it is stopped (`penstock.spark.hosts.classes`).
 
     Examples
     --------
@@ -90,8 +95,10 @@ class EmbeddedHost:
         port: int | None = None,
         timeout: float | None = None,
         outlive: bool = False,
+        record: Path | None = None,
     ) -> None:
         self.name = name
+        self._record = record
         self.outlive = outlive
         self.cores = cores
         self._slots = slots or cores
@@ -247,13 +254,14 @@ class EmbeddedHost:
         main, lifeline, nursery = folders[0], folders[0] / "lifeline", folders[-1] / "nursery"
         conf = settings.spark_settings(self.name, self._slots, self._wanted_port, self.conf, folders)
         plan = Plan(
-            argv=settings.command(java, conf, main),
+            argv=settings.command(java, conf, main, self._record),
             env=settings.environment(kept, java, main, self._token, lifeline, nursery),
             cpus=self.cpus,
             log=str(self.log),
             exit=str(self._exit_note),
             lifeline=str(lifeline),
             nursery=settings.nursery(nursery),
+            grace=GRACE if self._record is None else classes.RECORDING,
             outlive=self.outlive,
         )
         self._supervised.launch(self.name, plan)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import InputError
+from penstock.spark.hosts import classes
 from penstock.spark.hosts.java import MODULE_OPTIONS
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -159,17 +160,26 @@ def spark_settings(
     }
 
 
-def command(java: Path, settings: Mapping[str, str], folder: Path) -> list[str]:
-    """Write the settings into the folder and return the command line, which holds no secret."""
+def archive(java: Path) -> Path:
+    """Return the file in which Spark's classes are kept for hosts of this Java, there or not."""
+    return classes.archive(java, _spark_home() / "jars", JVM_OPTIONS)
+
+
+def command(java: Path, settings: Mapping[str, str], folder: Path, record: Path | None = None) -> list[str]:
+    """Write the settings into the folder and return the command line, which holds no secret.
+
+    With ``record``, the JVM writes the archive of its classes into that file when it ends.
+    """
     conf = dict(settings)
     heap = conf.pop("spark.driver.memory")
     options = shlex.split(conf.pop("spark.driver.extraJavaOptions", ""))
-    classes = [str(_spark_home() / "jars" / "*"), *filter(None, [conf.pop("spark.driver.extraClassPath", "")])]
+    places = [str(_spark_home() / "jars" / "*"), *filter(None, [conf.pop("spark.driver.extraClassPath", "")])]
     (folder / "log4j2.properties").write_text(LOGGING)
     (folder / "spark.conf").write_text("".join(f"{_escape(k)}={_escape(conf[k])}\n" for k in sorted(conf)))
     return [
         str(java),
         *JVM_OPTIONS,
+        *(classes.writing(record) if record is not None else classes.reading(archive(java))),
         f"-Xmx{heap}",
         f"-XX:ErrorFile={folder}/crash.log",
         f"-Djava.io.tmpdir={folder}",
@@ -177,7 +187,7 @@ def command(java: Path, settings: Mapping[str, str], folder: Path) -> list[str]:
         f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
         *options,
         "-cp",
-        os.pathsep.join(classes),
+        os.pathsep.join(places),
         "org.apache.spark.deploy.SparkSubmit",
         "--class",
         SERVER,

@@ -16,8 +16,8 @@ from penstock.errors import HostError
 from penstock.spark.hosts import supervisor
 from penstock.spark.hosts.processes import family
 
-PATIENCE = 15.0
-"""Seconds until a supervisor that does not end is killed."""
+PATIENCE = 10.0
+"""Seconds, after those that the JVM has, until a supervisor that does not end is killed."""
 
 
 class Supervised:
@@ -49,6 +49,7 @@ class Supervised:
             pass_fds=locks,
         )
         self.root = psutil.Process(self._supervisor.pid)
+        self._grace = 0.0
 
     def launch(self, name: str, plan: supervisor.Plan) -> None:
         """Start the JVM of the host ``name``.
@@ -59,6 +60,7 @@ class Supervised:
             If the system cannot start it.
         """
         stdin, stdout = self._pipes()
+        self._grace = plan.grace
         stdin.write(json.dumps(plan._asdict()).encode() + b"\n")
         stdin.flush()
         answer = json.loads(stdout.readline() or b'{"error": "its supervisor ended"}')
@@ -76,7 +78,7 @@ class Supervised:
         with contextlib.suppress(OSError):
             stdin.close()
         try:
-            self._supervisor.wait(timeout=PATIENCE)
+            self._supervisor.wait(timeout=self._grace + PATIENCE)
         except subprocess.TimeoutExpired:
             self._supervisor.kill()
             self._supervisor.wait()

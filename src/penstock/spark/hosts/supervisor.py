@@ -60,8 +60,8 @@ class Plan(NamedTuple):
     exit: str
     lifeline: str
     nursery: list[str]
-    grace: float = 5.0
-    outlive: bool = False
+    grace: float
+    outlive: bool
 
 
 def main() -> None:
