@@ -30,6 +30,7 @@ from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import chain, demo
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
+from penstock.control.record import Record
 from penstock.files import plain
 from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
@@ -105,8 +106,8 @@ class Case:
         return Rates.of(1.0, found)
 
 
-def measure(number: int) -> dict[str, Any]:
-    """Make one run: calibrate, predict, run, compare."""
+def measure(number: int, record: Record) -> dict[str, Any]:
+    """Make one run: calibrate, predict with what the runs before it taught, run, compare."""
     case, begin = Case.of(number), time.monotonic()
     network, placed = NETWORKS[case.network](case.host)
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=case.trigger))
@@ -124,14 +125,14 @@ def measure(number: int) -> dict[str, Any]:
         done("alone")
         rates = case.rates(priced, placed)
         job = Job(network, cluster, Placement(placed), Path(folder) / "calibration", rates=rates, seed=number)
-        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
+        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None, record=record)
         done("in place")
         known = statistics.complete(network, override=True)
         prediction = chain.predict(known, cluster, placed, rates, statistics, rng=np.random.default_rng(number))
         job = attrs.evolve(job, folder=Path(folder) / "run", statistics=statistics)
         outcome = execute(engine, job, lambda _what, _share: None)
         done("run")
-    report = finish(job, outcome, prediction).report
+    report = finish(job, outcome, prediction, record=record).report
     after = calibrate.calibrate_in_place(statistics, priced, cluster, placed, outcome, rates)
     hindsight = in_hindsight(after.complete(network, override=True), cluster, placed, rates, after, outcome)
     return {
@@ -142,6 +143,7 @@ def measure(number: int) -> dict[str, Any]:
                   for n, row in report["sinks"].items() if row["latency"]["count"]},
         "forecast": [row for row in report["forecast"] if row["horizon"] == 10.0],
         "drifts": report["drifts"], "balanced": report["balanced"],
+        "slower": {name: row["slower"] for name, row in report["hosts"].items()},
         "calibrated": hosts_of(statistics), "in_run": hosts_of(after), "measured_by": dict(statistics.measured),
     }  # fmt: skip
 
@@ -288,7 +290,7 @@ def main() -> None:
     for number in range(int(first), int(last or first) + 1) if not given.page else ():
         if any(row["run"] == number for row in known(out)):
             continue
-        found = measure(number)
+        found = measure(number, Record(out.with_name("record.jsonl")))
         about = {
             "revision": revision,
             "when": time.strftime("%Y-%m-%d %H:%M"),

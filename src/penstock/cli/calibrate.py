@@ -48,6 +48,7 @@ def command(
     Example: penstock calibrate examples/auction/network.toml --out statistics.json
     """
     from penstock.cli import reading
+    from penstock.control.record import Record
 
     graph, _ = reading.get_network(network)
     cluster = reading.get_cluster(sample.cluster, None if sample.cluster is not None else 1, graph)
@@ -69,7 +70,7 @@ def command(
             samples = read_samples(engine.sessions[name], graph, sample.sample)
             statistics = calibrate_alone(engine, name, graph, samples, **wish._asdict(), report=tell)
             tell("overhead", 0.95)
-            statistics = measure_overhead(engine, name, statistics)
+            statistics = Record.of_user().applied(measure_overhead(engine, name, statistics), cluster)
     if out is not None:
         statistics.write(out)
     document = statistics.document()

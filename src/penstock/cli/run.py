@@ -13,6 +13,7 @@ from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
+    from penstock.control.job import Done, Job
     from penstock.load import Statistics
     from penstock.network import Network
     from penstock.shedding.live import Shedder
@@ -94,6 +95,7 @@ def command(
     from penstock.cli import reading
     from penstock.control import chain
     from penstock.control.job import Job, execute, finish
+    from penstock.control.record import Record
     from penstock.workload.rates import joined
 
     _check(drop, end)
@@ -112,12 +114,11 @@ def command(
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = chain.where(end.directory or cluster.spark.directory, graph)
-    wish = (inputs.placement, inputs.algorithm)
-    there = claimed(folder) if wish == (None, None) else None
+    there = claimed(folder) if inputs.placement is inputs.algorithm is None else None
     if there is not None:
         placed = placement_of(there).check(graph.operators, cluster.hosts)
     else:
-        placed = reading.decide_placement(graph, cluster, *wish, expected, answer.seed)
+        placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
     check_placement(placed)
     cluster = cluster.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
     job = Job(
@@ -130,16 +131,25 @@ def command(
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
             outcome = execute(Engine(cluster, running), job, tell, common.say)
-    done = finish(job, outcome)
+    done = finish(job, outcome, record=Record.of_user())
     document: Document = {**done.report, "directory": folder, **told}
     if end.report is not None:
         common.write_document(end.report, document)
     if end.learn is not None:
-        chain.learned(graph, cluster, placed, outcome, done.rates, known).write(end.learn)
+        _learn(job, done).write(end.learn)
     if answer.json:
         common.answer(document)
         return
     show(document)
+
+
+def _learn(job: Job, done: Done) -> Statistics:
+    """Return the statistics of a job with what its run showed."""
+    from penstock.control import chain
+    from penstock.control.record import Record
+
+    told = chain.learned(job.network, job.cluster, job.placement, done.outcome, done.rates, job.statistics)
+    return Record.of_user().applied(told, job.cluster)
 
 
 def _check(drop: DropOptions, end: EndOptions) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from penstock.control.chain import Report
 from penstock.control.job import Job, execute
+from penstock.control.record import NOTHING, Record
 from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
@@ -186,6 +187,7 @@ def calibrate_in_place(
     *,
     budget: float = BUDGET,
     clock: Callable[[], float] = time.monotonic,
+    record: Record = NOTHING,
 ) -> Statistics:
     """Run bursts on a job's hosts, all at once, until two agree; return the statistics with what they tell.
 
@@ -203,6 +205,8 @@ def calibrate_in_place(
         Seconds after which no further run begins, unless a host has had too few batches.
     clock
         Tells the time (s).
+    record
+        Of earlier runs.
 
     Raises
     ------
@@ -239,7 +243,8 @@ def calibrate_in_place(
         "beside": together(priced, job.placement, outcomes),
         "seconds": clock() - begin,
     }
-    return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
+    told = attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
+    return record.applied(told, job.cluster)
 
 
 def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Outcome]) -> dict[str, float]:

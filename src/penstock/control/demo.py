@@ -14,6 +14,7 @@ from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
+from penstock.control.record import Record
 from penstock.control.workplace import workplace
 from penstock.files import Document
 from penstock.latency.batches import BatchHosts
@@ -120,7 +121,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
     """
     from penstock.spark import hosts, run
 
-    graph, rates = network(), bursts()
+    graph, rates, record = network(), bursts(), Record.of_user()
     cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=2.0))
     with workplace() as scratch:
         tell("starting two Spark hosts", 0.0)
@@ -133,7 +134,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
             warming = Job(graph, cluster, plans[OURS], scratch / "calibration", rates=rates)
             statistics = calibrate_in_place(
-                engine, warming, known, alone, lambda what, share: tell(what, 0.18 + 0.17 * share)
+                engine, warming, known, alone, lambda what, share: tell(what, 0.18 + 0.17 * share), record=record
             )
             say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
@@ -150,7 +151,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             beside = execute(
                 engine, dealt, lambda _what, share: tell("running with queries dealt out in turn", 0.65 + 0.32 * share)
             )
-        document = finish(job, outcome, prediction).report
+        document = finish(job, outcome, prediction, record=record).report
         other = finish(dealt, beside).report
         tell("simulating", 0.98)
         add_simulated(document, measured, chain.simulated(measured, cluster, plans[OURS], rates, statistics))

@@ -104,7 +104,7 @@ class Speed:
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
         """Return what calibration knows."""
-        doubt = math.hypot(known.error, known.unrest)
+        doubt = math.hypot(known.error, max(known.unrest, known.between_runs or 0.0))
         return cls(0.0, doubt, max(known.residual, LEAST), known.jitter, known.wander)
 
 

@@ -17,7 +17,8 @@ from penstock.cluster import Cluster, Placement
 from penstock.control import chain
 from penstock.control.chain import Prediction, Report
 from penstock.control.lookout import Lookout
-from penstock.control.outlook import Course, Forecast, reported
+from penstock.control.outlook import Course, Forecast, reported, seen, slower
+from penstock.control.record import NOTHING, Record
 from penstock.control.report import compare
 from penstock.files import Document, to_json
 from penstock.latency.models import default_model, model_of, with_interval
@@ -183,14 +184,19 @@ def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
     return job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
 
 
-def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None) -> Done:
-    """Compare a job's outcome with its prediction, made from measured rates where none were expected."""
+def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, record: Record = NOTHING) -> Done:
+    """Compare a job's outcome with its prediction, made from measured rates where none were expected; note it."""
     rates = job.rates or chain.measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.shedder)
     if prediction is not None:
         course = Course.of(job, prediction.model.rates, _kept(job, prediction.model.rates))
-        report |= reported(course, outcome, np.random.default_rng(job.seed))
+        told = seen(course.network, job.cluster, job.placement, job.statistics, outcome)
+        batches = [batch for batch in told if batch.start >= 0]
+        report |= reported(course, batches, outcome, np.random.default_rng(job.seed))
+        for host, share in slower(batches).items():
+            report["hosts"][host]["slower"] = share
+        record.note(job.statistics, job.cluster, report)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)
     return Done(outcome, rates, prediction, report)

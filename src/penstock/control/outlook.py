@@ -211,10 +211,18 @@ def forecasts(
     return told, watch.drifts
 
 
-def reported(course: Course, outcome: Outcome, rng: np.random.Generator) -> Document:
+def slower(batches: Iterable[Seen]) -> dict[str, float]:
+    """Return by host how many times as long its batches took as had been measured before."""
+    took: dict[str, tuple[float, float]] = {}
+    for batch in batches:
+        own, expected = took.get(batch.host, (0.0, 0.0))
+        took[batch.host] = own + batch.duration, expected + batch.expected
+    return {host: own / expected for host, (own, expected) in took.items() if own > 0 and expected > 0}
+
+
+def reported(course: Course, batches: Sequence[Seen], outcome: Outcome, rng: np.random.Generator) -> Document:
     """Return the keys ``forecast``, ``drift`` and ``drifts`` of a run's report."""
-    batches = seen(course.network, course.cluster, course.placement, course.statistics, outcome)
-    told, drifts = forecasts(course, [batch for batch in batches if batch.start >= 0], rng)
+    told, drifts = forecasts(course, batches, rng)
     names = sorted(outcome.stimulus)
     stimulus = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in names)]) - outcome.epoch
     return {

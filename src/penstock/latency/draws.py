@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -74,7 +73,7 @@ def certain(statistics: Statistics | None) -> bool:
     errors += [
         error
         for row in known.hosts.values()
-        for error in (row.error, row.overhead_error, row.residual, row.jitter, row.unrest, row.wander)
+        for error in (row.error, row.overhead_error, row.residual, row.jitter, row.may_differ)
     ]
     return not any(errors)
 
@@ -116,8 +115,8 @@ def draw(
     tied = np.array([row.correlation for row in rows])
     factor = 1 + both[:, 0] * [row.error for row in rows]
     other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
-    # Cores wander for minutes too: between calibration and run as far as between two stretches, or farther.
-    speed = np.exp(rng.standard_normal((count, len(rows))) * [math.hypot(row.unrest, row.wander) for row in rows])
+    # Cores wander for minutes too: where no earlier run tells, as far as between two stretches of the calibration.
+    speed = np.exp(rng.standard_normal((count, len(rows))) * [row.may_differ for row in rows])
     wander = np.exp(rng.standard_normal((count, len(rows), STRETCHES)) * np.array([[row.wander] for row in rows]))
     chance = rng.standard_normal((count, len(rows), BATCHES))
     phase = rng.random(count)

@@ -77,6 +77,9 @@ class HostStatistics:
     wander
         How the core's speed makes batches longer and shorter between stretches of ten seconds: standard deviation, as a
         share.
+    between_runs
+        How far batches of whole runs were from what calibration had told, in earlier runs on this machine: standard
+        deviation, as a share; None: no run is known.
     """
 
     overhead: float = 0.0
@@ -90,6 +93,12 @@ class HostStatistics:
     unrest: float = 0.0
     speed: float | None = None
     wander: float = 0.0
+    between_runs: float | None = None
+
+    @property
+    def may_differ(self) -> float:
+        """By how much batches of a run may take longer or shorter as a whole: standard deviation, as a share."""
+        return math.hypot(self.unrest, self.wander) if self.between_runs is None else self.between_runs
 
 
 @attrs.frozen(kw_only=True)
@@ -207,6 +216,9 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Positive,
         msgspec.Meta(description="how its core's speed changes batches between ten seconds and ten others, as a share"),
     ] = 0.0
+    between_runs: (
+        Annotated[Positive, msgspec.Meta(description="how far earlier runs here were off, as a share")] | None
+    ) = None
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):

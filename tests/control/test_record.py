@@ -1,0 +1,102 @@
+"""What earlier runs say of how far the next one may be."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+from penstock.cluster import Cluster, Host
+from penstock.control.record import ENV, KEPT, Record
+from penstock.load import Statistics
+from penstock.load.statistics import HostStatistics, parse_statistics
+
+CLUSTER = Cluster.uniform(2)
+KNOWN = Statistics(
+    hosts={name: HostStatistics(speed=1e6, unrest=0.03, wander=0.04) for name in CLUSTER.hosts}, operators={}
+)
+
+
+def report(first: float, second: float, busy: float = 1.0) -> dict:
+    """Return the part of a run's report that counts."""
+    return {"hosts": {"h1": {"slower": first, "busy": busy}, "h2": {"slower": second, "busy": busy}}}
+
+
+def between(record: Record, cluster: Cluster = CLUSTER) -> float | None:
+    """Return what the record says of the first host."""
+    return record.applied(KNOWN, cluster).hosts["h1"].between_runs
+
+
+def test_what_runs_were_off_comes_back(tmp_path: Path) -> None:
+    """Levels with a standard deviation of 0.2 are found again once there are many; before, calibration's own counts."""
+    record, rng = Record(tmp_path / "runs.jsonl"), np.random.default_rng(0)
+    assert between(record) is None
+    assert record.applied(KNOWN, CLUSTER).hosts["h1"].may_differ == pytest.approx(0.05)
+    record.note(KNOWN, CLUSTER, report(1.0, 1.0))
+    assert between(record) == pytest.approx(0.05 * math.sqrt(2 / 4))
+    for _ in range(100):
+        record.note(KNOWN, CLUSTER, report(*np.exp(0.2 * rng.standard_normal(2))))
+    assert between(record) == pytest.approx(0.2, rel=0.25)
+    assert record.applied(KNOWN, CLUSTER).hosts["h1"].may_differ == between(record)
+
+
+def test_an_idle_host_says_little(tmp_path: Path) -> None:
+    """A run counts by how busy its hosts were."""
+    record = Record(tmp_path / "runs.jsonl")
+    record.note(KNOWN, CLUSTER, report(2.0, 2.0, busy=0.0))
+    assert between(record) == pytest.approx(0.05)
+
+
+def test_each_machine_has_its_own(tmp_path: Path) -> None:
+    """Hosts elsewhere are known by where they listen; hosts here by nothing else, whatever they are called."""
+    record = Record(tmp_path / "runs.jsonl")
+    away = attrs.evolve(CLUSTER, hosts={n: Host(name=n, spark=f"sc://{n}:15002") for n in CLUSTER.hosts})
+    record.note(KNOWN, away, report(1.5, 1.0))
+    assert between(record) is None
+    first, second = (record.applied(KNOWN, away).hosts[name].between_runs for name in ("h1", "h2"))
+    assert first > second
+
+
+def test_hosts_that_were_not_calibrated_say_nothing(tmp_path: Path) -> None:
+    """Only what a calibration in place told can be off."""
+    record = Record(tmp_path / "runs.jsonl")
+    record.note(Statistics(hosts={"h1": HostStatistics(factor=2.0)}, operators={}), CLUSTER, report(1.5, 1.5))
+    record.note(KNOWN, CLUSTER, {"hosts": {"h1": {"busy": 0.5}}})
+    assert between(record) is None
+
+
+def test_the_file_stays_small_and_may_be_anything(tmp_path: Path) -> None:
+    """It holds the latest lines; one that is broken, or cannot be written, is as none."""
+    record = Record(tmp_path / "runs.jsonl")
+    for _ in range(KEPT):
+        record.note(KNOWN, CLUSTER, report(1.1, 1.1))
+    assert len(record.file.read_text().splitlines()) == KEPT
+    record.file.write_text("what is this\n")
+    assert between(record) is None
+    record.note(KNOWN, CLUSTER, report(1.1, 1.1))
+    assert between(record) is not None
+    (tmp_path / "file").touch()
+    lost = Record(tmp_path / "file" / "runs.jsonl")
+    lost.note(KNOWN, CLUSTER, report(1.1, 1.1))
+    assert between(lost) is None
+
+
+def test_the_variable_names_it(tmp_path: Path) -> None:
+    """It is in the user's cache, or where PENSTOCK_RECORD says, or nowhere."""
+    assert Record.of_user({}).file.name == "runs.jsonl"
+    assert Record.of_user({ENV: str(tmp_path / "mine")}).file == tmp_path / "mine"
+    nowhere = Record.of_user({ENV: ""})
+    nowhere.note(KNOWN, CLUSTER, report(1.1, 1.1))
+    assert between(nowhere) is None
+
+
+def test_statistics_keep_it(tmp_path: Path) -> None:
+    """What earlier runs say goes into a statistics file and comes back."""
+    record = Record(tmp_path / "runs.jsonl")
+    record.note(KNOWN, CLUSTER, report(1.2, 1.2))
+    told = record.applied(KNOWN, CLUSTER)
+    assert parse_statistics(json.loads(json.dumps(told.document()))).hosts == told.hosts
