@@ -3,7 +3,7 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
 
-.PHONY: demo test nightly check versions lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
+.PHONY: demo test helpers nightly check versions lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -11,11 +11,13 @@ help: ## show the targets
 demo: setup ## calibrate, predict, place, run and compare on two embedded Spark hosts
 	@$(UV) run --no-sync penstock demo
 
-test: setup ## the tests that CI runs
+test: setup helpers ## the tests that CI runs
+	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
+	$(UV) run --no-sync pytest -q -m "alone and not slow" tests/spark
+
+helpers: setup # what tests can do without: Kafka and its connector, and an archive of classes
 	-@$(UV) run --no-sync python scripts/kafka.py fetch
 	-@$(UV) run --no-sync penstock hosts prepare
-	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
-	$(UV) run --no-sync pytest -q -m "alone and not slow"
 
 nightly: setup ## all tests, also the long ones: 500 random networks on Spark, 20 kills
 	PENSTOCK_EXAMPLES=10 PENSTOCK_NETWORKS=500 PENSTOCK_SMALL_NETWORKS=100 PENSTOCK_KILLS=20 PENSTOCK_DIFFERENTIAL_KILLS=20 $(UV) run --no-sync pytest -q
@@ -33,7 +35,9 @@ lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync mypy
 	$(UV) run --no-sync lint-imports
 
-check: lint test ## what CI runs: lint and tests
+check: setup ## what CI runs: lint and tests
+	@$(MAKE) -j 2 lint helpers
+	@$(MAKE) test
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py

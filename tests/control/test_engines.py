@@ -12,8 +12,15 @@ from penstock.shedding import build_program, make_tables
 from penstock.sizing.admit import merged
 from penstock.steering import Plan
 
+SPARK = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-@pytest.fixture(params=["simulation", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.timeout(900)])])
+DEEPER = pytest.mark.parametrize(
+    "engine", ["simulation", pytest.param("spark", marks=[*SPARK, pytest.mark.slow])], indirect=True
+)
+"""For what tests of the Spark engine alone look at more closely."""
+
+
+@pytest.fixture(params=["simulation", pytest.param("spark", marks=SPARK)])
 def engine(request, tmp_path):
     """Return a maker of engines, (network, placement, rates) -> engine, that are closed at the end."""
     made = []
@@ -67,6 +74,7 @@ def test_looks_cost_no_time_and_know_where_things_are(engine):
     assert {"h1", "h2"} <= set(seen.cluster.hosts)
 
 
+@DEEPER
 def test_moved_operator_goes_on_elsewhere_and_loses_nothing(engine):
     """A move is told by `moving` until it has ended; afterwards the placement says so and every tuple is there."""
     running = engine(two_queries(), TOGETHER, stepped((8, 50.0)))
@@ -88,6 +96,7 @@ def test_moved_operator_goes_on_elsewhere_and_loses_nothing(engine):
     assert streams["dear2->t2"]["delivered"] == streams["s2->cheap2"]["arrived"] == 400
 
 
+@DEEPER
 def test_keep_fractions_are_in_force_and_counted(engine):
     """A plan's keep fractions replace those before, are told by the next look, and drops are counted by stream."""
     running = engine(two_queries(), APART, stepped((8, 100.0)))

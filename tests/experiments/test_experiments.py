@@ -62,8 +62,8 @@ KNOWN_FALSE = {
 }
 
 
-# These simulate for longer than ten seconds.
-LONG = {"correlation-9", "potential-2"}
+# These simulate for longer than eight seconds.
+LONG = {"correlation-3", "correlation-6", "correlation-8", "correlation-9", "correlation-10", "potential-2"}
 
 
 @pytest.mark.parametrize(

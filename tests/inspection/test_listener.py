@@ -212,6 +212,8 @@ def test_classic_session(tmp_path: Path) -> None:
     """With a classic session the listener records a query's start, batches and end."""
     environment = {"JAVA_HOME": str(find().resolve().parent.parent), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     environment["PYSPARK_PYTHON"] = sys.executable
+    # Code that runs once is not worth the second compiler.
+    environment["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CLASSIC), str(tmp_path / "kept")],
         check=True, timeout=200, env=environment, cwd=tmp_path,

@@ -202,6 +202,7 @@ def test_live_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path, monke
     assert ((watched < 5) | (watched > 21)).any()
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_plan_follows_the_rates(engine: Engine, tmp_path: Path) -> None:
     """Under twice the load that fits, a plan table in use delivers what the linear program says, within the bound."""

@@ -276,6 +276,7 @@ def grown() -> Network:
     )
 
 
+@pytest.mark.slow
 def test_queries_are_attached_while_all_goes_on(start: Start, tmp_path: Path) -> None:
     """New queries take what comes from then on, without a gap; what ran before delivers what it would have."""
     live, seen = start(), []

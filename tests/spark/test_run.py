@@ -537,7 +537,7 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
 def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     """--learn writes the statistics with what the run's batches showed, and estimate takes them."""
     (here / "network.toml").write_text(AUCTION)
-    (here / "rates.csv").write_text("time,events\n" + "".join(f"{t},{900 if t % 6 == 5 else 60}\n" for t in range(24)))
+    (here / "rates.csv").write_text("time,events\n" + "".join(f"{t},{900 if t % 6 == 5 else 60}\n" for t in range(18)))
     words = ["run", "network.toml", "--cluster", "cluster.toml", "--rates", "rates.csv"]
     words += ["--placement", "bids=h1,slow=h1"]
     refused = penstock(*words, "--learn", "learned.json")
@@ -553,6 +553,7 @@ def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     done = penstock(*words, "--learn", "learned.json", "--json")
     assert done.code == 0, done.err
     conserved(done.document)
+    assert done.document["hosts"]["h1"]["slower"] > 0
     learned = json.loads((here / "learned.json").read_text())
     # A delay costs what it says, so that in place it costs about once as much.
     assert 0.3 < learned["hosts"]["h1"]["factor"] < 10

@@ -18,7 +18,7 @@ from penstock.workload import Rates
 
 
 def write_archive(java: Path | None = None) -> Path:
-    """Keep Spark's classes for the embedded hosts of this user, and return the file; an older one is replaced.
+    """Keep Spark's classes for the embedded hosts of this user, unless they are kept, and return the file.
 
     Parameters
     ----------
@@ -32,6 +32,8 @@ def write_archive(java: Path | None = None) -> Path:
     """
     java = java or java_runtime.find()
     file = settings.archive(java)
+    if file.exists():
+        return file
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = file.with_name(f".{os.getpid()}-{file.name}")
     try:

@@ -27,13 +27,20 @@ from shrink import shrink, summary
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
-SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "4"))
+SMALLER = int(os.environ.get("PENSTOCK_SMALL_NETWORKS", "8"))
 NETWORKS = int(os.environ.get("PENSTOCK_NETWORKS", "5"))
 SHRINK = float(os.environ.get("PENSTOCK_SHRINK", "120"))
 KILLS = int(os.environ.get("PENSTOCK_DIFFERENTIAL_KILLS", "2"))
 KEPT = [kept for path in sorted((Path(__file__).parent / "kept").glob("*.json")) for kept in load(path)]
 
-NIGHTLY = ("union-behind-hops-apart-7", "union-behind-hops-views-away-1", "union-behind-hops-views-away-7")
+NIGHTLY = (
+    "python-twice-apart-1",
+    "python-twice-together-1",
+    "union-behind-hops-apart-1",
+    "union-behind-hops-apart-7",
+    "union-behind-hops-views-away-1",
+    "union-behind-hops-views-away-7",
+)
 """Kept networks whose fault others that are kept show as well, with other batches."""
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300 + SHRINK)]
