@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import attrs
 import numpy as np
 
+from penstock.cluster import base_name
 from penstock.control.flow import Floats, Ints
 from penstock.control.policies.base import Proposal, arrays_of, calm, counted, percent, resting
 from penstock.control.situation import Situation
@@ -136,15 +137,21 @@ def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = N
 
 
 def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) -> dict[str, str]:
-    """Return the moves towards a target that pay, the best first, at most as many as may move at a time."""
+    """Return the moves towards a target that pay, the best first, at most as many as may move at a time.
+
+    None brings more state to a host than it has memory for.
+    """
     number = {name: k for k, name in enumerate(now.hosts)}
     names, home = [now.seen.operators[k] for k in now.first.tolist()], where[now.first]
     row = {name: k for k, name in enumerate(names)}
     ways = [(row[name], int(home[row[name]]), number[host]) for name, host in target.items()]
     trials = np.array(sorted(way for way in ways if way[1] >= 0 and before[way[1]] > 0), np.int64).reshape(-1, 3)
+    state = np.array([now.network.operators[base_name(name)].state or 0.0 for name in now.seen.operators])
+    memory = np.array([now.seen.cluster.hosts[host].memory for host in now.hosts])
+    room: Floats = memory - np.bincount(where[where >= 0], state[where >= 0], len(now.hosts))
     trying = _Trials(
-        now, trials, before.copy(), now.host_load(where), now.host_backlog(where),
-        now.summed(now.load[now.base]), now.summed(now.backlog),
+        now, trials, before.copy(), now.host_load(where), now.host_backlog(where), room,
+        now.summed(now.load[now.base]), now.summed(now.backlog), now.summed(state),
     )  # fmt: skip
     gains, found = trying.gains(np.arange(len(trials))), dict[str, str]()
     while len(found) < min(now.goals.moves, len(trials)):
@@ -169,9 +176,10 @@ class _Trials:
     ----------
     trials
         Array (trials, 3): unit, the host that it is on, the host that it would go to.
-    price, series, waits
-        Of each host: what its load is worth (s), its load series and its backlog; changed by moves that are made.
-    load, backlog
+    price, series, waits, room
+        Of each host: what its load is worth (s), its load series, its backlog, and how many bytes of state it has
+        memory for beside those that it has; changed by moves that are made.
+    load, backlog, state
         Of each unit.
     """
 
@@ -180,8 +188,10 @@ class _Trials:
     price: Floats
     series: Floats
     waits: Floats
+    room: Floats
     load: Floats
     backlog: Floats
+    state: Floats
 
     def gains(self, chosen: Ints) -> Floats:
         """Return what some moves would gain (s), each made alone, array (chosen,)."""
@@ -191,7 +201,7 @@ class _Trials:
         waits = np.maximum(0.0, self.waits[pair] + sign * self.backlog[unit][:, None])
         after = prices(self.now, series.reshape(-1, series.shape[2]), waits.ravel(), pair.ravel())
         found: Floats = self.price[pair].sum(axis=1) - after.reshape(-1, 2).sum(axis=1)
-        return found
+        return np.where(self.state[unit] <= self.room[pair[:, 1]], found, -np.inf)
 
     def made(self, one: int) -> None:
         """Make a move."""
@@ -201,4 +211,6 @@ class _Trials:
         self.series[end] += self.load[unit]
         self.waits[start] = max(0.0, self.waits[start] - self.backlog[unit])
         self.waits[end] += self.backlog[unit]
+        self.room[start] += self.state[unit]
+        self.room[end] -= self.state[unit]
         self.price[pair] = prices(self.now, self.series[pair], self.waits[pair], pair)
