@@ -205,8 +205,12 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
 
 
 def user_cache() -> Path:
-    """Return this user's folder for what can be made again, there or not."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+    """Return this user's folder for what can be made again, there or not; who has no home has none that can be made."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        home = Path(os.devnull)
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "penstock"
 
 
 def write_json(path: str | os.PathLike[str], document: object) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import HostError
 from penstock.spark.archive import write_archive
 from penstock.spark.hosts import EmbeddedHost, classes, settings
 from penstock.spark.hosts.java import find
@@ -55,6 +56,21 @@ def test_hosts_take_an_archive_that_is_there(tmp_path: Path, cache: Path) -> Non
     command = settings.command(java, conf, tmp_path, tmp_path / "new")
     assert option not in command
     assert f"-XX:ArchiveClassesAtExit={tmp_path / 'new'}" in command
+
+
+def test_a_cache_that_cannot_be_written_is_named(cache: Path) -> None:
+    """Who has no place for an archive is told so, and hosts start without."""
+    cache.parent.touch()
+    with pytest.raises(HostError, match=f"no classes can be kept in {cache}"):
+        write_archive()
+    assert classes.reading(settings.archive(find())) == []
+
+
+def test_a_user_without_a_home_has_no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system knows no home, nothing is kept and nothing fails."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    assert classes.reading(settings.archive(find())) == []
 
 
 @pytest.mark.spark

@@ -28,13 +28,16 @@ def write_archive(java: Path | None = None) -> Path:
     Raises
     ------
     HostError
-        If the host cannot be started, or its Java writes none.
+        If the host cannot be started, its Java writes none, or the user's cache cannot be written.
     """
     java = java or java_runtime.find()
     file = settings.archive(java)
     if file.exists():
         return file
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"no classes can be kept in {file.parent}: {error.strerror or error}") from None
     written = file.with_name(f".{os.getpid()}-{file.name}")
     try:
         with tempfile.TemporaryDirectory() as folder, EmbeddedHost("h1", java=java, record=written) as host:
