@@ -214,7 +214,8 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "",
         f"{rows[0]['machine']}; two embedded hosts with a core each, directory hop. Each run is drawn from its number:",
         "host that the burst saturates, trigger, load of the burst (by costs measured alone) and its length.",
-        "All runs are shown. “In hindsight”: the model with the costs of the run itself.",
+        "All runs are shown, each predicted with what those before it taught. “In hindsight”: the model with the costs",
+        "of the run itself.",
         "",
         "| | inside p05 to p95 | half-width, median / p90 | error of the prediction | in hindsight |",
         "|---|---|---|---|---|",
@@ -238,8 +239,8 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "",
         "| run | revision | when | network | saturated | trigger | burst | worst (s) | predicted | p05 to p95 "
         "| p99 (s) | predicted | p05 to p95 | in hindsight | calibrated, seconds | speed, run to calibration "
-        "| cores wandered |",
-        "|" + "---|" * 17,
+        "| batches, run to calibration | cores wandered | runs before were off by |",
+        "|" + "---|" * 19,
     ]
     for row in rows:
         case, cells = row["case"], []
@@ -251,7 +252,9 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         seconds = row["seconds"]["alone"] + row["seconds"]["in place"]
         what = [row["run"], row["revision"], row["when"], case["network"], case["host"], f"{case['trigger']:g} s"]
         what += [f"{case['burst']} s at load {case['load']}", *cells, model, f"{seconds:.0f}", paces(row)]
-        what.append(f"{100 * wandered(row):.0f} %")
+        before = max(known.get("between_runs") or 0.0 for known in row["calibrated"].values())
+        what.append(", ".join(f"{host} {share:.2f}" for host, share in row.get("slower", {}).items()))
+        what += [f"{100 * wandered(row):.0f} %", f"{100 * before:.0f} %" if before else ""]
         lines.append(f"| {' | '.join(map(str, what))} |")
     return "\n".join(lines) + "\n"
 

@@ -58,6 +58,20 @@ def test_hosts_take_an_archive_that_is_there(tmp_path: Path, cache: Path) -> Non
     assert f"-XX:ArchiveClassesAtExit={tmp_path / 'new'}" in command
 
 
+def test_old_archives_make_room(cache: Path) -> None:
+    """The newest stay, and whatever else is there."""
+    cache.mkdir(parents=True)
+    for age in range(classes.KEPT + 2):
+        (cache / f"classes-{age}.jsa").touch()
+        os.utime(cache / f"classes-{age}.jsa", (1000 - age, 1000 - age))
+    (cache / "runs.jsonl").touch()
+    classes.tidy(cache)
+    assert {file.name for file in cache.iterdir()} == {
+        "runs.jsonl",
+        *(f"classes-{age}.jsa" for age in range(classes.KEPT)),
+    }
+
+
 def test_a_cache_that_cannot_be_written_is_named(cache: Path) -> None:
     """Who has no place for an archive is told so, and hosts start without."""
     cache.parent.touch()

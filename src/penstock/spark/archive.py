@@ -11,7 +11,7 @@ from penstock.cluster import Cluster
 from penstock.errors import HostError
 from penstock.files import Document
 from penstock.network.file import parse_network
-from penstock.spark.hosts import EmbeddedHost, settings
+from penstock.spark.hosts import EmbeddedHost, classes, settings
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.run import Engine
 from penstock.workload import Rates
@@ -47,6 +47,7 @@ def write_archive(java: Path | None = None) -> Path:
                 f"{java} keeps no classes: take a Java with class data sharing, such as OpenJDK 17 or newer"
             )
         written.replace(file)
+        classes.tidy(file.parent)
     finally:
         written.unlink(missing_ok=True)
     return file

@@ -14,6 +14,9 @@ from penstock.files import user_cache
 RECORDING = 180.0
 """Seconds that a JVM has to write its archive when it ends."""
 
+KEPT = 4
+"""Archives that are kept, the newest: environments that are gone leave theirs behind."""
+
 
 def archive(java: Path, jars: Path, options: Sequence[str]) -> Path:
     """Return the file of the archive for a Java, Spark's jar files and options of the JVM, there or not.
@@ -28,6 +31,12 @@ def archive(java: Path, jars: Path, options: Sequence[str]) -> Path:
         digest.update(f"{file} {seen and (seen.st_size, seen.st_mtime_ns)}\n".encode())
     digest.update("\n".join(options).encode())
     return user_cache() / f"classes-{digest.hexdigest()}.jsa"
+
+
+def tidy(folder: Path) -> None:
+    """Remove all archives of a folder but the newest."""
+    for file in sorted(folder.glob("classes-*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+        file.unlink()
 
 
 def reading(file: Path) -> list[str]:
