@@ -13,12 +13,14 @@ import pytest
 from penstock.cluster import Cluster, Host
 from penstock.control.record import ENV, KEPT, Record
 from penstock.load import Statistics
-from penstock.load.statistics import HostStatistics, parse_statistics
+from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
 
 CLUSTER = Cluster.uniform(2)
 KNOWN = Statistics(
     hosts={name: HostStatistics(speed=1e6, unrest=0.03, wander=0.04) for name in CLUSTER.hosts}, operators={}
 )
+
+ALONE = math.hypot(0.03, LASTING * 0.04)
 
 
 def report(first: float, second: float, busy: float = 1.0) -> dict:
@@ -35,9 +37,9 @@ def test_what_runs_were_off_comes_back(tmp_path: Path) -> None:
     """Levels with a standard deviation of 0.2 are found again once there are many; before, calibration's own counts."""
     record, rng = Record(tmp_path / "runs.jsonl"), np.random.default_rng(0)
     assert between(record) is None
-    assert record.applied(KNOWN, CLUSTER).hosts["h1"].may_differ == pytest.approx(0.05)
+    assert record.applied(KNOWN, CLUSTER).hosts["h1"].may_differ == pytest.approx(ALONE)
     record.note(KNOWN, CLUSTER, report(1.0, 1.0))
-    assert between(record) == pytest.approx(0.05 * math.sqrt(2 / 4))
+    assert between(record) == pytest.approx(ALONE * math.sqrt(2 / 4))
     for _ in range(100):
         record.note(KNOWN, CLUSTER, report(*np.exp(0.2 * rng.standard_normal(2))))
     assert between(record) == pytest.approx(0.2, rel=0.25)
@@ -48,7 +50,7 @@ def test_an_idle_host_says_little(tmp_path: Path) -> None:
     """A run counts by how busy its hosts were."""
     record = Record(tmp_path / "runs.jsonl")
     record.note(KNOWN, CLUSTER, report(2.0, 2.0, busy=0.0))
-    assert between(record) == pytest.approx(0.05)
+    assert between(record) == pytest.approx(ALONE)
 
 
 def test_each_machine_has_its_own(tmp_path: Path) -> None:

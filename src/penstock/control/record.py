@@ -70,7 +70,8 @@ class Record:
 
         def known(name: str, host: HostStatistics) -> HostStatistics:
             mine = [row for row in rows if row["place"] == _place(cluster, name)][-COUNTED:]
-            return attrs.evolve(host, between_runs=spread(mine, math.hypot(host.unrest, host.wander)))
+            alone = attrs.evolve(host, between_runs=None)
+            return attrs.evolve(host, between_runs=spread(mine, alone.may_differ))
 
         hosts = {n: known(n, row) if n in cluster.hosts else row for n, row in statistics.hosts.items()}
         return attrs.evolve(statistics, hosts=hosts)
