@@ -12,8 +12,7 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 	@$(UV) run --no-sync penstock demo
 
 test: setup helpers ## the tests that CI runs
-	$(UV) run --no-sync pytest -q -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
-	$(UV) run --no-sync pytest -q -m "alone and not slow" tests/spark
+	$(UV) run --no-sync pytest -q -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
 helpers: setup # what tests can do without: Kafka and its connector, and an archive of classes
 	-@$(UV) run --no-sync python scripts/kafka.py fetch

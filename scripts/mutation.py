@@ -48,7 +48,7 @@ def settled(room: Room, text: str) -> str:
 source_paths = {json.dumps(["src"])}
 only_mutate = {json.dumps([f"{each}*.py" if each.endswith("/") else each for each in room.sources])}
 pytest_add_cli_args_test_selection = {json.dumps(room.tests)}
-pytest_add_cli_args = ["-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not slow and not alone and not spark"]
+pytest_add_cli_args = ["-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not slow and not spark"]
 also_copy = {json.dumps([each for each in COPIED if each != "src"])}
 mutate_only_covered_lines = true
 """

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "versions.md"
 BEGIN, END = "<!-- tests -->\n", "<!-- end -->\n"
 TESTS = (
-    "tests/spark", "-m", "spark and not slow and not alone and not kafka", "-q", "-p", "no:cacheprovider",
+    "tests/spark", "-m", "spark and not slow and not kafka", "-q", "-p", "no:cacheprovider",
     "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder",
 )  # fmt: skip
 

@@ -96,7 +96,6 @@ def test_moved_operator_goes_on_elsewhere_and_loses_nothing(engine):
     assert streams["dear2->t2"]["delivered"] == streams["s2->cheap2"]["arrived"] == 400
 
 
-@DEEPER
 def test_keep_fractions_are_in_force_and_counted(engine):
     """A plan's keep fractions replace those before, are told by the next look, and drops are counted by stream."""
     running = engine(two_queries(), APART, stepped((8, 100.0)))

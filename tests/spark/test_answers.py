@@ -160,7 +160,7 @@ class Scripted:
         return [keep for since, keep in self.script if since <= at][-1]
 
 
-@pytest.mark.alone
+@pytest.mark.slow
 def test_live_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With keep fractions that change in the run, a window is whole or absent, also behind a hop; counts hold."""
     # A machine that stalls must not let a batch begin before penstock has looked at it.
@@ -203,7 +203,6 @@ def test_live_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path, monke
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 def test_a_plan_follows_the_rates(engine: Engine, tmp_path: Path) -> None:
     """Under twice the load that fits, a plan table in use delivers what the linear program says, within the bound."""
     document = {
