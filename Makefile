@@ -2,6 +2,7 @@
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 READY := $(UV_PROJECT_ENVIRONMENT)/.ready
+TESTS := $(UV) run --no-sync pytest -q -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test helpers nightly check versions lint docs site package setup help kafka kafka-stop clicks-on-kafka cluster cluster-stop
 
@@ -12,7 +13,7 @@ demo: setup ## calibrate, predict, place, run and compare on two embedded Spark 
 	@$(UV) run --no-sync penstock demo
 
 test: setup helpers ## the tests that CI runs
-	$(UV) run --no-sync pytest -q -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
+	$(TESTS)
 
 helpers: setup # what tests can do without: Kafka and its connector, and an archive of classes
 	-@$(UV) run --no-sync python scripts/kafka.py fetch
@@ -36,7 +37,7 @@ lint: setup ## format, lint, types, import rules
 
 check: setup ## what CI runs: lint and tests
 	@$(MAKE) -j 2 lint helpers
-	@$(MAKE) test
+	$(TESTS)
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py

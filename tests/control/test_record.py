@@ -77,8 +77,9 @@ def test_the_file_stays_small_and_may_be_anything(tmp_path: Path) -> None:
     for _ in range(KEPT):
         record.note(KNOWN, CLUSTER, report(1.1, 1.1))
     assert len(record.file.read_text().splitlines()) == KEPT
-    record.file.write_text("what is this\n")
-    assert between(record) is None
+    for text in ("what is this\n", "{}\n", "[1]\n", '{"place": "here", "level": null, "busy": 1}\n', "\0"):
+        record.file.write_text(text)
+        assert between(record) is None, text
     record.note(KNOWN, CLUSTER, report(1.1, 1.1))
     assert between(record) is not None
     (tmp_path / "file").touch()

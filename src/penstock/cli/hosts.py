@@ -85,7 +85,7 @@ def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.Jso
 
 @app.command("prepare")
 def prepare(json: options.JsonOption = False) -> None:
-    """Keep Spark's classes ready, so that embedded hosts start faster from then on; again does nothing.
+    """Keep Spark's classes ready, so that embedded hosts start faster from then on. Needed once.
 
     Example: penstock hosts prepare
     """

@@ -114,7 +114,7 @@ def command(
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = chain.where(end.directory or cluster.spark.directory, graph)
-    there = claimed(folder) if inputs.placement is inputs.algorithm is None else None
+    there = claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
     if there is not None:
         placed = placement_of(there).check(graph.operators, cluster.hosts)
     else:
@@ -136,14 +136,14 @@ def command(
     if end.report is not None:
         common.write_document(end.report, document)
     if end.learn is not None:
-        _learn(job, done).write(end.learn)
+        _learned(job, done).write(end.learn)
     if answer.json:
         common.answer(document)
         return
     show(document)
 
 
-def _learn(job: Job, done: Done) -> Statistics:
+def _learned(job: Job, done: Done) -> Statistics:
     """Return the statistics of a job with what its run showed."""
     from penstock.control import chain
     from penstock.control.record import Record

@@ -243,8 +243,8 @@ def calibrate_in_place(
         "beside": together(priced, job.placement, outcomes),
         "seconds": clock() - begin,
     }
-    told = attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
-    return record.applied(told, job.cluster)
+    found = attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
+    return record.applied(found, job.cluster)
 
 
 def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
+import msgspec
 import numpy as np
 
 from penstock.cluster import Cluster
@@ -31,9 +31,27 @@ FAR = 0.7
 """A host that took twice as long, or half, is as far off as any can be."""
 
 
+class Line(msgspec.Struct, frozen=True):
+    """A host in a run.
+
+    Attributes
+    ----------
+    place
+        Its machine.
+    level
+        Logarithm of how many times as long as calibrated its batches took.
+    busy
+        Share of the run for which it worked.
+    """
+
+    place: str
+    level: float
+    busy: float
+
+
 @attrs.frozen
 class Record:
-    """A file with a line for each host of each run: where, by how much its batches took longer, how busy it was.
+    """A file with a line for each host of each run.
 
     A file that cannot be read or written is none: what it holds only makes predictions more honest.
 
@@ -54,56 +72,53 @@ class Record:
     def note(self, statistics: Statistics, cluster: Cluster, report: Document) -> None:
         """Add a run by its report, of hosts that had been calibrated in place."""
         rows = [
-            {"place": _place(cluster, name), "level": math.log(row["slower"]), "busy": row["busy"]}
+            Line(_place(cluster, name), math.log(row["slower"]), row["busy"])
             for name, row in report["hosts"].items()
             if row.get("slower") and statistics.hosts.get(name, HostStatistics()).speed is not None
         ]
         if self.file is None or not rows:
             return
-        lines = [json.dumps(row) for row in [*self._rows(), *rows][-KEPT:]]
-        with contextlib.suppress(InputError, OSError), atomic(self.file) as file:
-            file.write("".join(f"{line}\n" for line in lines))
+        with contextlib.suppress(InputError), atomic(self.file, "wb") as file:
+            file.write(msgspec.json.Encoder().encode_lines([*self._lines(), *rows][-KEPT:]))
 
     def applied(self, statistics: Statistics, cluster: Cluster) -> Statistics:
         """Return statistics whose hosts know how far earlier runs were off where they are."""
-        rows = self._rows()
+        lines = self._lines()
 
         def known(name: str, host: HostStatistics) -> HostStatistics:
-            mine = [row for row in rows if row["place"] == _place(cluster, name)][-COUNTED:]
+            mine = [line for line in lines if line.place == _place(cluster, name)][-COUNTED:]
             alone = attrs.evolve(host, between_runs=None)
             return attrs.evolve(host, between_runs=spread(mine, alone.may_differ))
 
         hosts = {n: known(n, row) if n in cluster.hosts else row for n, row in statistics.hosts.items()}
         return attrs.evolve(statistics, hosts=hosts)
 
-    def _rows(self) -> list[Document]:
-        found = []
-        with contextlib.suppress(OSError, ValueError):
-            for line in () if self.file is None else self.file.read_text(encoding="utf-8").splitlines():
-                row = json.loads(line)
-                found.append({"place": str(row["place"]), "level": float(row["level"]), "busy": float(row["busy"])})
-        return found
+    def _lines(self) -> list[Line]:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return [] if self.file is None else msgspec.json.Decoder(Line).decode_lines(self.file.read_bytes())
+        return []
 
 
 NOTHING = Record(None)
+"""The record of those who keep none."""
 
 
-def spread(rows: Sequence[Document], before: float) -> float | None:
+def spread(lines: Sequence[Line], before: float) -> float | None:
     """Return how far runs were off, a standard deviation of logarithms; None of no run.
 
     A host that hardly works says little of what work takes: each counts by how busy it was.
 
     Parameters
     ----------
-    rows
-        Of the record, each with ``level`` and ``busy``.
+    lines
+        Of the record.
     before
         What calibration alone says, which counts for `TRUSTED` of them.
     """
-    if not rows:
+    if not lines:
         return None
-    level = np.clip([row["level"] for row in rows], -FAR, FAR)
-    busy = np.clip([row["busy"] for row in rows], 0.0, 1.0)
+    level = np.clip([line.level for line in lines], -FAR, FAR)
+    busy = np.clip([line.busy for line in lines], 0.0, 1.0)
     return math.sqrt((float(busy @ level**2) + TRUSTED * before**2) / (float(busy.sum()) + TRUSTED))
 
 

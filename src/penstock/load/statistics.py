@@ -17,8 +17,8 @@ from penstock.network.file import GrowthTable, growth_of
 from penstock.network.model import Growth
 
 LASTING = 2.0
-"""How much farther batches of a whole run move than the looks of ten seconds at their core tell, which are short and
-say too little. Measured: from run to run with the power 0.6 to 1.8 of the core's speed, within runs with 0.5."""
+"""What `wander` is multiplied by for a whole run, of which it tells too little. Measured: batches follow the power 0.5
+of the core's speed within a run, and 0.6 to 1.8 from one run to another."""
 
 Positive = Annotated[float, msgspec.Meta(ge=0)]
 

@@ -36,7 +36,7 @@ def archive(java: Path, jars: Path, options: Sequence[str]) -> Path:
 def tidy(folder: Path) -> None:
     """Remove all archives of a folder but the newest."""
     for file in sorted(folder.glob("classes-*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
-        file.unlink()
+        file.unlink(missing_ok=True)
 
 
 def reading(file: Path) -> list[str]:
