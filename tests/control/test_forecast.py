@@ -40,7 +40,7 @@ def world(
     pace = placed._pace([1.0, 1.0])._replace(noise=noise.tolist())
     result = predicted(placed.made, placed.queries, pace, [1.0, 1.0])
     batches = [
-        Seen(PLACEMENT[b.query], b.start, b.start + b.duration, b.duration, 0.2 + b.load) for b in result.batches
+        Seen(PLACEMENT[b.query], b.start, b.start + b.duration, b.duration, 0.2 + b.load, 0.2) for b in result.batches
     ]  # fmt: skip
     course = Course(network=NETWORK, cluster=CLUSTER, placement=PLACEMENT, statistics=STATISTICS, rates=rates)
     return course, sorted(batches, key=lambda batch: batch.end), result
@@ -176,6 +176,23 @@ def test_a_speed_is_what_batches_say_and_what_was_known() -> None:
     assert learned(batches, 200.0, before) == before
 
 
+def test_short_batches_say_little_of_long_ones() -> None:
+    """What batches take that are mostly overhead is known of such ones; long ones teach both apart."""
+    before = Speed(doubt=0.1, fixed_doubt=0.3, residual=0.02, jitter=0.01)
+    took = lambda at, work: Seen("h1", at, at + 1, 1.1 * (work + 0.7 * 0.5), work + 0.5, 0.5)  # noqa: E731
+    short, long = [took(k, 0.05) for k in range(30)], [took(k, 0.05 + 3 * (k % 2)) for k in range(30)]
+    one, both = learned(short, 31.0, before), learned(long, 31.0, before)
+    assert one.expects(short[-1]) == pytest.approx(short[-1].ratio, abs=0.02)
+    assert one.expects(long[-1]) != pytest.approx(long[-1].ratio, abs=0.05)
+    assert one.doubt > 0.08
+    assert one.tied < -0.9
+    assert np.exp([both.level, both.fixed]).tolist() == pytest.approx([1.1, 0.7], rel=0.05)
+    drawn = np.log(one.drawn(np.random.default_rng(0), 4_000))
+    assert np.corrcoef(drawn)[0, 1] == pytest.approx(one.tied, abs=0.05)
+    assert np.std(drawn, axis=1).tolist() == pytest.approx([one.doubt, one.fixed_doubt], rel=0.05)
+    assert np.std(drawn[0] + drawn[1] * short[-1].share) < 0.03
+
+
 def test_chance_is_the_binomial_tail() -> None:
     """How improbable misses are is the sum of the binomial distribution's tail."""
     assert chance(0, 5) == pytest.approx(1.0)
@@ -186,4 +203,6 @@ def test_chance_is_the_binomial_tail() -> None:
 def test_history_keeps_the_last_speed() -> None:
     """An interval without a batch has the speed of the one before, and nothing is said of what has not ended."""
     batches = [Seen("h1", 0.0, 1.2, 1.2, 1.0), Seen("h1", 3.0, 5.0, 2.0, 1.0)]
-    assert history(batches, 1.0)["h1"].tolist() == pytest.approx([1.2, 1.2, 1.2, 2.0])
+    took, expected, fixed = history(batches, 1.0)["h1"]
+    assert (took / expected).tolist() == pytest.approx([1.2, 1.2, 1.2, 2.0])
+    assert not fixed.any()

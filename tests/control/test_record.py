@@ -9,9 +9,13 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from penstock.cluster import Cluster, Host
-from penstock.control.record import ENV, KEPT, Record
+from penstock.control.forecast import Seen
+from penstock.control.record import ENV, KEPT, TRUSTED, Line, Record, spread
 from penstock.load import Statistics
 from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
 
@@ -23,9 +27,12 @@ KNOWN = Statistics(
 ALONE = math.hypot(0.03, LASTING * 0.04)
 
 
-def report(first: float, second: float, busy: float = 1.0) -> dict:
-    """Return the part of a run's report that counts."""
-    return {"hosts": {"h1": {"slower": first, "busy": busy}, "h2": {"slower": second, "busy": busy}}}
+def report(first: float, second: float, busy: float = 1.0, fixed: float = 0.0) -> list[Seen]:
+    """Return the batches of a run of 100 s, one a host, that took so much longer than they should."""
+    took = {"h1": first, "h2": second}
+    return [
+        Seen(host, 0.0, 100.0, 100 * busy, 100 * busy / more, 100 * busy / more * fixed) for host, more in took.items()
+    ]
 
 
 def between(record: Record, cluster: Cluster = CLUSTER) -> float | None:
@@ -37,20 +44,58 @@ def test_what_runs_were_off_comes_back(tmp_path: Path) -> None:
     """Levels with a standard deviation of 0.2 are found again once there are many; before, calibration's own counts."""
     record, rng = Record(tmp_path / "runs.jsonl"), np.random.default_rng(0)
     assert between(record) is None
-    assert record.applied(KNOWN, CLUSTER).hosts["h1"].may_differ == pytest.approx(ALONE)
+    alone = record.applied(KNOWN, CLUSTER).hosts["h1"]
+    assert (alone.may_differ, alone.overhead_may_differ) == pytest.approx((ALONE, ALONE))
     record.note(KNOWN, CLUSTER, report(1.0, 1.0))
-    assert between(record) == pytest.approx(ALONE * math.sqrt(2 / 4))
+    assert between(record) == pytest.approx(ALONE * math.sqrt(2 / 4), rel=0.01)
     for _ in range(100):
         record.note(KNOWN, CLUSTER, report(*np.exp(0.2 * rng.standard_normal(2))))
-    assert between(record) == pytest.approx(0.2, rel=0.25)
-    assert record.applied(KNOWN, CLUSTER).hosts["h1"].may_differ == between(record)
+    known = record.applied(KNOWN, CLUSTER).hosts["h1"]
+    assert known.between_runs == pytest.approx(0.2, rel=0.25)
+    assert (known.may_differ, known.overhead_may_differ) == (known.between_runs, known.overhead_between_runs)
+
+
+def test_short_batches_may_be_off_by_more_than_long_ones(tmp_path: Path) -> None:
+    """Runs whose overhead differs by 0.4 and whose cost by 0.1 teach the one and the other."""
+    record, rng = Record(tmp_path / "runs.jsonl"), np.random.default_rng(1)
+    for _ in range(60):
+        batches = []
+        for host in CLUSTER.hosts:
+            speed, overhead = np.exp([0.1, 0.4] * rng.standard_normal(2))
+            for k in range(50):
+                work = 0.1 if k % 2 else 2.0
+                took = speed * (overhead * 0.5 + work)
+                batches.append(Seen(host, 2.0 * k, 2.0 * k + took, took, 0.5 + work, 0.5))
+        record.note(KNOWN, CLUSTER, batches)
+    known = record.applied(KNOWN, CLUSTER).hosts["h1"]
+    assert known.between_runs == pytest.approx(0.1, rel=0.4)
+    assert known.overhead_between_runs == pytest.approx(0.4, rel=0.4)
+
+
+levels = st.tuples(st.floats(-0.6, 0.6), st.floats(0, 1), st.floats(0.05, 1))
+
+
+@given(st.lists(levels, min_size=1, max_size=12), st.floats(0.03, 0.3))
+def test_spreads_are_the_likeliest(rows: list[tuple[float, float, float]], before: float) -> None:
+    """No other two variances are likelier, by a general maximizer, than those that are told."""
+    found = spread([Line("here", *row) for row in rows], before)
+    level, fixed, busy = np.array(rows).T
+
+    def unlikely(logs: np.ndarray) -> float:
+        own = np.exp(2 * logs)
+        each = own[0] + own[1] * fixed**2
+        known = TRUSTED * (2 * logs + before**2 / own)
+        return float(busy @ (np.log(each) + level**2 / each) + known.sum())
+
+    best = minimize(unlikely, np.log([before, before]), method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-9})
+    assert unlikely(np.log(found)) <= best.fun + 1e-3
 
 
 def test_an_idle_host_says_little(tmp_path: Path) -> None:
     """A run counts by how busy its hosts were."""
     record = Record(tmp_path / "runs.jsonl")
-    record.note(KNOWN, CLUSTER, report(2.0, 2.0, busy=0.0))
-    assert between(record) == pytest.approx(ALONE)
+    record.note(KNOWN, CLUSTER, report(2.0, 2.0, busy=1e-6))
+    assert between(record) == pytest.approx(ALONE, rel=1e-3)
 
 
 def test_each_machine_has_its_own(tmp_path: Path) -> None:
@@ -67,7 +112,7 @@ def test_hosts_that_were_not_calibrated_say_nothing(tmp_path: Path) -> None:
     """Only what a calibration in place told can be off."""
     record = Record(tmp_path / "runs.jsonl")
     record.note(Statistics(hosts={"h1": HostStatistics(factor=2.0)}, operators={}), CLUSTER, report(1.5, 1.5))
-    record.note(KNOWN, CLUSTER, {"hosts": {"h1": {"busy": 0.5}}})
+    record.note(KNOWN, CLUSTER, report(1.5, 1.5, busy=0.0))
     assert between(record) is None
 
 
@@ -77,7 +122,7 @@ def test_the_file_stays_small_and_may_be_anything(tmp_path: Path) -> None:
     for _ in range(KEPT):
         record.note(KNOWN, CLUSTER, report(1.1, 1.1))
     assert len(record.file.read_text().splitlines()) == KEPT
-    for text in ("what is this\n", "{}\n", "[1]\n", '{"place": "here", "level": null, "busy": 1}\n', "\0"):
+    for text in ("what is this\n", "{}\n", "[1]\n", '{"place": "here", "level": null, "fixed": 0, "busy": 1}\n', "\0"):
         record.file.write_text(text)
         assert between(record) is None, text
     record.note(KNOWN, CLUSTER, report(1.1, 1.1))

@@ -58,6 +58,8 @@ class Seen:
         Where and when it ran (s).
     duration, expected
         Seconds that it took, or would have taken alone, and that it would have taken as measured before.
+    fixed
+        Seconds of the expected ones that it takes however few tuples are in it.
     core
         How fast its core did a fixed loop meanwhile, as a share of what it did while calibrated; None: not measured.
     """
@@ -67,7 +69,13 @@ class Seen:
     end: float
     duration: float
     expected: float
+    fixed: float = 0.0
     core: float | None = None
+
+    @property
+    def share(self) -> float:
+        """What of it its overhead should take."""
+        return self.fixed / max(self.expected, 1e-6)
 
     @property
     def ratio(self) -> float:
@@ -77,62 +85,102 @@ class Seen:
 
 @attrs.frozen
 class Speed:
-    """How much longer a host's batches take than measured before: logarithm, its standard error, spread of batches.
+    """How much longer a host's batches take than measured before, all of each and its overhead besides.
 
     Attributes
     ----------
     level, doubt
-        Logarithm, and its standard error.
+        Logarithm of the one, and its standard error.
+    fixed, fixed_doubt
+        The same of the other.
+    tied
+        How the two errors go together (-1 to 1).
     residual, jitter, wander
         How batches differ by chance, and stretches of time, as of `penstock.load.statistics.HostStatistics`.
     """
 
     level: float = 0.0
     doubt: float = 0.0
+    fixed: float = 0.0
+    fixed_doubt: float = 0.0
+    tied: float = 0.0
     residual: float = LEAST
     jitter: float = 0.0
     wander: float = 0.0
 
-    def spread(self, seconds: float) -> float:
-        """Return the standard deviation of batches that should take so long, as a share of it."""
-        return math.sqrt(self.jitter**2 + self.residual**2 * seconds) / max(seconds, 1e-6)
+    def expects(self, batch: Seen) -> float:
+        """Return the logarithm of how much longer a batch takes."""
+        return self.level + self.fixed * batch.share
+
+    def spread(self, batch: Seen) -> float:
+        """Return how batches like this one differ by chance: standard deviation, as a share of what they take."""
+        return math.sqrt(self.jitter**2 + self.residual**2 * batch.expected) / max(batch.expected, 1e-6)
 
     def misses(self, batch: Seen) -> bool:
         """Whether a batch lies outside the interval in which nine of ten do."""
-        return abs(batch.ratio - self.level) > EDGE * math.hypot(self.doubt, self.wander, self.spread(batch.expected))
+        other = batch.share * self.fixed_doubt
+        doubt = math.sqrt(max(self.doubt**2 + other**2 + 2 * self.tied * self.doubt * other, 0.0))
+        return abs(batch.ratio - self.expects(batch)) > EDGE * math.hypot(doubt, self.wander, self.spread(batch))
+
+    def drawn(self, rng: np.random.Generator, count: int) -> Array:
+        """Draw how much longer batches take, array (2, count): all of each, and its overhead besides."""
+        one, two = rng.standard_normal((2, count))
+        all_of_it = self.level + math.hypot(self.doubt, self.wander) * one
+        # What the core does to batches from one stretch to the next is not tied to anything.
+        mine = self.tied * self.doubt / max(math.hypot(self.doubt, self.wander), 1e-9)
+        fixed = self.fixed + self.fixed_doubt * (mine * one + math.sqrt(1 - mine**2) * two)
+        drawn: Array = np.exp(np.stack([all_of_it, fixed]))
+        return drawn
 
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
         """Return what calibration knows."""
-        doubt = math.hypot(known.error, max(known.unrest, known.between_runs or 0.0))
-        return cls(0.0, doubt, max(known.residual, LEAST), known.jitter, known.wander)
+        return cls(
+            doubt=math.hypot(known.error, max(known.unrest, known.between_runs or 0.0)),
+            fixed_doubt=known.overhead_between_runs or 0.0,
+            residual=max(known.residual, LEAST),
+            jitter=known.jitter,
+            wander=known.wander,
+        )
 
 
 def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
     """Return a host's speed from its batches, the latest most, beside what was known before.
 
-    Each counts by the inverse of its variance: long batches tell more. What was known before counts by its doubt.
+    Each counts by the inverse of its variance: long batches tell more. What was known before counts by its doubt; of a
+    level without any doubt nothing was known.
     """
     recent = [batch for batch in batches if batch.end > now - KEPT]
     if not recent:
         return before
     age = np.array([math.exp((batch.end - now) / MEMORY) for batch in recent])
-    sure = np.array([1 / before.spread(batch.expected) ** 2 for batch in recent])
+    sure = np.array([1 / before.spread(batch) ** 2 for batch in recent])
     ratio = np.array([batch.ratio for batch in recent])
+    parts = np.array([[1.0, batch.share] for batch in recent])
     weight = age * sure
-    mean = float(weight @ ratio / weight.sum())
-    number = float(age.sum() ** 2 / (age**2).sum())
-    # By what batches differ more than they did.
-    more = float(weight @ (ratio - mean) ** 2 / age.sum())
-    scale = math.sqrt((number * more + USUAL) / (max(number - 1, 0) + USUAL))
-    error = scale * math.sqrt(float((age**2 * sure).sum())) / float(weight.sum())
     # Two measurements of one speed: each counts by the inverse of its variance.
-    mine, theirs = 1 / max(error, 1e-6) ** 2, 1 / max(before.doubt, 1e-6) ** 2
-    if before.doubt <= 0:
-        theirs = 0.0
-    level = (mine * mean + theirs * before.level) / (mine + theirs)
-    doubt = 1 / math.sqrt(mine + theirs)
-    return Speed(level, doubt, scale * before.residual, scale * before.jitter, before.wander)
+    info = (parts.T * weight) @ parts * (weight.sum() / float(age**2 @ sure))
+    told = parts.T @ (weight * ratio) * (weight.sum() / float(age**2 @ sure))
+    prior = np.array([1 / before.doubt**2 if before.doubt > 0 else 0.0, 1 / max(before.fixed_doubt, 1e-6) ** 2])
+    both = np.array([before.level, before.fixed])
+    number, scale = float(age.sum() ** 2 / (age**2).sum()), 1.0
+    for _ in range(2):
+        spread = np.linalg.inv(info / scale**2 + np.diag(prior))
+        found = spread @ (told / scale**2 + prior * both)
+        # By what batches differ more than they did.
+        more = float(weight @ (ratio - parts @ found) ** 2 / age.sum())
+        scale = math.sqrt((number * more + USUAL) / (max(number - 1, 0) + USUAL))
+    doubt, other = np.sqrt(np.diag(spread))
+    return attrs.evolve(
+        before,
+        level=float(found[0]),
+        doubt=float(doubt),
+        fixed=float(found[1]),
+        fixed_doubt=float(other),
+        tied=float(np.clip(spread[0, 1] / (doubt * other), -1.0, 1.0)),
+        residual=scale * before.residual,
+        jitter=scale * before.jitter,
+    )
 
 
 def chance(missed: int, batches: int) -> float:
@@ -206,7 +254,9 @@ class Watch:
         if drift is not None:
             mine = tuple(each for each in mine if each.end >= drift.since)
         speed = learned(mine, now, attrs.evolve(self.known[name], doubt=0.0))
-        drifts = () if drift is None else (attrs.evolve(drift, slower=math.exp(speed.level)),)
+        if drift is not None:
+            drift = attrs.evolve(drift, slower=math.exp(float(np.mean([speed.expects(batch) for batch in mine]))))
+        drifts = () if drift is None else (drift,)
         return attrs.evolve(
             self,
             known={**self.known, name: speed},
@@ -232,28 +282,30 @@ class Watch:
         return learned(self.recent.get(name, ()), now, self.known[name])
 
     def ahead(self, name: str, now: float, rng: np.random.Generator) -> Array:
-        """Draw by what a host's batches will take longer, array (draws + 1,); the first is what is expected."""
+        """Draw by what a host's batches, and their overhead besides, will take longer, array (2, draws + 1).
+
+        The first of each is what is expected.
+        """
         speed = self.speed(name, now)
-        spread = math.hypot(speed.doubt, speed.wander)
-        drawn: Array = np.exp(speed.level + np.concatenate([[0.0], rng.standard_normal(DRAWS)]) * spread)
-        return drawn
+        return np.concatenate([np.exp([[speed.level], [speed.fixed]]), speed.drawn(rng, DRAWS)], axis=1)
 
 
 def history(batches: Iterable[Seen], trigger: float) -> dict[str, Array]:
-    """Return by host how much longer batches took, by the interval of the trigger in which they started.
+    """Return by host what its batches took (s) in one interval of the trigger after another, by where they started.
 
-    Up to the last that has ended: what is under way may take longer or not. Where no batch started, the host was as
-    fast as in the interval before.
+    An array (3, intervals): what they took, what they should have taken, and the overhead in that. Up to the last that
+    has ended: what is under way may take longer or not. Where no batch started, the host was as fast as in the interval
+    before.
     """
     found: dict[str, dict[int, list[Seen]]] = {}
     for batch in batches:
         found.setdefault(batch.host, {}).setdefault(math.floor(batch.start / trigger + 1e-9), []).append(batch)
     rows = {}
     for name, places in found.items():
-        row, last = np.ones(max(places) + 1), 1.0
-        for place in range(len(row)):
+        row, last = np.ones((3, max(places) + 1)), np.array([1.0, 1.0, 0.0])
+        for place in range(row.shape[1]):
             if place in places:
-                last = sum(b.duration for b in places[place]) / max(sum(b.expected for b in places[place]), 1e-6)
-            row[place] = last
+                last = np.sum([(b.duration, max(b.expected, 1e-6), b.fixed) for b in places[place]], axis=0)
+            row[:, place] = last
         rows[name] = row
     return rows

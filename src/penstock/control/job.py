@@ -196,7 +196,7 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
         report |= reported(course, batches, outcome, np.random.default_rng(job.seed))
         for host, share in slower(batches).items():
             report["hosts"][host]["slower"] = share
-        record.note(job.statistics, job.cluster, report)
+        record.note(job.statistics, job.cluster, batches)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)
     return Done(outcome, rates, prediction, report)

@@ -89,7 +89,7 @@ def seen(
             expected = fixed + hosts.factor[host] * work_of(network, batch.counts)
             start = batch.start - run.epoch
             core = core_of(batch, hosts.of_host(host).speed)
-            found.append(Seen(host, start, start + batch.duration, own, expected, core))
+            found.append(Seen(host, start, start + batch.duration, own, expected, fixed, core))
     return sorted(found, key=lambda each: each.end)
 
 

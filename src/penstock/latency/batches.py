@@ -205,9 +205,11 @@ class PlacedBatches:
         horizons
             How far it goes (s).
         past
-            By host, by what its batches took longer than measured before, in the known intervals of the trigger.
+            By host, array (3, intervals): what its batches took (s) in the known intervals of the trigger, what they
+            should have taken, and the overhead in that.
         ahead
-            By host, array (draws,): the same from there on, as it may be; the first draw is what is expected.
+            By host, array (2, draws): by what batches, and their overhead besides, take longer from there on, as it may
+            be; the first draw is what is expected.
         chance
             By host, how its batches differ by chance: jitter and residual.
         rng
@@ -216,18 +218,26 @@ class PlacedBatches:
         factors, hosts = [self.hosts.factor[name] for name in self.made.hosts], self.made.hosts
         spread = np.array([chance[name] for name in hosts]).reshape(-1, 2)
         base = self._pace(factors)._replace(jitter=spread[:, 0], residual=spread[:, 1])
-        known = [past.get(name, np.zeros(0)) for name in hosts]
+        known = [past.get(name, np.zeros((3, 0))) for name in hosts]
+        soon = np.stack([ahead[name] for name in hosts], axis=1)
         length = 8 + 4 * math.ceil(self.model.rates.duration / self.hosts.trigger)
 
         def pace(k: int) -> Pace:
-            noise = [
-                np.concatenate([row, np.full(length, ahead[name][k])]) for name, row in zip(hosts, known, strict=True)
+            level, fixed = soon[:, :, k]
+            # The past is what it was, whatever part of it is taken for overhead.
+            been = [
+                took / (expected + (over - 1) * part) for (took, expected, part), over in zip(known, fixed, strict=True)
             ]
-            drawn = [np.concatenate([np.zeros(row.size), (k > 0) * rng.standard_normal(length)]) for row in known]
-            return base._replace(noise=noise, chance=drawn)
+            noise = [np.concatenate([row, np.full(length, now)]) for row, now in zip(been, level, strict=True)]
+            drawn = [np.concatenate([np.zeros(row.size), (k > 0) * rng.standard_normal(length)]) for row in been]
+            fixed_part = {
+                "overhead": base.overhead * fixed,
+                "idle": base.idle * fixed,
+                "extra": base.extra * fixed[self.made.shape.host],
+            }
+            return base._replace(**fixed_part, noise=noise, chance=drawn)
 
-        count = len(next(iter(ahead.values())))
-        series = worst_draws(self.made, pace, count, self.model.rates.periods)
+        series = worst_draws(self.made, pace, soon.shape[2], self.model.rates.periods)
         found = []
         for horizon in horizons:
             first, last = (int(at / self.model.period + 1e-9) for at in (now, now + horizon))
@@ -243,8 +253,9 @@ class PlacedBatches:
         idle = np.array([hosts.idle.get(name, hosts.overhead[name]) for name in names])
         extra = np.array([hosts.for_state(query.operators) for query in self.queries])
         if drawn is not None:
-            extra = extra * drawn.speed[k][self.made.shape.host]
-            overhead, idle = (np.maximum(row + drawn.overhead[k], 0.0) * drawn.speed[k] for row in (overhead, idle))
+            longer = drawn.fixed[k] * drawn.speed[k]
+            extra = extra * longer[self.made.shape.host]
+            overhead, idle = (np.maximum(row + drawn.overhead[k], 0.0) * longer for row in (overhead, idle))
         return Pace(
             trigger=hosts.trigger,
             phase=0.0 if drawn is None else float(drawn.phase[k]) * hosts.trigger,

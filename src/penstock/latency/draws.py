@@ -39,6 +39,8 @@ class Draws:
         Array (draws, hosts): what each host's factor is of the measured one.
     overhead
         Array (draws, hosts): seconds that a host's batches take more than their measured overhead.
+    fixed
+        Array (draws, hosts): by what overhead, that for state with it, takes longer from one run to another.
     speed
         Array (draws, hosts): by what everything on a host takes longer.
     wander
@@ -53,6 +55,7 @@ class Draws:
     cost: Array
     factor: Array
     overhead: Array
+    fixed: Array
     speed: Array
     wander: Array
     chance: Array
@@ -120,11 +123,13 @@ def draw(
     wander = np.exp(rng.standard_normal((count, len(rows), STRETCHES)) * np.array([[row.wander] for row in rows]))
     chance = rng.standard_normal((count, len(rows), BATCHES))
     phase = rng.random(count)
+    fixed = np.exp(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])
     cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, [row.error > 0 for row in rows])
     return Draws(
         cost=cost,
         factor=np.maximum(factor, LEAST),
         overhead=other * [row.overhead_error for row in rows],
+        fixed=fixed,
         speed=speed,
         wander=wander,
         chance=chance,

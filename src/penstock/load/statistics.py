@@ -81,9 +81,9 @@ class HostStatistics:
     wander
         How the core's speed makes batches longer and shorter between stretches of ten seconds: standard deviation, as a
         share.
-    between_runs
-        How far batches of whole runs were from what calibration had told, in earlier runs on this machine: standard
-        deviation, as a share; None: no run is known.
+    between_runs, overhead_between_runs
+        How far all batches of a run, and their overhead besides, were from what calibration had told in earlier runs on
+        this machine: standard deviations, as shares; None: no run is known.
     """
 
     overhead: float = 0.0
@@ -98,11 +98,17 @@ class HostStatistics:
     speed: float | None = None
     wander: float = 0.0
     between_runs: float | None = None
+    overhead_between_runs: float | None = None
 
     @property
     def may_differ(self) -> float:
         """By how much batches of a run may take longer or shorter as a whole: standard deviation, as a share."""
         return math.hypot(self.unrest, LASTING * self.wander) if self.between_runs is None else self.between_runs
+
+    @property
+    def overhead_may_differ(self) -> float:
+        """By how much the overhead may differ besides: standard deviation, as a share."""
+        return self.may_differ if self.overhead_between_runs is None else self.overhead_between_runs
 
 
 @attrs.frozen(kw_only=True)
@@ -222,6 +228,9 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 0.0
     between_runs: (
         Annotated[Positive, msgspec.Meta(description="how far earlier runs here were off, as a share")] | None
+    ) = None
+    overhead_between_runs: (
+        Annotated[Positive, msgspec.Meta(description="and their overhead besides, as a share of it")] | None
     ) = None
 
 
