@@ -27,7 +27,8 @@ os.environ["PENSTOCK_RECORD"] = ""
 
 # One of them has two slots: there tasks read and write rows.
 HOSTS = [Host(name="h1"), Host(name="h2", cores=2), Host(name="h3")]
-CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.6))
+# Spark keeps a query for an hour after its end: hosts that serve many tests would only collect garbage.
+CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.6, conf={"spark.driver.memory": "1g"}))
 
 settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
