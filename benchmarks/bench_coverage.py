@@ -134,12 +134,12 @@ def measure(number: int, record: Record) -> dict[str, Any]:
         done("run")
     report = finish(job, outcome, prediction, record=record).report
     after = calibrate.calibrate_in_place(statistics, priced, cluster, placed, outcome, rates)
-    hindsight = in_hindsight(after.complete(network, override=True), cluster, placed, rates, after, outcome)
+    hindsight, of_sinks = in_hindsight(after.complete(network, override=True), cluster, placed, rates, after, outcome)
     return {
         "run": number, "case": attrs.asdict(case), "peak": float(rates.values.max()), "seconds": took,
         "predicted": quantiles(prediction), "interval": report["interval"], "measured": report["latency"],
         "hindsight": gaps(hindsight, report["latency"]),
-        "sinks": {n: {"predicted": row["predicted"]["p50"], "measured": row["latency"]["p50"]}
+        "sinks": {n: {"predicted": row["predicted"]["p50"], "measured": row["latency"]["p50"], "hindsight": of_sinks[n]}
                   for n, row in report["sinks"].items() if row["latency"]["count"]},
         "forecast": [row for row in report["forecast"] if row["horizon"] == 10.0],
         "drifts": report["drifts"], "balanced": report["balanced"],
@@ -150,8 +150,11 @@ def measure(number: int, record: Record) -> dict[str, Any]:
 
 def in_hindsight(
     network: Network, cluster: Cluster, placed: dict[str, str], rates: Rates, after: Statistics, outcome: run.Outcome
-) -> dict[str, float]:
-    """Return what the model says with the costs of the run itself, and the speeds that its cores had."""
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what the model says with the costs of the run itself and the speeds that its cores had.
+
+    Of all sinks, and the median latency (s) of each.
+    """
     trigger, host_of = cluster.spark.trigger, {each.name: each.host for each in fragments(network, placed)}
     slower = {}
     for host, known in after.hosts.items():
@@ -165,8 +168,10 @@ def in_hindsight(
             chosen = [speeds[row].mean() if row.size else speeds[k] for row, k in zip(inside, nearest, strict=True)]
             slower[host] = known.speed / np.array(chosen)
     placing = BatchHosts.of(after, cluster).placed(load_model(network, rates), placed)
-    _, latency, weight = placing.run(slower).whole()
-    return chain.summary(latency, weight)
+    result = placing.run(slower)
+    _, latency, weight = result.whole()
+    medians = {name: chain.summary(*row[1:])["p50"] for name, row in result.sinks.items()}
+    return chain.summary(latency, weight), medians
 
 
 def hosts_of(statistics: Statistics) -> dict[str, Any]:
@@ -209,6 +214,7 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
     held = sum(row["low"] <= row["measured"] <= row["high"] for row in ahead)
     sinks = [(each["case"]["network"], name, row) for each in rows for name, row in each["sinks"].items()]
     windows = [row for network, name, row in sinks if network == "auction" and name in ("q5", "q8")]
+    after = [{**row, "predicted": row["hindsight"]} for row in windows if "hindsight" in row]
     lines = [
         "# Whether predictions hold",
         "",
@@ -235,12 +241,12 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         ),
         f"Forecasts 10 s ahead, through the bursts: error {shown(gap(ahead))}, {held} of {len(ahead)} inside their",
         "interval (errors: median / p90). Median latency of the auction's windows and join, q5 and q8: error",
-        f"{shown(gap(windows))}.",
+        f"{shown(gap(windows))}, in hindsight {shown(gap(after))}.",
         "",
         "| run | revision | when | network | saturated | trigger | burst | worst (s) | predicted | p05 to p95 "
         "| p99 (s) | predicted | p05 to p95 | in hindsight | calibrated, seconds | speed, run to calibration "
-        "| batches, run to calibration | cores wandered | runs before were off by |",
-        "|" + "---|" * 19,
+        "| batches, run to calibration | cores wandered | runs before were off by | and their overhead besides |",
+        "|" + "---|" * 20,
     ]
     for row in rows:
         case, cells = row["case"], []
@@ -252,9 +258,13 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         seconds = row["seconds"]["alone"] + row["seconds"]["in place"]
         what = [row["run"], row["revision"], row["when"], case["network"], case["host"], f"{case['trigger']:g} s"]
         what += [f"{case['burst']} s at load {case['load']}", *cells, model, f"{seconds:.0f}", paces(row)]
-        before = max(known.get("between_runs") or 0.0 for known in row["calibrated"].values())
+        before, fixed = (
+            max(known.get(key) or 0.0 for known in row["calibrated"].values())
+            for key in ("between_runs", "overhead_between_runs")
+        )
         what.append(", ".join(f"{host} {share:.2f}" for host, share in row.get("slower", {}).items()))
         what += [f"{100 * wandered(row):.0f} %", f"{100 * before:.0f} %" if before else ""]
+        what.append(f"{100 * fixed:.0f} %" if fixed else "")
         lines.append(f"| {' | '.join(map(str, what))} |")
     return "\n".join(lines) + "\n"
 
