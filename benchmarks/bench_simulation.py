@@ -183,7 +183,7 @@ def start() -> dict[str, float]:
 
         from penstock.simulation import native
 
-        kernels = list(native._folder().glob("kernel-*.o"))
+        kernels = list(native._folder().glob("loop-*.o"))
         for kernel in kernels:
             kernel.rename(kernel.with_suffix(".aside"))
         try:

@@ -11,7 +11,8 @@ import numpy as np
 from numba import njit
 
 from penstock.cluster import base_name
-from penstock.simulation import Failure, Move, Recovery, draws
+from penstock.simulation import Failure, Move, Recovery
+from penstock.simulation.kernel import draws
 from penstock.simulation.numbers import key
 from penstock.workload import Rates
 

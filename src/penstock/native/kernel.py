@@ -42,7 +42,7 @@ class Kernel:
     module, entry
         Where it is: a module's name, and a function ``(address of the record) -> status`` that numba has compiled.
     reads
-        Files beside the module whose text is part of its source.
+        Files whose text is part of its source, by paths from the module's folder.
     """
 
     module: str
@@ -96,7 +96,7 @@ class Kernel:
     def digest(self) -> bytes:
         """A digest of the kernel's source."""
         digest = hashlib.blake2b(digest_size=_SIZE)
-        beside = [self._source.with_name(name) for name in self.reads]
+        beside = [self._source.parent / name for name in self.reads]
         for path in (self._source, *beside, Path(__file__).with_name("memory.py")):
             digest.update(path.read_bytes())
         return digest.digest()

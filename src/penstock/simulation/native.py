@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.native import Kernel
 
-KERNEL = Kernel("penstock.simulation.kernel", "advance", ("state.py", "routine.py", "heap.py", "draws.py"))
+PARTS = ("batches", "draws", "heap", "routine", "serving", "tables", "travel", "waiting")
+KERNEL = Kernel("penstock.simulation.kernel.loop", "advance", ("../state.py", *(f"{name}.py" for name in PARTS)))
 
 advance = KERNEL.load
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.native.memory import rows_of
-from penstock.simulation.routine import Scalars, routine
-from penstock.simulation.state import TABLES
-
-heap_at = rows_of(TABLES["heap"])
+from penstock.simulation.kernel.routine import Scalars, routine
+from penstock.simulation.kernel.tables import heap_at
 
 
 @routine

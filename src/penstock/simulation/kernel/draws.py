@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from penstock.simulation.routine import Hash, routine
+from penstock.simulation.kernel.routine import Hash, routine
 from penstock.simulation.state import CONSTANT, EXPONENTIAL, GAMMA
 
 OTHER = np.uint64(0x9E3779B97F4A7C15)

@@ -1,0 +1,1 @@
+"""The simulator's events, as compiled functions of one record of tables."""
