@@ -108,6 +108,15 @@ class Speed:
     jitter: float = 0.0
     wander: float = 0.0
 
+    @property
+    def sure(self) -> Array:
+        """How much is known of both levels: the inverse of their errors' covariance; nothing of one without doubt."""
+        fixed = max(self.fixed_doubt, 1e-6)
+        if self.doubt <= 0:
+            return np.diag([0.0, fixed**-2])
+        tied = float(np.clip(self.tied, -0.999, 0.999)) * self.doubt * fixed
+        return np.asarray(np.linalg.inv([[self.doubt**2, tied], [tied, fixed**2]]), np.float64)
+
     def expects(self, batch: Seen) -> float:
         """Return the logarithm of how much longer a batch takes."""
         return self.level + self.fixed * batch.share
@@ -161,12 +170,12 @@ def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
     # Two measurements of one speed: each counts by the inverse of its variance.
     info = (parts.T * weight) @ parts * (weight.sum() / float(age**2 @ sure))
     told = parts.T @ (weight * ratio) * (weight.sum() / float(age**2 @ sure))
-    prior = np.array([1 / before.doubt**2 if before.doubt > 0 else 0.0, 1 / max(before.fixed_doubt, 1e-6) ** 2])
+    prior = before.sure
     both = np.array([before.level, before.fixed])
     number, scale = float(age.sum() ** 2 / (age**2).sum()), 1.0
     for _ in range(2):
-        spread = np.linalg.inv(info / scale**2 + np.diag(prior))
-        found = spread @ (told / scale**2 + prior * both)
+        spread = np.linalg.inv(info / scale**2 + prior)
+        found = spread @ (told / scale**2 + prior @ both)
         # By what batches differ more than they did.
         more = float(weight @ (ratio - parts @ found) ** 2 / age.sum())
         scale = math.sqrt((number * more + USUAL) / (max(number - 1, 0) + USUAL))
@@ -228,6 +237,8 @@ class Watch:
     ----------
     known
         Their speeds as calibrated, or as learned since they drifted.
+    calibrated
+        Their speeds as calibrated.
     recent
         The batches of each host in the last minute.
     drifts
@@ -235,6 +246,7 @@ class Watch:
     """
 
     known: Mapping[str, Speed]
+    calibrated: Mapping[str, Speed]
     recent: Mapping[str, tuple[Seen, ...]] = attrs.field(factory=dict)
     drifts: tuple[Drift, ...] = ()
 
@@ -242,7 +254,8 @@ class Watch:
     def of(cls, hosts: BatchHosts) -> Watch:
         """Return what calibration knows of hosts."""
         rows = {} if hosts.statistics is None else hosts.statistics.hosts
-        return cls(known={name: Speed.of(rows.get(name, HostStatistics())) for name in hosts.overhead})
+        known = {name: Speed.of(rows.get(name, HostStatistics())) for name in hosts.overhead}
+        return cls(known=known, calibrated=known)
 
     def after(self, batch: Seen) -> Watch:
         """Return what is believed after a batch, in the order in which batches end."""
@@ -253,7 +266,9 @@ class Watch:
             return attrs.evolve(self, recent={**self.recent, name: mine})
         if drift is not None:
             mine = tuple(each for each in mine if each.end >= drift.since)
-        speed = learned(mine, now, attrs.evolve(self.known[name], doubt=0.0))
+        first = self.calibrated[name]
+        forgot = attrs.evolve(self.known[name], doubt=0.0, fixed=first.fixed, fixed_doubt=first.fixed_doubt, tied=0.0)
+        speed = learned(mine, now, forgot)
         if drift is not None:
             drift = attrs.evolve(drift, slower=math.exp(float(np.mean([speed.expects(batch) for batch in mine]))))
         drifts = () if drift is None else (drift,)
