@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import psutil
 import pytest
 from hosts_kit import within
 
-from penstock.spark.hosts import EmbeddedHost
+from penstock.spark.hosts import EmbeddedHost, nursery, settings
 from penstock.spark.hosts.processes import family
 
 pytestmark = [
@@ -25,6 +29,38 @@ def host(tmp_path: Path) -> Iterator[EmbeddedHost]:
     """A host whose nursery the test may kill."""
     with EmbeddedHost("h1", folder=tmp_path / "h") as running:
         yield running
+
+
+def test_a_daemon_without_workers_ends(tmp_path: Path) -> None:
+    """A daemon makes workers until it has had none for a while; then its door is gone, and so is it."""
+    source = Path(nursery.__file__)
+    door, lifeline, idle = tmp_path / "nursery", tmp_path / "line", 1.0
+    os.mkfifo(lifeline)
+    held = os.open(lifeline, os.O_RDWR)
+    environ = {
+        **os.environ, "PENSTOCK_LIFELINE": str(lifeline), "PENSTOCK_NURSERY": str(door), "PYTHONUNBUFFERED": "YES",
+        "PYTHONPATH": os.pathsep.join([str(source.with_name("beginning")), *sys.path]),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+    }  # fmt: skip
+    parent = subprocess.Popen([sys.executable, str(source), str(door), str(idle)])
+    try:
+        assert within(60, door.exists)
+        pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        daemon = subprocess.Popen([sys.executable, "-m", nursery.DAEMON, "pyspark.worker"], env=environ, **pipe)
+        path = daemon.stdout.read(int.from_bytes(daemon.stdout.read(4), "big")).decode()
+        with socket.socket(socket.AF_UNIX) as call:
+            call.connect(path)
+            worker = psutil.Process(int.from_bytes(call.recv(4), "big"))
+            time.sleep(3 * idle)
+            assert worker.is_running()
+            assert daemon.poll() is None
+        assert within(10, lambda: not worker.is_running())
+        assert daemon.wait(10) == 0
+        assert not Path(path).exists()
+        assert parent.poll() is None
+    finally:
+        parent.kill()
+        os.close(held)
 
 
 def from_nursery(process: psutil.Process) -> bool:
@@ -75,3 +111,26 @@ def test_streaming_workers_are_forks_that_end_with_their_query(host: EmbeddedHos
         assert within(60, again.exists)
     finally:
         query.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_session_whose_daemon_has_ended_gets_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Daemons end some time after the last query that used them, and a session that needs one again has one."""
+    from pyspark.sql.functions import udf
+
+    plain = settings.nursery
+    monkeypatch.setattr(settings, "nursery", lambda door: [*plain(door), "3"])
+    with EmbeddedHost("h1", folder=tmp_path / "h") as host:
+        session = host.session()
+        more = udf(lambda number: number + 1, "long")
+        for _ in range(2):
+            assert session.range(3).select(more("id").alias("n")).toPandas()["n"].tolist() == [1, 2, 3]
+            assert daemons(host)
+            # Spark itself keeps workers for a minute.
+            assert within(120, lambda: not daemons(host))
+
+
+def daemons(host: EmbeddedHost) -> list[psutil.Process]:
+    """Return the host's processes that make workers."""
+    return [process for process in family(host._root) if nursery.DAEMON in process.cmdline()]

@@ -4,7 +4,10 @@ Spark starts an interpreter for every streaming query with ``foreachBatch``, for
 few more for each host; each imports pyspark for a second or more before it does anything. `beginning/sitecustomize.py`
 sends what such an interpreter was started for here instead: command line, environment, folder, streams. A fork does the
 work; the interpreter waits for its end, and the kernel kills the fork when the interpreter ends first. It is a script:
-``python nursery.py SOCKET``; on Linux only.
+``python nursery.py SOCKET [IDLE]``; on Linux only.
+
+Spark keeps a daemon for each query that ever ran, and asks it for the workers of that query. One without workers ends
+after ``IDLE`` seconds (60); Spark starts another should it need one.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import sys
+import time
+from typing import Any
 
 WARM = (
     "pyspark.worker",
@@ -35,11 +41,16 @@ WARM = (
 )
 """What workers import before their first batch ends."""
 
+DAEMON = "pyspark.daemon"
+IDLE, LOOK = 60.0, 10_000.0
+"""Seconds without a worker after which a daemon ends, and milliseconds between its looks."""
+
 
 def main() -> None:
     """Import, then fork for each call, until killed."""
     door = socket.socket(socket.AF_UNIX)
     door.bind(sys.argv[1])
+    idle = float(sys.argv[2]) if len(sys.argv) > 2 else IDLE
     # Who calls from here on waits for the imports, which is still sooner than to do them.
     door.listen(64)
     for name in WARM:
@@ -55,11 +66,11 @@ def main() -> None:
         if os.fork() == 0:
             door.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            become(call)
+            become(call, idle)
         call.close()
 
 
-def become(call: socket.socket) -> None:
+def become(call: socket.socket, idle: float) -> None:
     """Do here what the interpreter at the other end was started for."""
     message, streams, _, _ = socket.recv_fds(call, 4, 3)
     size = int.from_bytes(message, "big")
@@ -79,8 +90,57 @@ def become(call: socket.socket) -> None:
     sys.argv[:] = ["", *wanted["arguments"]]
     # It is run anew, on what it has imported.
     sys.modules.pop(wanted["module"], None)
+    if wanted["module"] == DAEMON:
+        polling = select.poll
+        vars(select)["poll"] = lambda: Patience(polling(), idle)
     runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
     sys.exit(0)
+
+
+class Patience:
+    """What a daemon polls its socket with: ends the process once it has had no worker for a while.
+
+    Parameters
+    ----------
+    poll
+        The polling object that it stands for.
+    idle
+        Seconds without a worker.
+    """
+
+    def __init__(self, poll: Any, idle: float) -> None:
+        self._poll, self._idle = poll, idle
+        self._path, self._since = "", time.monotonic()
+        self.unregister = poll.unregister
+
+    def register(self, file: Any, events: int) -> None:
+        """Poll a file as well; a socket is the one at which workers are asked for."""
+        self._poll.register(file, events)
+        if isinstance(file, socket.socket):
+            self._path = file.getsockname()
+
+    def poll(self, _timeout: float) -> list[tuple[int, int]]:
+        """Return what is there, or nothing after a while: a daemon that looks each second costs as much as a query."""
+        found: list[tuple[int, int]] = self._poll.poll(min(LOOK, 1000 * self._idle))
+        if found or working():
+            self._since = time.monotonic()
+        elif time.monotonic() > self._since + self._idle and isinstance(self._path, str) and self._path:
+            # Who comes now finds no door, and asks Spark for another daemon; who came before is heard.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+            found = self._poll.poll(0)
+            if not found:
+                os._exit(0)
+        return found
+
+
+def working() -> bool:
+    """Whether this process has a child."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def end_with(call: socket.socket) -> None:
