@@ -139,7 +139,7 @@ def convert(value: object, shape: type[T], at: str) -> T:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
-        where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".")
+        where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".").removesuffix("[...]")
         if unknown := re.search(r"unknown field `(.*)`", problem):
             known = [field.encode_name for field in msgspec.structs.fields(shape)]  # type: ignore[arg-type]
             raise InputError(
@@ -148,18 +148,65 @@ def convert(value: object, shape: type[T], at: str) -> T:
         if missing := re.search(r"missing required field `(.*)`", problem):
             raise InputError(f"key {missing[1]!r} is missing", at=where or None) from None
         problem = problem[0].lower() + problem[1:].replace("`", "")
+        came = _at_path(value, path)
+        if mismatch := re.fullmatch(r"expected (.+), got (\w+)", problem):
+            shown = _kind(mismatch[2]) if came is _UNKNOWN else shortened(came)
+            raise InputError(
+                f"expected {_kind(mismatch[1])}, got {shown}", at=where or None, hint=_described(shape, path)
+            ) from None
         if problem.startswith("expected") and ", got" not in problem:
-            problem += f", got {shortened(_at_path(value, path))}"
-        raise InputError(problem, at=where or None) from None
+            # With a limit, as in "expected float >= 0".
+            problem = re.sub(r"(?<=^expected )\w+", lambda kind: _kind(kind[0]), problem)
+            problem += "" if came is _UNKNOWN else f", got {shortened(came)}"
+        raise InputError(problem, at=where or None, hint=_described(shape, path)) from None
+
+
+_UNKNOWN = object()
+_KINDS = {
+    "float": "a number", "int": "a whole number", "str": "a text", "bool": "true or false", "array": "a list",
+    "object": "a table", "null": "nothing", "datetime": "a time", "date": "a date",
+}  # fmt: skip
+"""What users call msgspec's types."""
+
+
+def _kind(names: str) -> str:
+    """Return types as users call them; that a key may be left out is no type, and whole numbers are numbers."""
+    given = names.split(" | ")
+    kinds = [_KINDS.get(name, name) for name in given if name != "null" and not (name == "int" and "float" in given)]
+    *most, last = kinds or [_KINDS["null"]]
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _described(shape: type[object], path: str) -> str | None:
+    """Return what the schema says of a key, as a hint."""
+    schema = msgspec.json.schema(shape)
+
+    def meant(part: Document) -> Document:
+        while "$ref" in part or "anyOf" in part:
+            part = part["anyOf"][0] if "anyOf" in part else schema["$defs"][part["$ref"].rpartition("/")[2]]
+        return part
+
+    here, key = meant(schema), ""
+    for name, entry in re.findall(_STEP, path):
+        below = here.get("properties", {}).get(name) if name else here.get("items" if entry.isdigit() else _OTHERS)
+        if not isinstance(below, dict):
+            return None
+        here, key = meant(below), name or key
+    text = here.get("description")
+    return f"{key}: {text}" if text and key else None
+
+
+_STEP, _OTHERS = r"\.(\w+)|\[([^\]]*)\]", "additionalProperties"
+"""A step of a msgspec path."""
 
 
 def _at_path(value: Any, path: str) -> object:
-    """Return what a msgspec path such as ``$.a[0].b`` names in a document, as deep as it goes."""
-    for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+    """Return what a msgspec path such as ``$.a[0].b`` names in a document; `_UNKNOWN` where it does not say it all."""
+    for key, index in re.findall(_STEP, path):
         try:
             value = value[key] if key else value[int(index)]
-        except (KeyError, IndexError, TypeError):
-            break
+        except (KeyError, IndexError, TypeError, ValueError):
+            return _UNKNOWN
     return value
 
 
