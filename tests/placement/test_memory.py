@@ -91,6 +91,17 @@ def test_a_repair_keeps_both(seed: int) -> None:
         assert not arrays.over_memory(found).any()
 
 
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10_000), room=st.floats(0.9, 1.3))
+def test_a_repair_is_found_where_there_is_one(seed: int, room: float) -> None:
+    """Of few operators all divisions are tried: a repair is given up only where none keeps within what hosts have."""
+    arrays = as_arrays(with_state(seed, operators=6))
+    arrays = attrs.evolve(arrays, mean=arrays.mean * arrays.limit.sum() / arrays.mean.sum() / room)
+    every = [np.array(where) for where in itertools.product(range(3), repeat=len(arrays.names))]
+    found = repaired(arrays, np.zeros(len(arrays.names), np.int64))
+    assert (found is not None) == any(fits(arrays, where) for where in every)
+
+
 def test_a_full_host_is_named() -> None:
     """Where all state fits on no division of the hosts, the answer names what is short and by how much."""
     problem = with_state(1, room=0.5)

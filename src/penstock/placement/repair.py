@@ -9,6 +9,9 @@ import numpy as np
 from penstock.arrays import Bools
 from penstock.placement.base import TIE, Arrays, Floats, Ints
 
+LOOKS, ALIKE = 30_000, 64
+"""Hosts that are looked at once the first packing has failed, and hosts among which those alike are looked for."""
+
 
 def fits(arrays: Arrays, where: Ints) -> bool:
     """Whether no host carries more than it may, nor keeps more state than it can hold."""
@@ -93,17 +96,46 @@ def _step(now: _State, host: int, scarce: int) -> list[tuple[int, int]] | None:
 
 
 def _packed(arrays: Arrays, need: Floats, limit: Floats) -> Ints | None:
-    """Return the best-fit decreasing packing, or None where an operator fits nowhere."""
+    """Return a packing, or None where none was found: the best-fit decreasing one, or one near it.
+
+    Where the last operators do not fit, those before them try their next best host, until `LOOKS` are spent.
+    """
     where = arrays.fixed.copy()
     level = _level(need, where, len(limit))
+    if (level > limit).any():
+        return None
     scale = np.array([_most(column) for column in limit.T])
     free = np.flatnonzero(where < 0)
-    for operator in free[np.argsort(-(need[free] / scale).max(axis=1), kind="stable")]:
-        room = limit - level - need[operator]
-        able = np.flatnonzero((room >= 0).all(axis=1))
-        if not len(able):
+    free = free[np.argsort(-(need[free] / scale).max(axis=1), kind="stable")]
+    rest = np.cumsum(need[free][::-1], axis=0)[::-1]
+
+    def hosts(k: int) -> list[int]:
+        """Return where the k-th operator fits, the best first; of hosts with the same room and limit one."""
+        room = limit - level
+        if (rest[k] > room.sum(axis=0)).any():
+            return []
+        left = room - need[free[k]]
+        able = np.flatnonzero((left >= 0).all(axis=1))
+        if len(able) <= ALIKE:
+            unlike = np.unique(np.column_stack([room[able], limit[able]]), axis=0, return_index=True)[1]
+            able = able[np.sort(unlike)]
+        over = np.where(np.isfinite(left[able]), left[able], 0.0) / scale
+        found: list[int] = able[np.argsort(over.sum(axis=1), kind="stable")].tolist()
+        return found[::-1]
+
+    choices: list[list[int]] = []
+    for _ in range(len(free) + LOOKS // len(limit)):
+        if len(choices) == len(free):
+            return where
+        choices.append(hosts(len(choices)))
+        while choices and not choices[-1]:
+            choices.pop()
+            if choices:
+                operator = free[len(choices) - 1]
+                level[where[operator]] -= need[operator]
+        if not choices:
             return None
-        left = np.where(np.isfinite(room[able]), room[able], 0.0) / scale
-        where[operator] = able[int(np.argmin(left.sum(axis=1)))]
+        operator = free[len(choices) - 1]
+        where[operator] = choices[-1].pop()
         level[where[operator]] += need[operator]
-    return where if (level <= limit).all() else None
+    return None
