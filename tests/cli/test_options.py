@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from penstock.cli.options import flat
+from penstock.cli.options import flat, span
 
 
 class Where(NamedTuple):
@@ -64,3 +64,26 @@ def test_commands_stay_short(root, most) -> None:
                 found[f"{file.name}:{node.name}"] = length if what == "lines" else count
     assert len(found) > 100
     assert {name: number for name, number in found.items() if number > limit} == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("5", 5.0), ("0.5", 0.5), (5.0, 5.0), ("2 minutes", 120.0), ("1 m 30 s", 90.0), ("-1", -1.0)],
+)
+def test_times_are_seconds_or_have_a_unit(given: str | float, expected: float) -> None:
+    """An option of seconds takes a number, whose range the command checks, or a time with its unit."""
+    assert span(given) == expected
+
+
+def test_a_time_that_is_none_is_refused_by_its_option() -> None:
+    """What is neither is an error of the option."""
+    app = typer.Typer()
+
+    @app.command()
+    def command(every: Annotated[float, typer.Option("--every", parser=span)] = 1.0) -> None:
+        raise AssertionError(every)
+
+    result = CliRunner().invoke(app, ["--every", "5 x"])
+    assert result.exit_code == 2
+    assert "--every" in result.output
+    assert "'5 x'" in result.output

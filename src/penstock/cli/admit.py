@@ -23,7 +23,10 @@ class QueryOptions(NamedTuple):
     new: Annotated[str, typer.Argument(metavar="NEW", help="Network file of the query to add.")]
     placement: options.PlacementOption
     latency: Annotated[
-        float, typer.Option("--latency", metavar="S", help="Latency bound for every sink, old and new (s).")
+        float,
+        typer.Option(
+            "--latency", metavar="S", parser=options.span, help="Latency bound for every sink, old and new (s)."
+        ),
     ]
     sink_latency: Annotated[
         str | None,

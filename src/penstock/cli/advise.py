@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import textwrap
@@ -63,8 +64,8 @@ class AimOptions(NamedTuple):
     """What to advise for."""
 
     latency: Annotated[
-        str | None,
-        typer.Option("--latency", metavar="L", help="Latency bound for every row: seconds, or '2 minutes'."),
+        float | None,
+        typer.Option("--latency", metavar="S", parser=options.span, help="Latency bound for every row (s)."),
     ] = None
     weight: Annotated[
         str | None,
@@ -73,10 +74,17 @@ class AimOptions(NamedTuple):
     burst: Annotated[
         float, typer.Option("--burst", metavar="F", help="Prepare for a burst of F times the mean rates.")
     ] = 1.0
-    burst_length: Annotated[float, typer.Option("--burst-length", metavar="S", help="Length of the burst (s).")] = 60.0
+    burst_length: Annotated[
+        float, typer.Option("--burst-length", metavar="S", parser=options.span, help="Length of the burst (s).")
+    ] = 60.0
     forecast: Annotated[
-        str | None,
-        typer.Option("--forecast", metavar="T", help="Also advise for the rates forecast this far ahead, e.g. 1d."),
+        float | None,
+        typer.Option(
+            "--forecast",
+            metavar="S",
+            parser=options.span,
+            help="Also advise for the rates forecast this far ahead, e.g. 1d.",
+        ),
     ] = None
 
 
@@ -97,9 +105,10 @@ def command(
     import numpy as np
 
     from penstock.advice import Aims, Burst, consult, deployed
-    from penstock.units import seconds
 
     options.check_seed(answer.seed)
+    if aims.latency is not None and not 0 < aims.latency < math.inf:
+        raise InputError(f"expected a finite time > 0 s, got {aims.latency:g}", at="--latency")
     if bool(logs.paths) == (files.network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
     weights = _weights(aims.weight)
@@ -111,10 +120,10 @@ def command(
         deployment = deployed(inspection, weights)
     found = consult(
         deployment,
-        Aims(latency=None if aims.latency is None else _seconds(aims.latency, "--latency")),
+        Aims(latency=aims.latency),
         Burst(factor=aims.burst, length=aims.burst_length),
         np.random.default_rng(answer.seed),
-        None if aims.forecast is None else seconds(aims.forecast),
+        aims.forecast,
     )
     document = found.document()
     if plot is not None:
@@ -127,18 +136,6 @@ def command(
     _show(found)
     for path in document.get("written", ()):
         common.say(f"wrote {path}")
-
-
-def _seconds(text: str, at: str) -> float:
-    from penstock.units import seconds
-
-    try:
-        value = float(text)
-    except ValueError:
-        value = seconds(text)
-    if not 0 < value < float("inf"):
-        raise InputError(f"expected a finite time > 0 s, got {text}", at=at)
-    return value
 
 
 def _weights(text: str | None) -> dict[str, float]:

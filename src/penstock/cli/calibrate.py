@@ -33,7 +33,9 @@ class PrecisionOptions(NamedTuple):
     error: Annotated[float, typer.Option("--error", metavar="E", help="Relative error to reach for each operator.")] = (
         0.02
     )
-    budget: Annotated[float, typer.Option("--budget", metavar="S", help="Time limit for each operator (s).")] = 4.0
+    budget: Annotated[
+        float, typer.Option("--budget", metavar="S", parser=options.span, help="Time limit for each operator (s).")
+    ] = 4.0
 
 
 def command(

@@ -39,7 +39,9 @@ class InputOptions(NamedTuple):
     scenario: Annotated[
         str | None, typer.Option("--scenario", metavar="FILE", help="File of events that happen during the run.")
     ] = None
-    seconds: Annotated[float | None, typer.Option("--for", metavar="S", help="Stop after this time (s).")] = None
+    seconds: Annotated[
+        float | None, typer.Option("--for", metavar="S", parser=options.span, help="Stop after this time (s).")
+    ] = None
 
 
 class GoalOptions(NamedTuple):
@@ -48,8 +50,12 @@ class GoalOptions(NamedTuple):
     policy: Annotated[str, typer.Option("--policy", metavar="P1,P2", help="Policies, the most important first.")] = (
         "replicate,shed,rebalance"
     )
-    latency: Annotated[float, typer.Option("--latency", metavar="L", help="Latency bound (s).")] = 5.0
-    every: Annotated[float, typer.Option("--every", metavar="S", help="Time between decisions (s).")] = 1.0
+    latency: Annotated[
+        float, typer.Option("--latency", metavar="S", parser=options.span, help="Latency bound (s).")
+    ] = 5.0
+    every: Annotated[
+        float, typer.Option("--every", metavar="S", parser=options.span, help="Time between decisions (s).")
+    ] = 1.0
     moves: Annotated[int, typer.Option("--moves", metavar="K", help="Most operators that may move at a time.")] = 4
     spare: Annotated[int, typer.Option("--spare", metavar="N", help="How many hosts like the first may be added.")] = 0
     prices: Annotated[
@@ -67,15 +73,24 @@ class EngineOptions(NamedTuple):
         str, typer.Option("--engine", metavar="E", help="What runs the network: simulation or spark.")
     ] = "simulation"
     trigger: Annotated[
-        float | None, typer.Option("--trigger", metavar="S", help="Simulation: micro-batches with this trigger (s).")
+        float | None,
+        typer.Option(
+            "--trigger", metavar="S", parser=options.span, help="Simulation: micro-batches with this trigger (s)."
+        ),
     ] = None
     overhead: Annotated[
-        float | None, typer.Option("--overhead", metavar="S", help="Simulation: fixed time of a micro-batch (s).")
+        float | None,
+        typer.Option(
+            "--overhead", metavar="S", parser=options.span, help="Simulation: fixed time of a micro-batch (s)."
+        ),
     ] = None
     move_time: Annotated[
         float | None,
         typer.Option(
-            "--move-time", metavar="S", help="How long a moving operator pauses (s); default 0.5, on Spark 3."
+            "--move-time",
+            metavar="S",
+            parser=options.span,
+            help="How long a moving operator pauses (s); default 0.5, on Spark 3.",
         ),
     ] = None
     apart: Annotated[

@@ -25,7 +25,12 @@ def command(
     answer: options.AnswerOptions,
     headroom: Annotated[
         float | None,
-        typer.Option("--headroom", metavar="S", help="Also say how far rates can grow within this latency (s)."),
+        typer.Option(
+            "--headroom",
+            metavar="S",
+            parser=options.span,
+            help="Also say how far rates can grow within this latency (s).",
+        ),
     ] = None,
 ) -> None:
     """Estimate latency: worst case, quantiles, over time, and the host that limits it.

@@ -11,14 +11,32 @@ import typer
 
 from penstock.errors import InputError
 
+
+def span(text: str | float) -> float:
+    """Return the seconds of an option: a number, or a time with its unit as in ``'2 minutes'``."""
+    try:
+        return float(text)
+    except ValueError:
+        from penstock.units import seconds
+
+        try:
+            return seconds(text)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 HostsOption = Annotated[
     int | None, typer.Option("--hosts", metavar="N", help="N equal hosts, h1 to hN, of capacity 1, with free links.")
 ]
 RatesOption = Annotated[str, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")]
-DurationOption = Annotated[float, typer.Option("--duration", metavar="S", help="How long inline rates last (s).")]
-PeriodOption = Annotated[float, typer.Option("--period", metavar="S", help="Time step of inline rates (s).")]
+DurationOption = Annotated[
+    float, typer.Option("--duration", metavar="S", parser=span, help="How long inline rates last (s).")
+]
+PeriodOption = Annotated[
+    float, typer.Option("--period", metavar="S", parser=span, help="Time step of inline rates (s).")
+]
 PlacementOption = Annotated[
     str, typer.Option("--placement", metavar="FILE|INLINE", help="Placement file, or a=h1,b=h2.")
 ]

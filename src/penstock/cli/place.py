@@ -78,7 +78,9 @@ class TuningOptions(NamedTuple):
     budget: Annotated[
         int | None, typer.Option("--budget", metavar="N", help="mace-climb: how many exchanges it may try.")
     ] = None
-    limit: Annotated[float | None, typer.Option("--seconds", metavar="S", help="mace-climb: time limit (s).")] = None
+    limit: Annotated[
+        float | None, typer.Option("--seconds", metavar="S", parser=options.span, help="mace-climb: time limit (s).")
+    ] = None
     load_threshold: Annotated[
         float | None,
         typer.Option(

@@ -30,7 +30,9 @@ class FleetOptions(NamedTuple):
 class SearchOptions(NamedTuple):
     """What is searched for."""
 
-    latency: Annotated[float, typer.Option("--latency", metavar="S", help="Latency bound for every sink (s).")]
+    latency: Annotated[
+        float, typer.Option("--latency", metavar="S", parser=options.span, help="Latency bound for every sink (s).")
+    ]
     algorithm: Annotated[
         str | None, typer.Option("--algorithm", metavar="NAME", help="Use only this placement algorithm.")
     ] = None

@@ -59,7 +59,12 @@ class DropOptions(NamedTuple):
     plan: options.PlanOption = None
     control_period: Annotated[
         float | None,
-        typer.Option("--control-period", metavar="S", help="How often to look up --plan (s); default: the trigger."),
+        typer.Option(
+            "--control-period",
+            metavar="S",
+            parser=options.span,
+            help="How often to look up --plan (s); default: the trigger.",
+        ),
     ] = None
 
 
@@ -68,7 +73,12 @@ class EndOptions(NamedTuple):
 
     seconds: Annotated[
         float | None,
-        typer.Option("--for", metavar="SECONDS", help="Stop after this time (s); default: when the sources end."),
+        typer.Option(
+            "--for",
+            metavar="SECONDS",
+            parser=options.span,
+            help="Stop after this time (s); default: when the sources end.",
+        ),
     ] = None
     once: Annotated[bool, typer.Option("--once", help="Process what the sources hold now, then stop.")] = False
     directory: DirectoryOption = None

@@ -35,7 +35,12 @@ class TableOptions(NamedTuple):
     ] = "uniform"
     budget: Annotated[
         float | None,
-        typer.Option("--budget", metavar="SECONDS", help="solver: stop after this time with the table so far."),
+        typer.Option(
+            "--budget",
+            metavar="SECONDS",
+            parser=options.span,
+            help="solver: stop after this time with the table so far.",
+        ),
     ] = None
     save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table here.")] = None
     plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from this plan table.")] = None

@@ -35,7 +35,9 @@ class InputOptions(NamedTuple):
     ] = None
     duration: Annotated[
         float | None,
-        typer.Option("--duration", metavar="S", help="End of the run (s); default: with the input, or 60."),
+        typer.Option(
+            "--duration", metavar="S", parser=options.span, help="End of the run (s); default: with the input, or 60."
+        ),
     ] = None
     period: options.PeriodOption = 1.0
 
@@ -48,18 +50,29 @@ class HostOptions(NamedTuple):
     ] = "fcfs"
     subinterval: Annotated[
         float,
-        typer.Option("--subinterval", metavar="S", help="With stimulus: serve those of one subinterval (s) in turn."),
+        typer.Option(
+            "--subinterval",
+            metavar="S",
+            parser=options.span,
+            help="With stimulus: serve those of one subinterval (s) in turn.",
+        ),
     ] = 0.0
     queue: Annotated[
         int | None, typer.Option("--queue", metavar="N", help="Most rows that may wait at an operator's input.")
     ] = None
     trigger: Annotated[
-        float | None, typer.Option("--trigger", metavar="S", help="Hosts work in micro-batches with this trigger (s).")
+        float | None,
+        typer.Option(
+            "--trigger", metavar="S", parser=options.span, help="Hosts work in micro-batches with this trigger (s)."
+        ),
     ] = None
     overhead: Annotated[
         float | None,
         typer.Option(
-            "--overhead", metavar="S", help="Fixed time of a micro-batch (s); default: from the statistics, or 0."
+            "--overhead",
+            metavar="S",
+            parser=options.span,
+            help="Fixed time of a micro-batch (s); default: from the statistics, or 0.",
         ),
     ] = None
     progressive: Annotated[
@@ -73,7 +86,8 @@ class EventOptions(NamedTuple):
     keep: options.KeepOption = None
     plan: options.PlanOption = None
     control_period: Annotated[
-        float, typer.Option("--control-period", metavar="S", help="How often to look up --plan (s).")
+        float,
+        typer.Option("--control-period", metavar="S", parser=options.span, help="How often to look up --plan (s)."),
     ] = 1.0
     fail: Annotated[
         list[str] | None, typer.Option("--fail", metavar="HOST@S", help="A host fails; may be repeated.")
@@ -85,11 +99,17 @@ class EventOptions(NamedTuple):
         list[str] | None, typer.Option("--move", metavar="OP:HOST@S", help="An operator moves; may be repeated.")
     ] = None
     move_time: Annotated[
-        float, typer.Option("--move-time", metavar="S", help="How long a moving operator pauses (s).")
+        float,
+        typer.Option("--move-time", metavar="S", parser=options.span, help="How long a moving operator pauses (s)."),
     ] = 0.0
     move_time_per_tuple: Annotated[
         float,
-        typer.Option("--move-time-per-tuple", metavar="S", help="Additional pause for each row in its queue (s)."),
+        typer.Option(
+            "--move-time-per-tuple",
+            metavar="S",
+            parser=options.span,
+            help="Additional pause for each row in its queue (s).",
+        ),
     ] = 0.0
 
 
@@ -103,13 +123,15 @@ class RebalanceOptions(NamedTuple):
         ),
     ] = None
     every: Annotated[
-        float | None, typer.Option("--every", metavar="S", help="How often --rebalance decides (s); default 1.")
+        float | None,
+        typer.Option("--every", metavar="S", parser=options.span, help="How often --rebalance decides (s); default 1."),
     ] = None
     window: Annotated[
         int | None, typer.Option("--window", metavar="K", help="How many samples a decision reads; default 10.")
     ] = None
     sample: Annotated[
-        float | None, typer.Option("--sample", metavar="S", help="Length of a sample (s); default: as --every.")
+        float | None,
+        typer.Option("--sample", metavar="S", parser=options.span, help="Length of a sample (s); default: as --every."),
     ] = None
     initial: Annotated[
         str | None,
@@ -131,7 +153,12 @@ class RunOptions(NamedTuple):
 
     warmup: Annotated[
         float,
-        typer.Option("--warmup", metavar="S", help="Leave this much time at the start out of latency and wait (s)."),
+        typer.Option(
+            "--warmup",
+            metavar="S",
+            parser=options.span,
+            help="Leave this much time at the start out of latency and wait (s).",
+        ),
     ] = 0.0
     drain: Annotated[bool, typer.Option("--drain", help="Continue after the input until the system is empty.")] = False
     trace: Annotated[
