@@ -224,3 +224,15 @@ def test_table_of_another_placement(penstock: Any, figure: Path, tmp_path: Path)
     )
     assert other.code == 2
     assert str(table) in other.err
+
+
+def test_drops_of_whole_windows_are_told(penstock: Any, tmp_path: Path) -> None:
+    """Where a stream that drops leads to windows, one is told how long a drop takes to begin and to end."""
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.01\n[operators.w]\n'
+        'kind = "aggregate"\ninput = "a"\nwindow = "1 minute"\ncost = 0.001\n[sinks.t]\ninput = "w"\n'
+    )
+    words = ("--hosts", 1, "--placement", "a=h1,w=h1", "--planner", "exact", "--at")
+    busy, calm = (penstock("shed", tmp_path / "n.toml", *words, f"s={rate}").err for rate in (500, 50))
+    assert "s->a: drops whole windows of 60 s" in " ".join(busy.split())
+    assert "windows" not in calm

@@ -79,7 +79,7 @@ def command(
         begun = time.perf_counter()
         document = direct(program, cluster, placed, rates)
         seconds = time.perf_counter() - begun
-        _show(document | {"seconds": seconds, "lookup": seconds}, json=answer.json)
+        _show(document | {"seconds": seconds, "lookup": seconds}, graph, json=answer.json)
         return
 
     most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
@@ -91,12 +91,12 @@ def command(
         from penstock.shedding.plot import draw_scores
 
         draw_scores(program, question, rates, plot)
-    _show(document, json=answer.json)
+    _show(document, graph, json=answer.json)
 
 
 def _check(wish: TableOptions, plot: str | None) -> None:
     if (wish.planner is None) == (wish.plan is None):
-        raise InputError("expected one of --planner and --plan", at="--planner")
+        raise InputError("expected one of --planner and --plan", at="--planner", hint="e.g. --planner exact")
     if not 0 < wish.error < 1:
         raise InputError(f"expected an error between 0 and 1, got {wish.error:g}", at="--error")
     if wish.budget is not None and not 0 <= wish.budget < math.inf:
@@ -145,7 +145,7 @@ def _shortest(look_up: LookUp, rates: Matrix) -> float:
     return min(took)
 
 
-def _show(document: Document, *, json: bool) -> None:
+def _show(document: Document, graph: Network, *, json: bool) -> None:
     if not document["feasible"]:
         raise Infeasible("the plan does not keep every host within its quota", **document)
     if json:
@@ -157,6 +157,14 @@ def _show(document: Document, *, json: bool) -> None:
         ["stream", "keep"],
         list(document["keep"].items()) or [("(nothing is dropped)", "")],
     )
+    from penstock.network.windows import windows_behind
+
+    for stream in graph.streams:
+        length = max((length for length, _ in windows_behind(graph, stream)), default=0.0)
+        if length > 0 and document["keep"].get(stream.name, 1.0) < 1:
+            common.say(
+                f"{stream.name}: drops whole windows of {length:g} s, so a change takes effect when the next one begins"
+            )
     common.table(
         "hosts: load as a share of capacity",
         ["host", "load"],
