@@ -54,7 +54,7 @@ def show_hosts(rows: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table for people on standard output; numbers get four digits."""
+    """Print a table for people on standard output; numbers get four digits, and what is not known is left blank."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -62,7 +62,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     body = [
-        ["" if cell is None else f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+        [
+            "" if cell is None or cell != cell else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+            for cell in row
+        ]
         for row in rows
     ]
     for index, column in enumerate(columns):
