@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,16 +32,23 @@ def host(tmp_path: Path) -> Iterator[EmbeddedHost]:
         yield running
 
 
-def test_a_daemon_without_workers_ends(tmp_path: Path) -> None:
+@pytest.fixture
+def near() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets, whatever pytest's is."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_a_daemon_without_workers_ends(near: Path) -> None:
     """A daemon makes workers until it has had none for a while; then its door is gone, and so is it."""
     source = Path(nursery.__file__)
-    door, lifeline, idle = tmp_path / "nursery", tmp_path / "line", 1.0
+    door, lifeline, idle = near / "nursery", near / "line", 1.0
     os.mkfifo(lifeline)
     held = os.open(lifeline, os.O_RDWR)
     environ = {
         **os.environ, "PENSTOCK_LIFELINE": str(lifeline), "PENSTOCK_NURSERY": str(door), "PYTHONUNBUFFERED": "YES",
         "PYTHONPATH": os.pathsep.join([str(source.with_name("beginning")), *sys.path]),
-        "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(near),
     }  # fmt: skip
     parent = subprocess.Popen([sys.executable, str(source), str(door), str(idle)])
     try:
