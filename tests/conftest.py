@@ -27,11 +27,19 @@ os.environ["PENSTOCK_RECORD"] = ""
 
 # One of them has two slots: there tasks read and write rows.
 HOSTS = [Host(name="h1"), Host(name="h2", cores=2), Host(name="h3")]
+NIGHTLY = "PENSTOCK_EXAMPLES" in os.environ
+# Of few rows, generating code takes a fifth of the time; at night hosts do so, as those of users do.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # Spark keeps a query for an hour after its end: hosts that serve many tests would only collect garbage.
-CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.6, conf={"spark.driver.memory": "1g"}))
+CONF = {"spark.driver.memory": "1g", **({} if NIGHTLY else INTERPRETED)}
+CLUSTER = Cluster.of(HOSTS, spark=SparkSettings(trigger=0.6, conf=CONF))
 
+# The same examples every time, so that only a change can fail CI; nightly runs, which want more of them, draw new ones.
 settings.register_profile(
-    "penstock", deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    "penstock",
+    deadline=None,
+    derandomize=not NIGHTLY,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("penstock")
 

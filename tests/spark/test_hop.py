@@ -242,19 +242,19 @@ def test_of_two_writers_only_the_newer_shows_anything(make: Make, moment: str) -
         pytest.skip("the run's fence keeps writers of folders apart")
     old = KafkaLog(log.topics, log.writer, SHAPE)
     old.write(0, rows(0, 3), (1, 1))
-    old._producer.begin_transaction()
+    old._sender.producer.begin_transaction()
     if moment != "never":
-        old._put(old._producer, 0, b"cut off", {"batch": 1, "piece": 0, "rows": 1}, lambda *_: None)
-        old._producer.flush(10)
+        old._sender.put(0, b"cut off", {"batch": 1, "piece": 0, "rows": 1}, lambda *_: None)
+        old._sender.producer.flush(10)
     assert place(log.read(START, log.length())[1]) == (1, 0)
     newer = KafkaLog(log.topics, log.writer, SHAPE)
     assert not newer.write(0, rows(0, 3), (1, 1))
     assert newer.write(1, rows(3, 2), (2, 2))
     with pytest.raises(KafkaException):  # noqa: PT012 - at any of these moments
         if moment != "marks":
-            old._put(old._producer, 0, b"late", {"batch": 1, "piece": 1, "rows": 1}, lambda *_: None)
-            old._producer.flush(10)
-        old._producer.commit_transaction(10)
+            old._sender.put(0, b"late", {"batch": 1, "piece": 1, "rows": 1}, lambda *_: None)
+            old._sender.producer.flush(10)
+        old._sender.producer.commit_transaction(10)
     assert [n for batches, _ in steps(log) for n, _ in taken(batches) if n is not None] == [0, 1, 2, 3, 4]
     assert newer.length() == 2
 

@@ -7,8 +7,9 @@ import decimal
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from case import Case, Step, module_name, placed, write_files, write_module
 from oracle import Answer, check, expected, rows_of
 
+from penstock.cluster import Cluster
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.hosts import start_hosts
@@ -43,6 +45,13 @@ SPENT = 40
 """After so many cases hosts make place for new ones: Spark keeps each query for an hour after its end, some 3 MB."""
 
 
+@contextmanager
+def started(cluster: Cluster) -> Iterator[Engine]:
+    """Hosts of their own, with a session each."""
+    with start_hosts(cluster) as hosts:
+        yield Engine(cluster, hosts)
+
+
 class Lasting:
     """Hosts for any number of cases: given ones first, then others like them.
 
@@ -50,17 +59,20 @@ class Lasting:
     ----------
     engine
         On the hosts to begin with.
+    again
+        Starts others; None: by their cluster.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, again: Callable[[], AbstractContextManager[Engine]] | None = None) -> None:
         self.engine, self.session, self._left = engine, oracle_session(engine), SPENT
+        self._again = again or partial(started, engine.cluster)
         self._own = ExitStack()
 
     def differences(self, case: Case, folder: Path) -> list[str]:
         """Run a case in a new folder; return how its sinks differ from the batch answer."""
         if self._left == 0:
             self.close()
-            self.engine = Engine(self.engine.cluster, self._own.enter_context(start_hosts(self.engine.cluster)))
+            self.engine = self._own.enter_context(self._again())
             self.session, self._left = oracle_session(self.engine), SPENT
         self._left -= 1
         return differences(self.engine, self.session, case, folder)

@@ -2,16 +2,18 @@
 
 A network that differs is made smaller and shown as a file; put into ``kept/``, it is run by every test from then on.
 ``PENSTOCK_SEED`` is the first seed; ``PENSTOCK_SMALL_NETWORKS`` is how many small networks run beside the kept ones,
-``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between their hosts;
-``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2, and moves units of as many; ``PENSTOCK_SHRINK`` is
-for how many seconds a network that differs is made smaller.
+``PENSTOCK_NETWORKS=500`` runs 500 larger networks instead of 5, and up to 200 with topics between their hosts and as
+many on a cluster; ``PENSTOCK_DIFFERENTIAL_KILLS=20`` kills in 20 networks instead of 2, and moves units of as many;
+``PENSTOCK_SHRINK`` is for how many seconds a network that differs is made smaller.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ from case import Case, dump, load
 from killing import differences_after_kills
 from moving import differences_after_moves
 from networks import LARGE, SMALL, case
-from runner import Lasting, oracle_session
+from runner import Lasting, oracle_session, started
 from shrink import shrink, summary
 
+from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.spark.run import Engine
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "0"))
@@ -62,11 +65,16 @@ def hosts(engine: Engine) -> Iterator[Lasting]:
     lasting.close()
 
 
+def comparing(hosts: Lasting, folder: Path) -> Compare:
+    """Run a case, in a folder of its own; say how it differs."""
+    number = itertools.count()
+    return lambda tried: hosts.differences(tried, folder / str(next(number)))
+
+
 @pytest.fixture
 def compare(hosts: Lasting, tmp_path: Path) -> Compare:
     """Run a case; say how it differs."""
-    number = itertools.count()
-    return lambda tried: hosts.differences(tried, tmp_path / str(next(number)))
+    return comparing(hosts, tmp_path)
 
 
 def must_agree(tried: Case, compare: Compare, place: Path) -> None:
@@ -116,8 +124,7 @@ def topic_hosts(topic_engine: Engine) -> Iterator[Lasting]:
 @pytest.fixture
 def compare_topics(topic_hosts: Lasting, tmp_path: Path) -> Compare:
     """Run a case with topics between hosts; say how it differs."""
-    number = itertools.count()
-    return lambda tried: topic_hosts.differences(tried, tmp_path / str(next(number)))
+    return comparing(topic_hosts, tmp_path)
 
 
 @pytest.mark.kafka
@@ -133,6 +140,38 @@ def test_small_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp
 def test_large_networks_agree_over_kafka(seed: int, compare_topics: Compare, tmp_path: Path) -> None:
     """Every sink of a larger random network has exactly the rows of plain Spark, also with topics between its hosts."""
     must_agree(case(seed, LARGE), compare_topics, tmp_path)
+
+
+@contextmanager
+def clustered(folder: Path) -> Iterator[Engine]:
+    """A standalone cluster as the first host, beside two that penstock starts."""
+    scripts: Any = importlib.import_module("cluster")
+    with pytest.MonkeyPatch.context() as patch, scripts.Cluster(folder) as made:
+        patch.setenv("SPARK_TOKEN", made.known["SPARK_TOKEN"])
+        far = Host(name="h1", spark=made.known["SPARK_ADDRESS"], token_env="SPARK_TOKEN")  # noqa: S106
+        hosts = [far, Host(name="h2", cores=2), Host(name="h3")]
+        with started(Cluster.of(hosts, spark=SparkSettings(trigger=0.6, conf={"spark.driver.memory": "1g"}))) as engine:
+            yield engine
+
+
+@pytest.fixture(scope="module")
+def cluster_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
+    """A cluster and two hosts for many networks."""
+
+    def again() -> AbstractContextManager[Engine]:
+        return clustered(tmp_path_factory.mktemp("cluster") / "cluster")
+
+    with again() as engine:
+        lasting = Lasting(engine, again)
+        yield lasting
+        lasting.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEED + 25, SEED + 25 + min(NETWORKS, 200)))
+def test_large_networks_agree_on_a_cluster(seed: int, cluster_hosts: Lasting, tmp_path: Path) -> None:
+    """Every sink of a larger random network has exactly the rows of plain Spark, also where executors do the work."""
+    must_agree(case(seed, LARGE), comparing(cluster_hosts, tmp_path), tmp_path)
 
 
 @pytest.mark.slow

@@ -8,25 +8,22 @@ which batch it is, how many rows it has, and between which stimulus times these 
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.spark.hop import READ_ROWS, SILENT, START, Mark, Piece, Position, Stored, mark_row, shaped
 from penstock.spark.hop.partition import PATIENCE, Message, Partition, Said
 from penstock.spark.hop.pieces import packed, pieces, stimuli
+from penstock.spark.hop.sender import Sender
 from penstock.spark.hop.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import IsolationLevel, KafkaError, Producer
+    from confluent_kafka import IsolationLevel
     from confluent_kafka.admin import AdminClient
 
     from penstock.files import Document
-
-Delivered: TypeAlias = "Callable[[KafkaError | None, object], None]"
-"""What a producer calls when a message has arrived, or has not."""
 
 NOTHING: Said = {"batch": 0, "mark": SILENT, "settled": 0}
 """What a log says that holds no batch yet."""
@@ -52,14 +49,14 @@ class KafkaLog:
     def __init__(self, topics: Topics, writer: str, shape: pa.Schema | None = None) -> None:
         self.topics, self.writer, self.shape = topics, writer, shape
         self.topic = topics.name(writer)
-        self._producer: Producer | None = None
+        self._sender: Sender | None = None
         self._written = NOTHING
         self._readers: dict[int, Partition] = {}
         self._quiet: tuple[tuple[int, int], Position] | None = None
         self._admin: AdminClient | None = None
 
     def __getstate__(self) -> Document:
-        return {**self.__dict__, "_producer": None, "_written": NOTHING, "_readers": {}, "_admin": None}
+        return {**self.__dict__, "_sender": None, "_written": NOTHING, "_readers": {}, "_admin": None}
 
     # Writing
 
@@ -74,8 +71,8 @@ class KafkaLog:
 
     def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
         """Append a batch; return False if it is there already (a replay)."""
-        if self._producer is None:
-            self._producer = self._begun()
+        if self._sender is None:
+            self._sender = Sender(self.topics, self.topic)
             # Of what an earlier producer left, this one shows nothing more: the last mark is the last.
             self._written = self._last()
         if batch < self._written["batch"]:
@@ -88,61 +85,13 @@ class KafkaLog:
             "settled": batch + 1 if news else self._written["settled"],
         }
         try:
-            self._send(self._producer, batch, messages, said)
+            self._sender.send(batch, messages, said)
         except BaseException:
-            # What is left of the transaction is given up when the next producer takes the name over.
-            self._producer = None
+            # What is left of the transaction is given up when the next one takes the name over.
+            self._sender = None
             raise
         self._written = said
         return True
-
-    def _begun(self) -> Producer:
-        from confluent_kafka import Producer
-
-        producer = Producer(
-            {
-                "compression.type": "lz4",
-                "linger.ms": 0,
-                "message.max.bytes": 64 << 20,
-                **self.topics.client,
-                "transactional.id": self.topic,
-                "transaction.timeout.ms": round(1000 * PATIENCE),
-            }
-        )
-        producer.init_transactions(PATIENCE)
-        return producer
-
-    def _send(
-        self, producer: Producer, batch: int, messages: Sequence[tuple[dict[str, int], bytes]], said: Said
-    ) -> None:
-        failed: list[KafkaError] = []
-
-        def check(error: KafkaError | None, _message: object) -> None:
-            if error is not None:
-                failed.append(error)
-
-        producer.begin_transaction()
-        for number, (headers, value) in enumerate(messages):
-            partition = number % self.topics.partitions
-            self._put(producer, partition, value, {"batch": batch, "piece": number, **headers}, check)
-        for partition in range(self.topics.partitions):
-            headers = {"batch": batch, "pieces": len(messages)}
-            self._put(producer, partition, json.dumps(said).encode(), headers, check)
-        producer.commit_transaction(PATIENCE)
-        if failed:
-            raise RuntimeError(f"Kafka did not take a batch of {self.topic}: {failed[0]}")
-
-    def _put(
-        self, producer: Producer, partition: int, value: bytes, headers: Mapping[str, int], check: Delivered
-    ) -> None:
-        named: dict[str, str | bytes | None] = {key: str(number).encode() for key, number in headers.items()}
-        while True:
-            try:
-                producer.produce(self.topic, value, partition=partition, headers=named, on_delivery=check)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
 
     # Reading
 
@@ -334,7 +283,7 @@ class KafkaLog:
         """Let the topic go."""
         for reader in self._readers.values():
             reader.close()
-        self._readers, self._producer, self._admin = {}, None, None
+        self._readers, self._sender, self._admin = {}, None, None
 
 
 def _place(message: Message) -> Piece:

@@ -22,13 +22,11 @@ from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
 from penstock.shedding.live import Shedder
 from penstock.spark.compile import (
-    SLOTS,
     Deployment,
     check_network,
     check_placement,
     derive_schemas,
     nexmark_options,
-    register,
     scheduled_rates,
     sheddable,
 )
@@ -44,6 +42,7 @@ from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
+from penstock.spark.run.sessions import settle, slots_of, speed_of
 from penstock.spark.run.system import Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.run.watch import watch
@@ -57,15 +56,6 @@ if TYPE_CHECKING:
 
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
-
-
-SPLIT = 32 << 20
-"""Bytes of a file that a task reads at once."""
-
-UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
-"""A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
-plan. What all other branches have in common then counts for ever: rows on the other side of a join that do not match it
-are not kept, although rows that come in later batches would."""
 
 
 class Engine:
@@ -98,28 +88,12 @@ class Engine:
 
     def _session(self, name: str) -> SparkSession:
         session = self._found(name)
-        session.conf.set("spark.sql.session.timeZone", "UTC")
-        slots = self._slots(name, session)
-        session.conf.set(SLOTS, str(slots))
-        # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.
-        for key in ("maxPartitionBytes", "openCostInBytes"):
-            session.conf.set(f"spark.sql.files.{key}", str(SPLIT))
-        session.conf.set("spark.sql.files.maxPartitionNum", str(slots))
-        session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
-        for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
-            excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
-            session.conf.set(key, ",".join(excluded))
-        register(session)
-        return session
+        return settle(session, self._slots(name, session))
 
     def _slots(self, name: str, session: SparkSession) -> int:
         """Return how many tasks a host does at a time: as the cluster says, or as a host elsewhere says itself."""
         told = self.cluster.hosts[name].cores
-        if self.hosts[name].pid is not None:
-            return told
-        # Spark deals a range out to as many tasks as it has slots.
-        found = session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
-        return max(told, found)
+        return told if self.hosts[name].pid is not None else max(told, slots_of(session))
 
     def _found(self, name: str) -> SparkSession:
         """Return the session of an earlier penstock, if it is still there, else a new one."""
@@ -132,23 +106,9 @@ class Engine:
         return self.hosts[name].session()
 
     def speed(self, name: str) -> float:
-        """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
+        """Return how many steps of a delay's loop a host does per second, as measured once."""
         if name not in self._speeds:
-            session = self.sessions[name]
-
-            def spend(rows: int, steps: int) -> float:
-                loop = f"aggregate(sequence(1, {steps}), id, (a, x) -> xxhash64(a, x)) <> 42"
-                begin = time.perf_counter()
-                session.range(rows).filter(loop).write.format("noop").mode("overwrite").save()
-                return time.perf_counter() - begin
-
-            for _ in range(3):
-                spend(300, 20_000)
-            slopes = []
-            for _ in range(5):
-                small, large = spend(100, 20_000), spend(1_000, 20_000)
-                slopes.append((large - small) / (900 * 20_000))
-            self._speeds[name] = 1 / float(np.median(slopes))
+            self._speeds[name] = speed_of(self.sessions[name])
         return self._speeds[name]
 
     def prepare(

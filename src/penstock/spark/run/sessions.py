@@ -1,0 +1,57 @@
+"""The session of a host: its settings, how many tasks it does at a time, and how fast."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from penstock.spark.compile import SLOTS, register
+
+SPLIT = 32 << 20
+"""Bytes of a file that a task reads at once."""
+
+UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
+"""A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
+plan. What all other branches have in common then counts for ever: rows on the other side of a join that do not match it
+are not kept, although rows that come in later batches would."""
+
+
+def settle(session: SparkSession, slots: int) -> SparkSession:
+    """Give a session the settings on which answers depend."""
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set(SLOTS, str(slots))
+    # Which rows of a file a task reads must not depend on the host: rows that are equal are told apart by it.
+    for key in ("maxPartitionBytes", "openCostInBytes"):
+        session.conf.set(f"spark.sql.files.{key}", str(SPLIT))
+    session.conf.set("spark.sql.files.maxPartitionNum", str(slots))
+    session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
+    for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
+        excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
+        session.conf.set(key, ",".join(excluded))
+    register(session)
+    return session
+
+
+def slots_of(session: SparkSession) -> int:
+    """Return how many tasks a host says that it does at a time: Spark deals a range out to as many."""
+    return session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
+
+
+def speed_of(session: SparkSession) -> float:
+    """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
+
+    def spend(rows: int, steps: int) -> float:
+        loop = f"aggregate(sequence(1, {steps}), id, (a, x) -> xxhash64(a, x)) <> 42"
+        begin = time.perf_counter()
+        session.range(rows).filter(loop).write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - begin
+
+    for _ in range(3):
+        spend(300, 20_000)
+    slopes = []
+    for _ in range(5):
+        small, large = spend(100, 20_000), spend(1_000, 20_000)
+        slopes.append((large - small) / (900 * 20_000))
+    return 1 / float(np.median(slopes))
