@@ -26,11 +26,12 @@ import numpy as np
 
 from penstock.errors import Infeasible
 from penstock.experiments.mace import bursts as figure_12
-from penstock.native.jit import compiling, kernel
+from penstock.native.jit import compiling
 from penstock.pictures.save import save
 from penstock.placement import algorithm, objective
 from penstock.placement.base import Arrays, Ints
 from penstock.placement.correlation import average_correlation
+from penstock.placement.distribute import Given, improve
 from penstock.placement.domains import Domains
 from penstock.workload.shapes import fluctuating
 
@@ -319,11 +320,9 @@ def measured(note: Callable[..., None]) -> None:
             "correlation", arrays, seconds, target=0.005 if hosts == 50 else 0.5, plain_greedy=peer,
             average_correlation=average_correlation(arrays.host_load(where)),
         )  # fmt: skip
-    code = kernel("penstock.placement.correlation_kernel", np.inf)
     even = np.arange(len(arrays.names)) % len(arrays.hosts)
-    movable = np.ones(len(even), bool)
     start = time.process_time()
-    pairs = code.improve(arrays.load, arrays.mean, arrays.usable, movable, even, 1.0)
+    pairs = improve(Given(arrays.load, arrays.mean, arrays.usable, np.ones(len(even), bool), even), 1.0)
     note("two-way step of one pair", arrays, (time.process_time() - start) / pairs, target=1e-5, pairs=pairs)
     for hosts, operators in ((100, 1000), (400, 4000)):
         arrays = bursts(hosts, operators)

@@ -13,6 +13,9 @@ Floats = NDArray[np.floating]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Flags = NDArray[np.uint8]
+"""Yes or no in a byte each, as compiled code takes them by address."""
+
 Numbers = NDArray[Any]
 """Of whatever kind: of the arrays of a table, each has a name that says what it holds."""
 

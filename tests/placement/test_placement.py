@@ -15,7 +15,6 @@ from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.load import correlation, load_model
-from penstock.native.jit import kernel
 from penstock.network.shapes import chain, chains, tree
 from penstock.placement import (
     ALGORITHMS,
@@ -26,12 +25,14 @@ from penstock.placement import (
     Weights,
     algorithm,
     as_arrays,
+    distribute,
     faults,
     objective,
     place,
 )
 from penstock.placement.base import Arrays
 from penstock.placement.correlation import average_correlation, greedy_plainly, improve_plainly
+from penstock.placement.distribute import Given, greedy, improve
 from penstock.placement.domains import Domains
 from penstock.placement.economical import Replicated
 from penstock.placement.grouping import groups, together
@@ -346,13 +347,11 @@ def test_unknown_names_and_parameters():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_greedy_kernel_is_the_printed_algorithm(seed):
-    """The incremental kernel, compiled and interpreted, places as the step-by-step algorithm does."""
+    """The incremental kernel places as the step-by-step algorithm does."""
     arrays = problems.fluctuating_chains(4, seed, per_host=8)
-    plain = greedy_plainly(arrays)
-    for steps in (0, 1e12):
-        where = arrays.fixed.copy()
-        kernel("penstock.placement.correlation_kernel", steps).greedy(arrays.load, arrays.mean, arrays.usable, where)
-        assert (where == plain).all()
+    given = Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, arrays.fixed.copy())
+    greedy(given)
+    assert (given.where == greedy_plainly(arrays)).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -363,15 +362,25 @@ def test_improvement_kernel_is_the_printed_algorithm(seed):
     start = np.arange(len(load)) % (2 + seed)
     plain = improve_plainly(arrays, start, 0.8)
     assert seed == 0 or (plain != start).any()
-    for steps in (0, 1e12):
-        where, movable = start.copy(), np.ones(len(load), bool)
-        code = kernel("penstock.placement.correlation_kernel", steps)
-        code.improve(arrays.load, arrays.mean, arrays.usable, movable, where, 0.8)
-        assert (where == plain).all()
+    given = Given(arrays.load, arrays.mean, arrays.usable, np.ones(len(load), bool), start.copy())
+    improve(given, 0.8)
+    assert (given.where == plain).all()
 
 
-@pytest.mark.parametrize("name", ["correlation", "correlation-two-way", "correlation-exchange", "largest-first"])
-def test_compiled_and_interpreted_agree(name, monkeypatch):
+def test_improvement_makes_room_for_hosts_that_grow(monkeypatch):
+    """Hosts that come to hold more than there was room for are improved as if there had always been room."""
+    laid_out, address = [], distribute._address
+    monkeypatch.setattr(distribute, "_address", lambda g, arrays: laid_out.append(set(arrays)) or address(g, arrays))
+    load = np.concatenate([rng(1).random((6, 8)) * 5, rng(2).random((60, 8)) * 0.01])
+    arrays = Arrays.of(load[np.argsort(-load.mean(axis=1))], np.ones(12))
+    start = np.arange(len(load)) % 12
+    given = Given(arrays.load, arrays.mean, arrays.usable, np.ones(len(load), bool), start.copy())
+    improve(given, 0.99)
+    assert "members" in set.intersection(*laid_out[-2:])
+    assert (given.where == improve_plainly(arrays, start, 0.99)).all()
+
+
+def test_compiled_and_interpreted_agree(monkeypatch):
     """Compiled and interpreted kernels give the same placement."""
     from penstock.native import jit
 
@@ -379,7 +388,7 @@ def test_compiled_and_interpreted_agree(name, monkeypatch):
     found = []
     for limit in (0, 10**15):
         monkeypatch.setattr(jit, "LIMIT", limit)
-        found.append(algorithm(name)(arrays, rng(1)))
+        found.append(algorithm("largest-first")(arrays, rng(1)))
     assert (found[0] == found[1]).all()
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 
 import attrs
 import numpy as np
@@ -22,7 +21,6 @@ from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.load import OperatorStatistics, Statistics, load_model
-from penstock.native.jit import LIMIT, compiling
 from penstock.network import Network
 from penstock.placement import ALGORITHMS, Arrays, Problem, algorithm, as_arrays
 from penstock.placement.base import Algorithm, Ints
@@ -130,16 +128,10 @@ class Rebalance:
     def begin(self, network: Network, cluster: Cluster, seed: int) -> Callable[[Observation], tuple[Move, ...]]:
         """Return a run of the policy: it remembers what it has seen, and draws from a generator of its own."""
         memory, rng = Memory(), np.random.default_rng([seed, 0x5E7])
-        steps = 0
 
         def step(seen: Observation) -> tuple[Move, ...]:
-            nonlocal memory, steps
-            count = len(seen.operators)
-            steps += 4 * count * count * self.window
-            # Compiling pays once there is enough to decide in all.
-            context: AbstractContextManager[None] = compiling() if steps > LIMIT else nullcontext()
-            with context:
-                memory, moves = decide(self, network, cluster, memory, seen, rng)
+            nonlocal memory
+            memory, moves = decide(self, network, cluster, memory, seen, rng)
             return moves
 
         return step

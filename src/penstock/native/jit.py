@@ -52,15 +52,6 @@ def kernel(full: str, steps: float) -> ModuleType:
     return importlib.import_module(full) if steps > LIMIT or _always else _interpreted(full)
 
 
-def part(full: str) -> ModuleType:
-    """Return a kernel module for another one that calls it: interpreted while that one is, and else compiled.
-
-    Numba keeps what it has compiled until the file of the calling function changes, so who edits only the called one
-    deletes the caches of both (``__pycache__/*.nb?``).
-    """
-    return _interpreted(full) if _interpreting else importlib.import_module(full)
-
-
 def _interpreted(full: str) -> ModuleType:
     global _interpreting
     plain = f"{full}#interpreted"

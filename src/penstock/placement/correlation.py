@@ -14,8 +14,9 @@ from penstock.errors import InputError
 from penstock.load import correlation, correlation_matrix
 from penstock.native.jit import kernel
 from penstock.placement.base import TIE, Arrays, Floats, Ints
+from penstock.placement.distribute import Given, Rules, greedy, improve, pairwise
+from penstock.placement.layout import BY_CORRELATION, ONE_WAY
 
-PAIRWISE = "penstock.placement.pairwise_kernel"
 MODES, STEPS = ("correlation", "load", "chance"), ("one-way", "two-way", "exchange")
 """In the order of the kernel's numbers."""
 
@@ -104,16 +105,12 @@ class Correlation:
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
-        steps = 4 * len(arrays.mean) * arrays.load.size
-        code, pairs = kernel("penstock.placement.correlation_kernel", steps), kernel(PAIRWISE, steps)
-        where, movable = arrays.fixed.copy(), arrays.fixed < 0
-        code.greedy(arrays.load, arrays.mean, arrays.usable, where)
-        given = pairs.Given(arrays.load, arrays.mean, arrays.usable, movable, where)
-        rules = pairs.Rules(pairs.BY_CORRELATION, pairs.ONE_WAY, self.balance, 0.0, -2.0)
-        pairs.pairwise(given, np.zeros(len(where)), rules)
+        given = Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, arrays.fixed.copy())
+        greedy(given)
+        pairwise(given, np.zeros(len(given.where)), Rules(BY_CORRELATION, ONE_WAY, self.balance, 0.0, -2.0))
         if len(arrays.hosts) > 1:
-            code.improve(arrays.load, arrays.mean, arrays.usable, movable, where, self.threshold)
-        return where
+            improve(given, self.threshold)
+        return given.where
 
 
 @attrs.frozen(kw_only=True)
@@ -153,10 +150,10 @@ class Pairwise:
         if (where < 0).any():
             kernel("penstock.placement.least_kernel", steps).least_loaded(arrays.mean, arrays.usable, where, True)
         priority = rng.random(len(where)) if self.by == "chance" else np.zeros(len(where))
-        step, code = STEPS.index(self.step), kernel(PAIRWISE, steps)
-        given = code.Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, where)
-        improve = self.threshold if step else -2.0
-        code.pairwise(given, priority, code.Rules(MODES.index(self.by), step, self.balance, self.score, improve))
+        step = STEPS.index(self.step)
+        given = Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, where)
+        better = self.threshold if step else -2.0
+        pairwise(given, priority, Rules(MODES.index(self.by), step, self.balance, self.score, better))
         return where
 
 

@@ -1,38 +1,57 @@
 # mypy: disable-error-code="no-any-return"
-"""Global distribution by load correlation (section 3.4), compiled: its greedy step, and its improvement.
-
-Functions without ``_nrt`` allocate; in the others numba counts no references, which would cost more than their work.
+"""Load distribution by correlation, compiled: the greedy step (section 3.4), its improvement, and pairs of hosts.
 
 Operators come in the order of ties (falling load, then name), so that a tie goes to the lowest number. Only one host
 changes in a greedy step, so the correlations of all operators with all hosts are kept and one row is renewed: O(m²·k)
 in all, where the paper's count (section 4.2) is O(m²·n³·k) with m operators a host.
+
+It allocates nothing: `penstock.placement.distribute` lays the arrays out, and calls again with more room where a host
+has more operators than there is room for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numba import int64
 
-from penstock.arrays import Array, Bools, Ints
-from penstock.native.jit import njit, part
-
-if TYPE_CHECKING:
-    from penstock.placement import pairwise_kernel as pairs
-    from penstock.placement.pairwise_kernel import Hosts, Pair
-else:
-    pairs = part("penstock.placement.pairwise_kernel")
-
-TIE, FLAT, BLOCK, BY_CORRELATION = pairs.TIE, pairs.FLAT, pairs.BLOCK, pairs.BY_CORRELATION
-centred, correlations_with, dot, highest = pairs.centred, pairs.correlations_with, pairs.dot, pairs.highest
-operators_of, pair_correlation, placed, two_way = (
-    pairs.operators_of,
-    pairs.pair_correlation,
-    pairs.placed,
-    pairs.two_way,
+from penstock.arrays import Array, Flags, Ints
+from penstock.native.memory import rows_of
+from penstock.native.views import flags, grid, inside, lists, reals, whole
+from penstock.placement.layout import BLOCK, BY_CORRELATION, DONE, FLAT, FULL, GREEDY, PAIRWISE, RECORD, TIE
+from penstock.placement.pairwise_kernel import (
+    Division,
+    Hosts,
+    Operators,
+    Pair,
+    correlations_with,
+    dot,
+    highest,
+    pair_correlation,
+    pairwise,
+    two_way,
 )
-PairOf = pairs.Pair
+
+Scalars: TypeAlias = Any  # the record
+
+record_at = rows_of(RECORD)
+
+
+class Free(NamedTuple):
+    """Operators without a host, changed in place.
+
+    ``alive`` (left,) are their numbers, ``taken`` (left,) says which have a host by now, ``unit`` (k, left) are their
+    series with length 1, one column each, so that the inner loops run over neighbours in memory; ``rho`` (n, left) are
+    their correlations with all hosts, ``total`` (left,) the sums of these, ``fresh`` (left,) is scratch.
+    """
+
+    alive: Ints
+    taken: Flags
+    unit: Array
+    rho: Array
+    total: Array
+    fresh: Array
 
 
 class Rows(NamedTuple):
@@ -48,116 +67,90 @@ class Rows(NamedTuple):
     """
 
     rho: Array
-    seen: NDArray[np.int32]
-    changed: NDArray[np.int32]
+    seen: Ints
+    changed: Ints
     unit: Array
     across: Array
-    flat: Bools
+    flat: Flags
     flats: Ints
     least: Array
     nearest: Ints
-    stale: Bools
+    stale: Flags
     fresh: Array
 
 
-@njit(cache=True)
-def greedy(load: Array, mean: Array, usable: Array, where: Ints) -> None:
+@inside()
+def greedy(operators: Operators, hosts: Hosts, free: Free, tie: float) -> None:
     """Give the least loaded host the operator of the largest score with it, until all are placed (section 3.4)."""
-    m, k = load.shape
-    n = len(usable)
-    host = np.zeros((n, k))
-    level = np.zeros(n)
-    series = centred(load)
-    for o in range(m):
-        if where[o] >= 0:
-            host[where[o]] += series[o]
-            level[where[o]] += mean[o]
-    alive = np.array([o for o in range(m) if where[o] < 0], dtype=np.int64)
-    left = len(alive)
-    # Unit series of those not placed, one column each, so that the inner loops run over neighbours in memory.
-    unit = np.zeros((k, left))
-    for i in range(left):
-        norm = np.sqrt(dot(series[alive[i]], series[alive[i]]))
-        if norm > 0.0:
-            unit[:, i] = series[alive[i]] / norm
-    rho = np.zeros((n, left))
-    total = np.zeros(left)
-    fresh = np.empty(left)
+    n, k = hosts.host.shape
+    alive, taken, rho, total, fresh = free.alive, free.taken, free.rho, free.total, free.fresh
+    width = count = len(alive)
     for h in range(n):
-        if level[h] > 0.0:
-            correlations_with(unit, host[h], level[h], fresh, left)
-            for i in range(left):
+        if hosts.level[h] > 0.0:
+            correlations_with(free.unit, hosts.host[h], hosts.level[h], fresh, width)
+            for i in range(width):
                 rho[h, i] = fresh[i]
                 total[i] += fresh[i]
-    width, count = left, left
-    taken = np.zeros(left, np.bool_)
-    tie = TIE * max(mean.max(), 1e-300) / usable.min() if m else 0.0
     while count:
         h, least = 0, np.inf
         for j in range(n):
-            share = level[j] / usable[j]
+            share = hosts.level[j] / hosts.usable[j]
             if share < least - tie:
                 h, least = j, share
         row = rho[h]
         for i in range(width):
             score = total[i] / n - row[i]
-            fresh[i] = score if not taken[i] else -np.inf
+            fresh[i] = -np.inf if taken[i] else score
         best = highest(fresh, width)
         o = alive[best]
-        where[o] = h
-        taken[best] = True
+        hosts.where[o] = h
+        taken[best] = 1
         count -= 1
-        host[h] += series[o]
-        level[h] += mean[o]
-        correlations_with(unit, host[h], level[h], fresh, width)
+        for t in range(k):
+            hosts.host[h, t] += operators.series[o, t]
+        hosts.level[h] += operators.mean[o]
+        correlations_with(free.unit, hosts.host[h], hosts.level[h], fresh, width)
         for i in range(width):
             total[i] += fresh[i] - row[i]
             row[i] = fresh[i]
         if count < 0.8 * width:
-            width = _closed(taken, width, alive, total, unit, rho)
-            taken[:width] = False
+            width = _closed(free, width)
+            for i in range(width):
+                taken[i] = 0
 
 
-@njit(cache=True, _nrt=False)
-def _closed(taken: Bools, width: int, alive: Ints, total: Array, unit: Array, rho: Array) -> int:
+@inside()
+def _closed(free: Free, width: int) -> int:
     """Close the gaps of what is taken, in order, so that loops stay short and ties still go to the lowest number."""
     to = 0
     for i in range(width):
-        if not taken[i]:
-            alive[to] = alive[i]
-            total[to] = total[i]
-            for t in range(len(unit)):
-                unit[t, to] = unit[t, i]
-            for j in range(len(rho)):
-                rho[j, to] = rho[j, i]
+        if not free.taken[i]:
+            free.alive[to] = free.alive[i]
+            free.total[to] = free.total[i]
+            for t in range(len(free.unit)):
+                free.unit[t, to] = free.unit[t, i]
+            for j in range(len(free.rho)):
+                free.rho[j, to] = free.rho[j, i]
             to += 1
     return to
 
 
-@njit(cache=True)
-def improve(load: Array, mean: Array, usable: Array, movable: Bools, where: Ints, threshold: float) -> int:
+@inside()
+def improve(g: Scalars, operators: Operators, hosts: Hosts, rows: Rows, how: Division) -> int:
     """Raise the average correlation of all pairs of hosts above a threshold (section 3.4, second step).
 
     The pair of least correlation is divided anew; pairs that were tried are left alone until one of them changes.
-    ``where`` changes in place. Returns how many pairs were tried.
+    ``g.tried`` counts these.
     """
-    n, k = len(usable), load.shape[1]
+    n = len(hosts.usable)
     pairs = n * (n - 1) // 2
-    operators = operators_of(load, mean, movable, np.zeros(0))
-    hosts = placed(operators, usable, where)
-    held = np.zeros(n, np.int64)
-    members = _members(where, held)
-    rows = _rows(hosts)
-    wide = 2 * members.shape[1] + BLOCK
-    items, side = np.empty(wide, np.int64), np.empty(wide, np.int64)
-    scratch, columns = np.empty((4, wide)), np.empty((k, wide))
-    two, levels, limits = np.empty((2, k)), np.empty(2), np.empty(2)
-    tried = 0
+    held, members = whole(g.held, n), lists(g.members, n, g.room)
+    items, side, two, levels, limits = how.pair
     total = _total(rows.across, rows.flats[0])
-    while tried < pairs and total <= threshold * pairs:
+    while g.tried < pairs and total <= g.threshold * pairs:
         a = _lowest(rows.least, 0.0)
         if rows.stale[a]:
-            _refresh(rows, a, tried)
+            _refresh(rows, a, g.tried)
             _find_nearest(rows, a)
             continue
         before = rows.least[a]
@@ -166,67 +159,39 @@ def improve(load: Array, mean: Array, usable: Array, movable: Bools, where: Ints
         b = rows.nearest[a]
         if a > b:
             a, b = b, a
-        tried += 1
+        if held[a] + held[b] > g.room:
+            g.need = held[a] + held[b]
+            return FULL
+        g.tried += 1
         c = _merge(a, b, members, held, items, side)
-        if c > members.shape[1]:
-            grown = np.zeros((n, 2 * c), np.int64)
-            grown[:, : members.shape[1]] = members
-            members = grown
-            items, side = np.empty(4 * c, np.int64), np.empty(4 * c, np.int64)
-            scratch, columns = np.empty((4, 4 * c + BLOCK)), np.empty((k, 4 * c + BLOCK))
-            c = _merge(a, b, members, held, items, side)
-        limits[0], limits[1] = usable[a], usable[b]
-        pair = PairOf(items[:c], side[:c], two, levels, limits)
-        two_way(operators, pair, BY_CORRELATION, scratch, columns)
+        limits[0], limits[1] = hosts.usable[a], hosts.usable[b]
+        pair = Pair(items[:c], side[:c], two, levels, limits)
+        two_way(operators, pair, BY_CORRELATION, how.scratch, how.columns)
         if pair_correlation(two, 0, 1, levels) > before + TIE:
             _take(hosts, pair, a, b, members, held)
-            _renew(rows, hosts, a, b, tried)
+            _renew(rows, hosts, a, b, g.tried)
             total = _total(rows.across, rows.flats[0])
         else:
             for h in (a, b):
-                _refresh(rows, h, tried)
+                _refresh(rows, h, g.tried)
                 rows.rho[h, a] = rows.rho[h, b] = np.inf
                 _find_nearest(rows, h)
-    return tried
+    return DONE
 
 
-@njit(cache=True)
-def _members(where: Ints, held: Ints) -> Ints:
-    """Return the operators of each host, by number, and fill in how many each holds.
-
-    A host may grow, so there is twice the room of the largest pair.
-    """
-    for o in range(len(where)):
-        held[where[o]] += 1
-    room = 2 * held.max() + 2 if len(held) else 1
-    members = np.zeros((len(held), max(room, 8)), np.int64)
-    held[:] = 0
-    for o in range(len(where)):
-        h = where[o]
-        members[h, held[h]] = o
-        held[h] += 1
-    return members
-
-
-@njit(cache=True)
-def _rows(hosts: Hosts) -> Rows:
-    """Return the correlations of all pairs of hosts."""
-    n, k = hosts.host.shape
-    rows = Rows(
-        np.empty((n, n)), np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros((n, k)), np.zeros((k, n)),
-        np.zeros(n, np.bool_), np.zeros(1, np.int64), np.empty(n), np.zeros(n, np.int64), np.zeros(n, np.bool_),
-        np.empty(n),
-    )  # fmt: skip
+@inside()
+def _fill(rows: Rows, hosts: Hosts) -> None:
+    """Fill in the correlations of all pairs of hosts."""
+    n = len(hosts.level)
     for h in range(n):
         _set_unit(rows, hosts, h)
     for a in range(n):
         _correlations(rows, a, rows.rho[a])
         rows.rho[a, a] = np.inf
         _find_nearest(rows, a)
-    return rows
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _take(hosts: Hosts, pair: Pair, a: int, b: int, members: Ints, held: Ints) -> None:
     """Take over how two hosts were divided."""
     for t in range(hosts.host.shape[1]):
@@ -240,7 +205,7 @@ def _take(hosts: Hosts, pair: Pair, a: int, b: int, members: Ints, held: Ints) -
         hosts.where[pair.items[i]] = h
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _renew(rows: Rows, hosts: Hosts, a: int, b: int, now: int) -> None:
     """Bring the correlations up to date with two hosts that have changed."""
     for h in (a, b):
@@ -248,7 +213,7 @@ def _renew(rows: Rows, hosts: Hosts, a: int, b: int, now: int) -> None:
         rows.changed[h] = now
     for h in (a, b):
         _correlations(rows, h, rows.rho[h])
-        # Never itself. And what was just divided so is divided the same again: not before one of the two changes.
+        # Not itself; and the two that were just divided would be divided alike until one of them changes.
         rows.rho[h, a] = rows.rho[h, b] = np.inf
         rows.seen[h] = now
         for j in range(len(rows.least)):
@@ -260,7 +225,7 @@ def _renew(rows: Rows, hosts: Hosts, a: int, b: int, now: int) -> None:
         _find_nearest(rows, h)
 
 
-@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
+@inside(fastmath={"contract", "reassoc"})
 def _total(across: Array, flats: int) -> float:
     """Return the sum of the correlations of all pairs: from the length of the units' sum, and 1 with flat ones."""
     k, n = across.shape
@@ -274,7 +239,7 @@ def _total(across: Array, flats: int) -> float:
     return (total - some) / 2 + (n * (n - 1) - some * (some - 1)) / 2
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _set_unit(rows: Rows, hosts: Hosts, h: int) -> None:
     """Make a host's series one of length 1; where it is flat, 0."""
     k = hosts.host.shape[1]
@@ -287,7 +252,7 @@ def _set_unit(rows: Rows, hosts: Hosts, h: int) -> None:
         rows.unit[h, t] = rows.across[t, h] = hosts.host[h, t] * scale
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _correlations(rows: Rows, a: int, out: Array) -> None:
     """Fill ``out`` with a host's correlations with all hosts; 1 where one of the two is flat."""
     n = len(rows.flat)
@@ -298,7 +263,7 @@ def _correlations(rows: Rows, a: int, out: Array) -> None:
                 out[j] = 1.0
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _refresh(rows: Rows, a: int, now: int) -> None:
     """Bring a row up to date with the hosts that have changed: all at once, or one by one where these are few."""
     n = len(rows.flat)
@@ -316,18 +281,18 @@ def _refresh(rows: Rows, a: int, now: int) -> None:
     rows.seen[a] = now
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _find_nearest(rows: Rows, a: int) -> None:
     """Find the host of least correlation with a host, from its row."""
     at = _lowest(rows.rho[a], TIE)
     rows.least[a], rows.nearest[a], rows.stale[a] = rows.rho[a, at], at, False
 
 
-@njit(cache=True, _nrt=False, fastmath={"nnan", "nsz", "reassoc"})
+@inside(fastmath={"nnan", "nsz", "reassoc"})
 def _lowest(values: Array, tie: float) -> int:
     """Return the place of the first of the smallest."""
     smallest = np.inf
-    # In blocks, which the compiler makes loops over vectors of.
+    # In blocks, of which the compiler makes loops over vectors.
     for start in range(0, len(values), BLOCK):
         here = np.inf
         for at in range(start, min(start + BLOCK, len(values))):
@@ -339,13 +304,11 @@ def _lowest(values: Array, tie: float) -> int:
     return at
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _merge(a: int, b: int, members: Ints, count: Ints, items: Ints, side: Ints) -> int:
     """Merge the operators of two hosts, in order, into ``items``, with which of the two has each in ``side``."""
     first, second, m, n = members[a], members[b], count[a], count[b]
     i = j = c = 0
-    if m + n > len(items):
-        return m + n
     while i < m or j < n:
         if j >= n or (i < m and first[i] < second[j]):
             items[c], side[c] = first[i], 0
@@ -355,3 +318,37 @@ def _merge(a: int, b: int, members: Ints, count: Ints, items: Ints, side: Ints) 
             j += 1
         c += 1
     return c
+
+
+@inside(int64(int64))
+def distribute(address: int) -> int:
+    """Do what the record at an address says; return `DONE`, or `FULL` where there must be more room first."""
+    g = record_at(address, 0)
+    m, k, n = g.operators, g.periods, g.hosts
+    operators = Operators(
+        grid(g.series, m, k), reals(g.norm, m), reals(g.mean, m), flags(g.movable, m), reals(g.priority, m)
+    )
+    hosts = Hosts(grid(g.host, n, k), reals(g.level, n), reals(g.usable, n), whole(g.where, m))
+    if g.task == GREEDY:
+        free = Free(
+            whole(g.alive, g.left), flags(g.taken, g.left), grid(g.unit, k, g.left), grid(g.rho, n, g.left),
+            reals(g.total, g.left), reals(g.fresh, g.left),
+        )  # fmt: skip
+        greedy(operators, hosts, free, g.tie)
+        return DONE
+    pair = Pair(
+        whole(g.items, g.wide), whole(g.side, g.wide), grid(g.two, 2, k), reals(g.levels, 2), reals(g.limits, 2)
+    )
+    how = Division(g.mode, g.step, g.score, pair, grid(g.scratch, 4, g.wide), grid(g.columns, k, g.wide))
+    if g.task == PAIRWISE:
+        pairwise(operators, hosts, whole(g.order, n), how, g.balance, g.threshold)
+        return DONE
+    rows = Rows(
+        grid(g.rho, n, n), whole(g.seen, n), whole(g.changed, n), grid(g.unit, n, k), grid(g.across, k, n),
+        flags(g.flat, n), whole(g.flats, 1), reals(g.least, n), whole(g.nearest, n), flags(g.stale, n),
+        reals(g.fresh, n),
+    )  # fmt: skip
+    if g.begun == 0:
+        g.begun = 1
+        _fill(rows, hosts)
+    return improve(g, operators, hosts, rows, how)

@@ -14,6 +14,8 @@ import numpy as np
 
 from penstock.errors import Infeasible, InputError
 from penstock.placement.base import TIE, Algorithm, Arrays, Ints
+from penstock.placement.distribute import Given, Rules, pairwise
+from penstock.placement.layout import BY_CORRELATION, ONE_WAY
 
 
 @attrs.frozen(kw_only=True)
@@ -128,15 +130,12 @@ def _hand_on(arrays: Arrays, where: Ints, domains: list[Ints], overlap: float) -
 
 def _evened(arrays: Arrays, where: Ints, hosts: Ints) -> None:
     """Even out some hosts pairwise; ``where`` changes in place."""
-    from penstock.native.jit import kernel
-
     column = np.full(len(arrays.hosts), -1, np.int64)
     column[hosts] = np.arange(len(hosts))
     inside = np.flatnonzero(column[where] >= 0)
     local, load = column[where[inside]], np.ascontiguousarray(arrays.load[inside])
-    code = kernel("penstock.placement.pairwise_kernel", 4 * load.size)
-    given = code.Given(load, arrays.mean[inside], arrays.usable[hosts], arrays.fixed[inside] < 0, local)
-    code.pairwise(given, np.zeros(len(inside)), code.Rules(code.BY_CORRELATION, code.ONE_WAY, 0.1, 0.0, -2.0))
+    given = Given(load, arrays.mean[inside], arrays.usable[hosts], arrays.fixed[inside] < 0, local)
+    pairwise(given, np.zeros(len(inside)), Rules(BY_CORRELATION, ONE_WAY, 0.1, 0.0, -2.0))
     where[inside] = hosts[local]
 
 

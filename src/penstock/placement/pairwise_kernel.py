@@ -1,9 +1,8 @@
 # mypy: disable-error-code="no-any-return"
 """Pairwise load distribution, compiled: operators are divided anew between two hosts at a time.
 
-Functions without ``_nrt`` allocate; in the others numba counts no references, which would cost more than their work.
-
-Operators come in the order of ties (falling load, then name), so that a tie goes to the lowest number.
+Operators come in the order of ties (falling load, then name), so that a tie goes to the lowest number. A part of
+`penstock.placement.correlation_kernel`.
 """
 
 from __future__ import annotations
@@ -12,40 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.arrays import Array, Bools, Ints
-from penstock.native.jit import njit
-
-TIE = 1e-9
-FLAT = 1e-9  # A series whose deviation is this small a part of its mean has no correlation.
-BY_CORRELATION, BY_LOAD, BY_CHANCE = 0, 1, 2
-ONE_WAY, TWO_WAY, EXCHANGE = 0, 1, 2
-BLOCK = 16  # Loops over whole blocks need no remainder, which for short ones would take most of the time.
-
-
-class Given(NamedTuple):
-    """What is to be divided: arrays as in `penstock.placement.base.Arrays`; ``where`` changes in place."""
-
-    load: Array
-    mean: Array
-    usable: Array
-    movable: Bools
-    where: Ints
-
-
-class Rules(NamedTuple):
-    """How.
-
-    ``mode`` is how operators are chosen: by correlation, by load, by chance (priority). ``step`` is one-way, two-way or
-    selective exchange. ``balance`` is the difference of two hosts' shares of load above which they are balanced,
-    ``score`` the threshold of the exchange, ``improve`` the correlation of two hosts below which they are improved; -2:
-    no improvement step.
-    """
-
-    mode: int
-    step: int
-    balance: float
-    score: float
-    improve: float
+from penstock.arrays import Array, Flags, Ints
+from penstock.native.views import inside
+from penstock.placement.layout import BLOCK, BY_CORRELATION, BY_LOAD, FLAT, ONE_WAY, TIE, TWO_WAY
 
 
 class Operators(NamedTuple):
@@ -54,7 +22,7 @@ class Operators(NamedTuple):
     series: Array
     norm: Array
     mean: Array
-    movable: Bools
+    movable: Flags
     priority: Array
 
 
@@ -81,32 +49,20 @@ class Hosts(NamedTuple):
 
 
 class Division(NamedTuple):
-    """How a pair is divided, as in `Rules`, and room for `two_way`."""
+    """How pairs are divided, as `penstock.placement.distribute.Rules` say, and room for it.
+
+    ``pair`` has room for all operators; ``scratch`` and ``columns`` are those of `two_way`.
+    """
 
     mode: int
     step: int
     score: float
-    rho: Array
-    across: Array
+    pair: Pair
+    scratch: Array
+    columns: Array
 
 
-@njit(cache=True)
-def centred(load: Array) -> Array:
-    """Return the series minus their means, (m, k); flat ones are 0."""
-    m, k = load.shape
-    out = np.empty((m, k))
-    for o in range(m):
-        mean = load[o].sum() / k
-        norm = 0.0
-        for t in range(k):
-            out[o, t] = load[o, t] - mean
-            norm += out[o, t] ** 2
-        if norm <= (FLAT * abs(mean)) ** 2 * k:
-            out[o] = 0.0
-    return out
-
-
-@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
+@inside(fastmath={"contract", "reassoc"})
 def dot(a: Array, b: Array) -> float:
     """Return the sum of products."""
     total = 0.0
@@ -115,7 +71,7 @@ def dot(a: Array, b: Array) -> float:
     return total
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _with(series: Array, norm: float, host: Array, level: float, inside: bool) -> float:
     """Return the correlation of an operator (centred, its norm) with the rest of a host (centred, its mean load)."""
     k = len(series)
@@ -129,7 +85,7 @@ def _with(series: Array, norm: float, host: Array, level: float, inside: bool) -
     return dot / (norm * np.sqrt(size))
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def pair_correlation(host: Array, a: int, b: int, level: Array) -> float:
     """Return the correlation of two hosts; a flat host is as good as can be: 1."""
     k = host.shape[1]
@@ -139,7 +95,7 @@ def pair_correlation(host: Array, a: int, b: int, level: Array) -> float:
     return dot(host[a], host[b]) / np.sqrt(size_a * size_b)
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def one_way(operators: Operators, pair: Pair, mode: int) -> None:
     """Move operators from the more loaded of two hosts to the other (section 3.3.1); changes side, host, level."""
     if pair.level[0] * pair.usable[1] >= pair.level[1] * pair.usable[0]:
@@ -174,7 +130,7 @@ def one_way(operators: Operators, pair: Pair, mode: int) -> None:
         _shift(operators, pair, o, a, b)
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def _shift(operators: Operators, pair: Pair, o: int, a: int, b: int) -> None:
     """Move an operator from one host of a pair to the other."""
     for t in range(operators.series.shape[1]):
@@ -184,7 +140,7 @@ def _shift(operators: Operators, pair: Pair, o: int, a: int, b: int) -> None:
     pair.level[b] += operators.mean[o]
 
 
-@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
+@inside(fastmath={"contract", "reassoc"})
 def two_way(operators: Operators, pair: Pair, mode: int, rho: Array, across: Array) -> None:
     """Divide the operators of two hosts anew (section 3.3.2); changes side, host, level.
 
@@ -243,7 +199,7 @@ def two_way(operators: Operators, pair: Pair, mode: int, rho: Array, across: Arr
     one_way(operators, pair, mode)
 
 
-@njit(cache=True, _nrt=False, fastmath={"nsz", "reassoc"})
+@inside(fastmath={"nsz", "reassoc"})
 def highest(score: Array, width: int) -> int:
     """Return the place of the first of the largest."""
     most = -np.inf
@@ -255,7 +211,7 @@ def highest(score: Array, width: int) -> int:
     return best
 
 
-@njit(cache=True, _nrt=False)
+@inside()
 def exchange(operators: Operators, pair: Pair, mode: int, threshold: float) -> None:
     """Exchange only operators whose score exceeds a threshold (section 3.3.3); changes side, host, level."""
     one_way(operators, pair, mode)
@@ -278,7 +234,7 @@ def exchange(operators: Operators, pair: Pair, mode: int, threshold: float) -> N
     one_way(operators, pair, mode)
 
 
-@njit(cache=True, _nrt=False, fastmath={"contract", "reassoc"})
+@inside(fastmath={"contract", "reassoc"})
 def correlations_with(unit: Array, host: Array, level: float, out: Array, width: int) -> None:
     """Fill ``out`` with the correlations of unit series, array (k, width), with a host's; 0 where that is flat."""
     k = len(host)
@@ -302,45 +258,26 @@ def correlations_with(unit: Array, host: Array, level: float, out: Array, width:
             out[i] += factor * unit[t, i]
 
 
-@njit(cache=True)
-def operators_of(load: Array, mean: Array, movable: Bools, priority: Array) -> Operators:
-    """Return operators with their centred series."""
-    series = centred(load)
-    norm = np.array([np.sqrt(dot(series[o], series[o])) for o in range(len(series))])
-    return Operators(series, norm, mean, movable, priority)
+@inside()
+def pairwise(operators: Operators, hosts: Hosts, order: Ints, how: Division, balance: float, improve: float) -> None:
+    """One round of pairwise load distribution (sections 3.3 and 3.3.4); ``hosts.where`` changes in place.
 
-
-@njit(cache=True)
-def placed(operators: Operators, usable: Array, where: Ints) -> Hosts:
-    """Return the hosts of a placement."""
-    host, level = np.zeros((len(usable), operators.series.shape[1])), np.zeros(len(usable))
-    for o in range(len(where)):
-        host[where[o]] += operators.series[o]
-        level[where[o]] += operators.mean[o]
-    return Hosts(host, level, usable, where)
-
-
-@njit(cache=True)
-def pairwise(given: Given, priority: Array, rules: Rules) -> None:
-    """One round of pairwise load distribution (sections 3.3 and 3.3.4); ``given.where`` changes in place."""
-    m, k = given.load.shape
-    n = len(given.usable)
-    operators = operators_of(given.load, given.mean, given.movable, priority)
-    hosts = placed(operators, given.usable, given.where)
-    how = Division(rules.mode, rules.step, rules.score, np.empty((4, m + BLOCK)), np.empty((k, m + BLOCK)))
+    ``order`` are the hosts by falling share of load; ``improve`` is the correlation of two hosts below which they are
+    improved, -2: none.
+    """
+    n, k = hosts.host.shape
     level, usable = hosts.level, hosts.usable
-    order = np.argsort(-np.round(level / usable, 11), kind="mergesort")
     for i in range(n // 2):
         a, b = order[i], order[n - 1 - i]
-        if level[a] / usable[a] - level[b] / usable[b] > rules.balance:
+        if level[a] / usable[a] - level[b] / usable[b] > balance:
             _divide(operators, hosts, a, b, how, False)
-    if rules.improve < -1.0:
+    if improve < -1.0:
         return
     for a in range(n):
         spread = np.sqrt(dot(hosts.host[a], hosts.host[a]) / k)
         if level[a] + spread <= usable[a]:
             continue
-        b, least = -1, rules.improve
+        b, least = -1, improve
         for j in range(n):
             if j != a:
                 value = pair_correlation(hosts.host, a, j, level)
@@ -350,25 +287,35 @@ def pairwise(given: Given, priority: Array, rules: Rules) -> None:
             _divide(operators, hosts, a, b, how, True)
 
 
-@njit(cache=True)
+@inside()
 def _divide(operators: Operators, hosts: Hosts, a: int, b: int, how: Division, if_better: bool) -> None:
     """Divide the operators of hosts a and b; with ``if_better`` only if that makes their correlation rise."""
     low, high = min(a, b), max(a, b)
-    items = np.nonzero((hosts.where == low) | (hosts.where == high))[0]
-    side = np.array([0 if hosts.where[o] == low else 1 for o in items])
-    both = np.array([low, high])
-    pair = Pair(items, side, hosts.host[both].copy(), hosts.level[both].copy(), hosts.usable[both].copy())
+    c = 0
+    for o in range(len(hosts.where)):
+        if hosts.where[o] == low or hosts.where[o] == high:
+            how.pair.items[c] = o
+            how.pair.side[c] = 0 if hosts.where[o] == low else 1
+            c += 1
+    pair = Pair(how.pair.items[:c], how.pair.side[:c], how.pair.host, how.pair.level, how.pair.usable)
+    for j in range(2):
+        h = low if j == 0 else high
+        for t in range(hosts.host.shape[1]):
+            pair.host[j, t] = hosts.host[h, t]
+        pair.level[j], pair.usable[j] = hosts.level[h], hosts.usable[h]
     before = pair_correlation(pair.host, 0, 1, pair.level)
     if how.step == ONE_WAY:
         one_way(operators, pair, how.mode)
     elif how.step == TWO_WAY:
-        two_way(operators, pair, how.mode, how.rho, how.across)
+        two_way(operators, pair, how.mode, how.scratch, how.columns)
     else:
         exchange(operators, pair, how.mode, how.score)
     if if_better and pair_correlation(pair.host, 0, 1, pair.level) <= before + TIE:
         return
-    for i in range(len(items)):
-        hosts.where[items[i]] = both[side[i]]
+    for i in range(c):
+        hosts.where[pair.items[i]] = low if pair.side[i] == 0 else high
     for j in range(2):
-        hosts.host[both[j]] = pair.host[j]
-        hosts.level[both[j]] = pair.level[j]
+        h = low if j == 0 else high
+        for t in range(hosts.host.shape[1]):
+            hosts.host[h, t] = pair.host[j, t]
+        hosts.level[h] = pair.level[j]

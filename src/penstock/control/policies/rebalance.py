@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 
 import attrs
 import numpy as np
@@ -14,7 +13,6 @@ from penstock.control.policies.base import Proposal, arrays_of, calm, counted, p
 from penstock.control.situation import Situation
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.native.jit import LIMIT, compiling
 from penstock.placement import Arrays, algorithm
 from penstock.steering import Plan
 
@@ -82,11 +80,9 @@ class Rebalance:
         )
 
     def prepare(self, now: Situation, rng: np.random.Generator) -> None:
-        """Load the compiled kernels that a large network will need, while nothing can be decided yet."""
-        if _large(now.first.size, now.known.window):
-            small = Arrays.of(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 4.0)) / 100, np.ones(2))
-            with compiling():
-                algorithm(NAMES[self.by])(small, rng)
+        """Load the compiled code, while nothing can be decided yet."""
+        small = Arrays.of(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 4.0)) / 100, np.ones(2))
+        algorithm(NAMES[self.by])(small, rng)
 
     def target(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
         """Return where the algorithm would have each operator that it moves."""
@@ -103,14 +99,8 @@ class Rebalance:
             arrays = attrs.evolve(arrays, fixed=held)
         if len(arrays.hosts) < 2 or not len(arrays.names):
             return {}
-        with compiling() if _large(*arrays.load.shape) else nullcontext():
-            found = algorithm(NAMES[self.by])(arrays, rng)
+        found = algorithm(NAMES[self.by])(arrays, rng)
         return {arrays.names[k]: arrays.hosts[found[k]] for k in np.flatnonzero(found != arrays.previous).tolist()}
-
-
-def _large(units: int, periods: int) -> bool:
-    """Whether there is so much to do that algorithms are to run compiled."""
-    return 4 * units * units * periods > LIMIT
 
 
 def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = None) -> Floats:
