@@ -1,136 +1,133 @@
-"""The recursion of the pipelined model: compiled where there is much to follow (`penstock.native.jit.kernel`).
+"""The recursion of the pipelined model, compiled: slices of stimulus time pass the stations, oldest first.
 
-A station is an operator on a host, or a stream on a link; those that write stand before those that read. Arrays tell:
-
-* ``resource``, ``capacity``: Of each station its host or link; of those, capacity in units of work per second.
-* ``first``, ``count``: Where each station's inputs begin in the arrays that follow, and how many there are.
-* ``writer``, ``delay``, ``cost``, ``share``: Of each input: the station that writes it (-1 - row for a source), the
-  seconds that it takes to arrive, work per tuple, and the part of the writer's output that it gets.
-* ``gain``: Array (inputs, periods): output tuples per input tuple.
-* ``arrivals``: Array (sources, periods): tuples per second.
-* ``join``: Of each station its row in ``after`` where it is a join with count windows, else -1.
-* ``after``: Array (joins, 2, slices): the next slice in which an input of the join has tuples.
-* ``slack``: Array (resources, periods): seconds by which the parts of one slice may be apart without being late.
-* ``ends``: Of each station its row in the answer, or -1.
-
-Spans of time are columns of one array with the rows begin, end (s) and tuples. The steps are handed arrays, not tuples
-of arrays, and are inlined: numba counts references, which else takes several times as long as the work.
+A station is an operator on a host, or a stream on a link; those that write stand before those that read. It allocates
+nothing: `penstock.latency.slices` lays the arrays out. Spans of time are columns of one array with the rows begin, end
+(s) and tuples.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numba import int64
 
 from penstock.arrays import Array, Ints
-from penstock.native.jit import njit
+from penstock.latency.flow_tables import PARTS, RECORD
+from penstock.native.memory import rows_of
+from penstock.native.views import grid, inside, lists, reals, whole
 
-PARTS = 3
-"""Spans that the output of one slice is kept as, so that prompt and late inputs stay apart."""
+record_at = rows_of(RECORD)
 
 
-@njit(cache=True)
-def flow(
-    resource: Ints, capacity: Array, first: Ints, count: Ints, writer: Ints, delay: Array, cost: Array, share: Array,
-    gain: Array, arrivals: Array, join: Ints, after: Array, slack: Array, ends: Ints, width: float, fine: int,
-    steps: int,
-) -> tuple[Array, Array]:  # fmt: skip
-    """Follow slices of stimulus time through stations, oldest first.
+class Stations(NamedTuple):
+    """Stations, and the resources that serve them.
 
-    The tuples of a slice reach a station as a few spans of time, evenly spread over each. It serves them from the
-    capacity that older slices leave, and what it puts out are spans again. A join with count windows pairs each tuple
-    with the latest of the other input, so that what a late input yields has the stimulus of the prompt one: it belongs
-    to the slice that has come by then.
-
-    ``width`` and ``fine`` are the length of a slice and of a step of time (s) and slices per period, ``steps`` how many
-    steps there are. Returned are arrays (ends, slices): when the slice has left (s; infinite beyond the last step), and
-    the tuples that leave.
+    ``resource``: of each station its host or link. ``first``, ``ports``: where its inputs begin, and how many it has.
+    ``join``: its row in `Joins` where it is a join with count windows, else -1. ``ends``: its row in the answer, or -1.
+    ``capacity`` is that of the resources (units of work/s).
     """
-    stations, slices = resource.size, arrivals.shape[1] * fine
-    free, follow = _room(capacity, width, steps)
-    most = max(1, count.max() * PARTS) if stations else 1
-    rows = ends.max() + 1 if stations else 0
-    left, tuples = np.zeros((rows, slices)), np.zeros((rows, slices))
-    # What reaches a station and by which input, what comes out, and what readers of each station find.
-    here, out, by = np.empty((3, most)), np.empty((3, 2 * most + 8)), np.empty(2 * most + 8, np.int64)
-    kept, number = np.zeros((stations, 3, PARTS)), np.zeros(stations, np.int64)
-    # Outputs of joins that wait for their slice, from the first in the queue to the last.
-    late = np.empty((after.shape[0], 2, 3, slices * 2 * PARTS + 8 if after.shape[0] else 1))
-    queue, come = np.zeros((after.shape[0], 2, 2), np.int64), np.empty(2)
-    for q in range(slices):
-        p = q // fine
-        for s in range(stations):
-            r, start, j = resource[s], first[s], join[s]
-            have = _collect(
-                start, start + count[s], writer, delay, share, arrivals, p, kept, number, q, width, here, by
-            )
-            # Spans without tuples count only where there are no others.
-            some, made = False, 0
-            for i in range(have):
-                some = some or here[2, i] > 0.0
-            for i in range(have):
-                if here[2, i] > 0.0 or not some:
-                    work = here[2, i] * cost[by[i]]
-                    here[0, i], here[1, i] = _serve(free, follow, r, capacity[r], width, here[0, i], here[1, i], work)
-                    if j < 0:
-                        out[0, made], out[1, made], out[2, made] = here[0, i], here[1, i], here[2, i] * gain[by[i], p]
-                        made += 1
-            if j >= 0:
-                _progress(here, by, have, start, slack[r, p], width, come)
-                made = _hold(here, by, have, some, gain, p, start, come, after, j, q, width, late, queue, out)
-                made = _release(come, after, j, q, width, late, queue, out, made, out.shape[1] - most)
-                made = made if made > 0 else _nothing(here, have, out)
-            number[s] = _fewer(out, by, made)
-            latest, total = _keep(kept, s, out, number[s])
-            if ends[s] >= 0:
-                left[ends[s], q], tuples[ends[s], q] = latest, total
-    return left, tuples
+
+    resource: Ints
+    first: Ints
+    ports: Ints
+    join: Ints
+    ends: Ints
+    capacity: Array
 
 
-@njit(inline="always")
-def _room(capacity: Array, width: float, steps: int) -> tuple[Array, Ints]:
-    """Return the work that each step has room for, and for full steps one further on that may have some.
+class Inputs(NamedTuple):
+    """Inputs of stations.
 
-    Paths over full steps are shortened as they are walked.
+    ``writer``: the station that writes it (-1 - row for a source). ``delay``: seconds that it takes to arrive.
+    ``cost``: work per tuple. ``share``: the part of the writer's output that it gets. ``gain``, array (inputs,
+    periods): output tuples per input tuple. ``arrivals``, array (sources, periods): tuples/s.
     """
-    free = np.empty((capacity.size, steps))
-    follow = np.empty((capacity.size, steps + 1), np.int64)
-    for r in range(capacity.size):
-        free[r, :] = capacity[r] * width
-        follow[r, :] = np.arange(steps + 1)
-    return free, follow
+
+    writer: Ints
+    delay: Array
+    cost: Array
+    share: Array
+    gain: Array
+    arrivals: Array
 
 
-@njit(inline="always")
-def _insert(spans: Array, by: Ints, have: int, begin: float, end: float, tuples: float, source: int) -> None:
+class Now(NamedTuple):
+    """Spans that reach a station, and by which input; what comes out; what readers of each station find.
+
+    ``kept`` is an array (3 · stations, PARTS), ``number`` says how many spans of each are kept.
+    """
+
+    here: Array
+    by: Ints
+    out: Array
+    kept: Array
+    number: Ints
+
+
+class Joins(NamedTuple):
+    """Joins with count windows; rows of two inputs each.
+
+    ``after``, array (2 · joins, slices): the next slice in which an input has tuples. ``slack``, array (resources,
+    periods): seconds by which the parts of one slice may be apart without being late. ``late``, array (6 · joins,
+    room): outputs that wait for their slice, from the first to the last of ``queue``, array (2 · joins, 2). ``come``:
+    up to when (s) the inputs of the present one have come.
+    """
+
+    after: Array
+    slack: Array
+    late: Array
+    queue: Ints
+    come: Array
+
+
+class Flow(NamedTuple):
+    """All of it.
+
+    ``width`` is the length of a slice and of a step of time (s), ``fine`` slices per period. ``free``, array
+    (resources, steps): the work that each step has room for; ``follow``, array (resources, steps + 1): for full steps
+    one further on that may have some. Paths over full steps are shortened as they are walked.
+    """
+
+    width: float
+    fine: int
+    stations: Stations
+    inputs: Inputs
+    now: Now
+    joins: Joins
+    free: Array
+    follow: Ints
+
+
+@inside()
+def _insert(now: Now, spans: Array, have: int, span: tuple[float, float, float], source: int) -> None:
     """Put a span among the first ones, which are ordered by beginning, behind those that begin with it."""
     at = have
-    while at > 0 and spans[0, at - 1] > begin:
+    while at > 0 and spans[0, at - 1] > span[0]:
         spans[0, at], spans[1, at], spans[2, at] = spans[0, at - 1], spans[1, at - 1], spans[2, at - 1]
-        by[at] = by[at - 1]
+        now.by[at] = now.by[at - 1]
         at -= 1
-    spans[0, at], spans[1, at], spans[2, at], by[at] = begin, end, tuples, source
+    spans[0, at], spans[1, at], spans[2, at], now.by[at] = span[0], span[1], span[2], source
 
 
-@njit(inline="always")
-def _collect(
-    start: int, stop: int, writer: Ints, delay: Array, share: Array, arrivals: Array, p: int, kept: Array,
-    number: Ints, q: int, width: float, here: Array, by: Ints,
-) -> int:  # fmt: skip
+@inside()
+def _collect(f: Flow, s: int, q: int) -> int:
     """Gather the spans that reach a station, by beginning; return how many there are."""
-    have = 0
-    for j in range(start, stop):
-        w = writer[j]
-        for i in range(1 if w < 0 else number[w]):
+    have, p, width = 0, q // f.fine, f.width
+    inputs, now = f.inputs, f.now
+    for j in range(f.stations.first[s], f.stations.first[s] + f.stations.ports[s]):
+        w = inputs.writer[j]
+        for i in range(1 if w < 0 else now.number[w]):
             if w < 0:
-                x, y, z = q * width, (q + 1) * width, arrivals[-1 - w, p] * width
+                x, y, z = q * width, (q + 1) * width, inputs.arrivals[-1 - w, p] * width
             else:
-                x, y, z = kept[w, 0, i], kept[w, 1, i], kept[w, 2, i] * share[j]
-            _insert(here, by, have, x + delay[j], y + delay[j], z, j)
+                x, y, z = now.kept[3 * w, i], now.kept[3 * w + 1, i], now.kept[3 * w + 2, i] * inputs.share[j]
+            _insert(now, now.here, have, (x + inputs.delay[j], y + inputs.delay[j], z), j)
             have += 1
     return have
 
 
-@njit(inline="always")
+@inside()
 def _open_step(follow: Ints, r: int, k: int, steps: int) -> int:
     """Return the first step from this one on that may have room, and shorten the path to it."""
     root = k
@@ -143,11 +140,10 @@ def _open_step(follow: Ints, r: int, k: int, steps: int) -> int:
     return root
 
 
-@njit(inline="always")
-def _serve(
-    free: Array, follow: Ints, r: int, rate: float, width: float, start: float, last: float, work: float
-) -> tuple[float, float]:
+@inside()
+def _serve(f: Flow, r: int, start: float, last: float, work: float) -> tuple[float, float]:
     """Give a span the room of the first steps that have some; return when its service begins and ends (s)."""
+    free, follow, rate, width = f.free, f.follow, f.stations.capacity[r], f.width
     steps = free.shape[1]
     if work <= 0.0:
         # Nothing to do is still done in turn: after what is older.
@@ -176,9 +172,11 @@ def _serve(
     return start if opened < 0.0 else opened, max(finish, last)
 
 
-@njit(inline="always")
-def _progress(here: Array, by: Ints, have: int, start: int, slack: float, width: float, come: Array) -> None:
-    """Find up to when (s) the two inputs of a join have come, which begin at ``start``; infinite without tuples."""
+@inside()
+def _progress(f: Flow, s: int, q: int, have: int) -> None:
+    """Find up to when (s) the two inputs of a join have come; infinite without tuples."""
+    here, by, start = f.now.here, f.now.by, f.stations.first[s]
+    slack = f.joins.slack[f.stations.resource[s], q // f.fine]
     for side in range(2):
         until, tuples = np.inf, 0.0
         for i in range(have):
@@ -186,80 +184,82 @@ def _progress(here: Array, by: Ints, have: int, start: int, slack: float, width:
                 until = min(until, here[1, i])
                 tuples += here[2, i]
         # The latest tuple of an input is as old as the gap between its tuples, besides late.
-        come[side] = until + slack + width / tuples if tuples > 0.0 else np.inf
+        f.joins.come[side] = until + slack + f.width / tuples if tuples > 0.0 else np.inf
 
 
-@njit(inline="always")
-def _hold(
-    here: Array, by: Ints, have: int, some: bool, gain: Array, p: int, start: int, come: Array, after: Array, j: int,
-    q: int, width: float, late: Array, queue: Ints, out: Array,
-) -> int:  # fmt: skip
+@inside()
+def _hold(f: Flow, s: int, q: int, have: int, some: bool) -> int:
     """Put out what a join yields for this slice, and let wait what is for a later one; return how many spans come."""
-    made, final = 0, q == after.shape[2] - 1
+    here, by, out, joins = f.now.here, f.now.by, f.now.out, f.joins
+    made, final = 0, q == joins.after.shape[1] - 1
     for i in range(have):
         if some and here[2, i] <= 0.0:
             continue
-        tuples = here[2, i] * gain[by[i], p]
+        tuples = here[2, i] * f.inputs.gain[by[i], q // f.fine]
         if here[2, i] > 0.0 and not final:
-            side = by[i] - start
-            other = come[1 - side]
+            side = by[i] - f.stations.first[s]
+            row = 2 * f.stations.join[s] + side
+            other = joins.come[1 - side]
             if other == np.inf:
-                other = after[j, 1 - side, q] * width
-            t = queue[j, side, 1]
-            if here[1, i] > other and t < late.shape[3]:
-                late[j, side, 0, t], late[j, side, 1, t], late[j, side, 2, t] = here[0, i], here[1, i], tuples
-                queue[j, side, 1] += 1
+                other = joins.after[2 * f.stations.join[s] + 1 - side, q] * f.width
+            t = joins.queue[row, 1]
+            if here[1, i] > other and t < joins.late.shape[1]:
+                joins.late[3 * row, t], joins.late[3 * row + 1, t] = here[0, i], here[1, i]
+                joins.late[3 * row + 2, t] = tuples
+                joins.queue[row, 1] += 1
                 continue
         out[0, made], out[1, made], out[2, made] = here[0, i], here[1, i], tuples
         made += 1
     return made
 
 
-@njit(inline="always")
-def _release(
-    come: Array, after: Array, j: int, q: int, width: float, late: Array, queue: Ints, out: Array, made: int, room: int
-) -> int:
+@inside()
+def _release(f: Flow, j: int, q: int, made: int) -> int:
     """Put out what has waited for the other input of a join to come so far, at the last slice everything."""
-    final = q == after.shape[2] - 1
+    out, joins, final = f.now.out, f.joins, q == f.joins.after.shape[1] - 1
+    room = out.shape[1] - f.now.here.shape[1]
     for side in range(2):
+        row = 2 * j + side
         # The other input has come so far, or will have nothing newer until then.
-        other = come[1 - side]
+        other = joins.come[1 - side]
         if final:
             other = np.inf
         elif other == np.inf:
             continue
         else:
-            other = max(other, after[j, 1 - side, q] * width)
-        while queue[j, side, 0] < queue[j, side, 1]:
-            h = queue[j, side, 0]
-            if late[j, side, 1, h] > other or made >= room:
+            other = max(other, joins.after[2 * j + 1 - side, q] * f.width)
+        while joins.queue[row, 0] < joins.queue[row, 1]:
+            h = joins.queue[row, 0]
+            x, y, z = joins.late[3 * row, h], joins.late[3 * row + 1, h], joins.late[3 * row + 2, h]
+            if y > other or made >= room:
                 if not final or made < 4:
                     break
-                out[1, made - 1] = max(out[1, made - 1], late[j, side, 1, h])
-                out[2, made - 1] += late[j, side, 2, h]
+                out[1, made - 1] = max(out[1, made - 1], y)
+                out[2, made - 1] += z
             else:
-                out[0, made], out[1, made], out[2, made] = late[j, side, 0, h], late[j, side, 1, h], late[j, side, 2, h]
+                out[0, made], out[1, made], out[2, made] = x, y, z
                 made += 1
-            queue[j, side, 0] += 1
+            joins.queue[row, 0] += 1
     return made
 
 
-@njit(inline="always")
-def _nothing(here: Array, have: int, out: Array) -> int:
+@inside()
+def _nothing(now: Now, have: int) -> int:
     """Put out a span without tuples where the first input has ended, so that readers know how far it has come."""
     first = 0
     for i in range(1, have):
-        if here[1, i] < here[1, first]:
+        if now.here[1, i] < now.here[1, first]:
             first = i
-    out[0, 0], out[1, 0], out[2, 0] = here[0, first], here[1, first], 0.0
+    now.out[0, 0], now.out[1, 0], now.out[2, 0] = now.here[0, first], now.here[1, first], 0.0
     return 1
 
 
-@njit(inline="always")
-def _fewer(out: Array, by: Ints, made: int) -> int:
+@inside()
+def _fewer(now: Now, made: int) -> int:
     """Order spans by beginning; join those that overlap, then the nearest, until few enough are left."""
+    out = now.out
     for i in range(1, made):
-        _insert(out, by, i, out[0, i], out[1, i], out[2, i], 0)
+        _insert(now, out, i, (out[0, i], out[1, i], out[2, i]), 0)
     while made > 1:
         nearest, gap = 0, np.inf
         for i in range(made - 1):
@@ -275,14 +275,79 @@ def _fewer(out: Array, by: Ints, made: int) -> int:
     return made
 
 
-@njit(inline="always")
-def _keep(kept: Array, s: int, out: Array, made: int) -> tuple[float, float]:
+@inside()
+def _keep(now: Now, s: int, made: int) -> tuple[float, float]:
     """Keep a station's output for its readers; return when the last tuple has left (s), and how many leave."""
     total, latest, last = 0.0, -1.0, 0.0
+    now.number[s] = made
     for i in range(made):
-        kept[s, 0, i], kept[s, 1, i], kept[s, 2, i] = out[0, i], out[1, i], out[2, i]
-        total += out[2, i]
-        last = max(last, out[1, i])
-        if out[2, i] > 0.0:
-            latest = max(latest, out[1, i])
+        for row in range(3):
+            now.kept[3 * s + row, i] = now.out[row, i]
+        total += now.out[2, i]
+        last = max(last, now.out[1, i])
+        if now.out[2, i] > 0.0:
+            latest = max(latest, now.out[1, i])
     return latest if latest >= 0.0 else last, total
+
+
+@inside()
+def _pass(f: Flow, s: int, q: int) -> tuple[float, float]:
+    """Let a slice pass a station; return when its last tuple has left (s), and how many leave."""
+    now, r, j = f.now, f.stations.resource[s], f.stations.join[s]
+    here, by, out = now.here, now.by, now.out
+    have = _collect(f, s, q)
+    # Spans without tuples count only where there are no others.
+    some, made = False, 0
+    for i in range(have):
+        some = some or here[2, i] > 0.0
+    for i in range(have):
+        if here[2, i] > 0.0 or not some:
+            here[0, i], here[1, i] = _serve(f, r, here[0, i], here[1, i], here[2, i] * f.inputs.cost[by[i]])
+            if j < 0:
+                gain = f.inputs.gain[by[i], q // f.fine]
+                out[0, made], out[1, made], out[2, made] = here[0, i], here[1, i], here[2, i] * gain
+                made += 1
+    if j >= 0:
+        _progress(f, s, q, have)
+        made = _release(f, j, q, _hold(f, s, q, have, some))
+        made = made if made > 0 else _nothing(now, have)
+    return _keep(now, s, _fewer(now, made))
+
+
+@inside(int64(int64))
+def flow(address: int) -> int:
+    """Follow slices of stimulus time through stations, oldest first.
+
+    The tuples of a slice reach a station as a few spans of time, evenly spread over each. It serves them from the
+    capacity that older slices leave, and what it puts out are spans again. A join with count windows pairs each tuple
+    with the latest of the other input, so that what a late input yields has the stimulus of the prompt one: it belongs
+    to the slice that has come by then.
+    """
+    g = record_at(address, 0)
+    n, slices = g.stations, g.periods * g.fine
+    stations = Stations(
+        whole(g.resource, n), whole(g.first, n), whole(g.count, n), whole(g.join, n), whole(g.ends, n),
+        reals(g.capacity, g.resources),
+    )  # fmt: skip
+    inputs = Inputs(
+        whole(g.writer, g.inputs), reals(g.delay, g.inputs), reals(g.cost, g.inputs), reals(g.share, g.inputs),
+        grid(g.gain, g.inputs, g.periods), grid(g.arrivals, g.sources, g.periods),
+    )  # fmt: skip
+    wide = 2 * g.most + 8
+    now = Now(
+        grid(g.here, 3, g.most), whole(g.by, wide), grid(g.out, 3, wide), grid(g.kept, 3 * n, PARTS),
+        whole(g.number, n),
+    )  # fmt: skip
+    joins = Joins(
+        grid(g.after, 2 * g.joins, slices), grid(g.slack, g.resources, g.periods),
+        grid(g.late, 6 * g.joins, g.queued), lists(g.queue, 2 * g.joins, 2), reals(g.come, 2),
+    )  # fmt: skip
+    free, follow = grid(g.free, g.resources, g.steps), lists(g.follow, g.resources, g.steps + 1)
+    f = Flow(g.width, g.fine, stations, inputs, now, joins, free, follow)
+    left, tuples = grid(g.left, g.rows, slices), grid(g.tuples, g.rows, slices)
+    for q in range(slices):
+        for s in range(n):
+            latest, total = _pass(f, s, q)
+            if stations.ends[s] >= 0:
+                left[stations.ends[s], q], tuples[stations.ends[s], q] = latest, total
+    return 0

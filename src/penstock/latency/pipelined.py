@@ -21,17 +21,14 @@ from penstock.errors import InputError
 from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.mace import cumulative_excess, described, error_bar
+from penstock.latency.slices import followed
 from penstock.load import LoadModel, Statistics, growth_factor
-from penstock.native.jit import kernel
 
 SLICE = 0.1
 """Longest slice of stimulus time (s)."""
 
 FINER = 200_000
 """Stations times slices up to which slices are made shorter, to a fifth at most: below, that costs nothing."""
-
-INNERMOST = 13
-"""Innermost steps that a slice takes at a station, about, to tell when it pays to load the compiled recursion."""
 
 NOTES = (
     "assumes hosts that serve the oldest stimulus first; checked by simulation, not proved, for more than one host",
@@ -104,7 +101,7 @@ def pipelined(
 
 @attrs.frozen(eq=False, kw_only=True)
 class Stations:
-    """Operators on hosts and streams on links as the arrays that `penstock.latency.flow.flow` reads.
+    """Operators on hosts and streams on links as the arrays that `penstock.latency.flow` reads; see there.
 
     ``ends`` holds the rows of the operators whose tuples leave: what sinks read, and what nobody reads. ``reach`` is
     how long backlog may last after the input (s).
@@ -228,8 +225,6 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
     fine = max(1, int(np.ceil(model.period / SLICE - 1e-9)))
     shorter = max(1, min(5, FINER // (size * periods * fine)))
     fine *= shorter
-    work = size * periods * fine
-    code = kernel("penstock.latency.flow", INNERMOST * work)
     width = model.period / fine
     busy = stations.load / stations.capacity[:, None]
     slack = np.maximum(width, busy * width)
@@ -241,11 +236,7 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
     while True:
         if reach / width * stations.capacity.size > 2e8:
             raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
-        left, tuples = code.flow(
-            stations.resource, stations.capacity, stations.first, stations.count, stations.writer, stations.delay,
-            stations.cost, stations.share, stations.gain, model.rates.values, stations.join, after, slack,
-            stations.end, width, fine, int(reach / width) + 2,
-        )  # fmt: skip
+        left, tuples = followed(stations, model.rates.values, after, slack, width, int(reach / width) + 2)
         if np.isfinite(left).all():
             return left, tuples, width
         reach *= 2

@@ -118,7 +118,7 @@ def _common(given: Given, priority: Array | None) -> dict[str, Numbers]:
     there, hosts = np.flatnonzero(given.where >= 0), len(given.usable)
 
     def held(each: Floats) -> Array:
-        return np.bincount(given.where[there], weights=each[there], minlength=hosts)
+        return np.bincount(given.where[there], weights=each[there], minlength=hosts).astype(np.float64)
 
     host, level = np.zeros((hosts, load.shape[1])), held(given.mean)
     for period in range(load.shape[1] if len(there) else 0):
