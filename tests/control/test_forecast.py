@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import attrs
@@ -17,6 +18,7 @@ from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.cores import alone
 from penstock.latency.microbatch import MicrobatchResult, predicted
 from penstock.load import Statistics, load_model
+from penstock.load.fitting import SHORTEST
 from penstock.load.statistics import HostStatistics
 from penstock.network.shapes import chain
 from penstock.workload import Rates
@@ -191,6 +193,31 @@ def test_short_batches_say_little_of_long_ones() -> None:
     assert np.corrcoef(drawn)[0, 1] == pytest.approx(one.tied, abs=0.05)
     assert np.std(drawn, axis=1).tolist() == pytest.approx([one.doubt, one.fixed_doubt], rel=0.05)
     assert np.std(drawn[0] + drawn[1] * short[-1].share) < 0.03
+
+
+def test_quiet_seconds_say_nothing_of_bursts_where_the_overhead_is_vague() -> None:
+    """Where calibration hardly told the overhead, quiet batches do, roughly, and long ones are expected as before."""
+    known = HostStatistics(
+        overhead=SHORTEST, factor=1.2, error=0.07, overhead_error=0.28, correlation=-0.9, residual=0.18,
+        between_runs=0.14, overhead_between_runs=0.15,
+    )  # fmt: skip
+    watch, rng = Watch(known={"h1": Speed.of(known)}, calibrated={"h1": Speed.of(known)}), np.random.default_rng(0)
+    for k in range(10):
+        took = 0.3 * math.exp(0.1 * rng.standard_normal())
+        watch = watch.after(Seen("h1", 3.0 * k, 3.0 * k + took, took, SHORTEST + 0.02, SHORTEST))
+    speed = watch.speed("h1", 30.0)
+    assert not watch.drifts
+    assert 0.15 < math.exp(speed.level + speed.fixed) * SHORTEST < 0.6
+    assert math.exp(speed.level) == pytest.approx(1.0, abs=0.15)
+
+
+def test_what_calibration_left_open_is_what_its_draws_leave_open() -> None:
+    """Errors of factor and overhead that come from one regression stay tied where they are two levels."""
+    known = HostStatistics(overhead=0.5, factor=1.0, error=0.05, overhead_error=0.1, correlation=-0.8)
+    level, besides = np.log(attrs.evolve(Speed.of(known), wander=0.0).drawn(np.random.default_rng(0), 100_000))
+    assert np.std(level) == pytest.approx(known.error, rel=0.02)
+    assert np.std(level + besides) == pytest.approx(known.overhead_error / known.overhead, rel=0.02)
+    assert np.corrcoef(level, level + besides)[0, 1] == pytest.approx(known.correlation, abs=0.02)
 
 
 def test_chance_is_the_binomial_tail() -> None:

@@ -38,6 +38,9 @@ SETTLED = 30.0
 LEAST = 0.02
 """Batches of one second differ by so much at least (s), whatever a calibration says."""
 
+VAGUE = 1.5
+"""Error (as a logarithm) of an overhead of which calibration tells nothing."""
+
 EDGE = 1.645
 """Standard deviations from the middle of an interval to p05 and p95."""
 
@@ -143,10 +146,16 @@ class Speed:
 
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
-        """Return what calibration knows."""
+        """Return what calibration knows: what its regression left open, and what runs were off by."""
+        fixed = min(known.overhead_error / max(known.overhead, 1e-6), VAGUE)
+        both = known.correlation * known.error * fixed
+        # The overhead's error is that of all of a batch, and what is off besides.
+        level = known.error**2 + max(known.unrest, known.between_runs or 0.0) ** 2
+        other = known.error**2 - 2 * both + fixed**2 + (known.overhead_between_runs or 0.0) ** 2
         return cls(
-            doubt=math.hypot(known.error, max(known.unrest, known.between_runs or 0.0)),
-            fixed_doubt=known.overhead_between_runs or 0.0,
+            doubt=math.sqrt(level),
+            fixed_doubt=math.sqrt(other),
+            tied=(both - known.error**2) / math.sqrt(level * other) if level * other > 0 else 0.0,
             residual=max(known.residual, LEAST),
             jitter=known.jitter,
             wander=known.wander,

@@ -18,6 +18,9 @@ FAR = 0.5
 LEAST = 0.1
 """Smallest factor of a host: in place nothing costs less than a tenth of what it costs alone."""
 
+SHORTEST = 0.03
+"""Overhead (s) that batches have at least: Spark's own bookkeeping takes as long."""
+
 TINY, TOLD = 1e-9, 2.0
 """Cost (s) of an operator that seems to take no time, and standard errors by which a cost is told from nothing."""
 
@@ -217,7 +220,7 @@ def overhead_anew(known: HostStatistics, batches: HostBatches) -> HostStatistics
     """Return a host's statistics with the overhead of batches that do not tell its cost, since they are all alike."""
     even = batches.at_pace(known.speed)
     rest = even.took - known.factor * even.load
-    overhead = max(float(np.median(rest)), 0.0) if rest.size else known.overhead
+    overhead = max(float(np.median(rest)), SHORTEST) if rest.size else known.overhead
     return _with_idle(attrs.evolve(known, overhead=overhead), even)
 
 
@@ -364,7 +367,7 @@ def fit(load: Array, took: Array) -> HostStatistics:
 
     Disturbances only lengthen batches, so that plain least squares would take them for cost: residuals beyond a
     scale, the median of the absolute ones, count by their size only (Huber's loss). Where the overhead hides the
-    cost, noise alone would give it any sign: the overhead is not negative, and the factor is `LEAST` at least.
+    cost, noise alone would give it any sign: the overhead is `SHORTEST` at least, and the factor `LEAST`.
     """
     from scipy.optimize import least_squares
 
@@ -373,9 +376,9 @@ def fit(load: Array, took: Array) -> HostStatistics:
     def misfit(guess: Array) -> Array:
         return np.asarray(table @ guess - took)
 
-    least = (0.0, LEAST)
+    least = (SHORTEST, LEAST)
     (overhead, factor), *_ = np.linalg.lstsq(table, took, rcond=None)
-    overhead, factor = max(overhead, 0.0), max(factor, LEAST)
+    overhead, factor = max(overhead, SHORTEST), max(factor, LEAST)
     scale = math.inf
     for _ in range(50):
         rest = took - overhead - factor * load
