@@ -35,9 +35,8 @@ lint: setup ## format, lint, types, import rules
 	$(UV) run --no-sync mypy
 	$(UV) run --no-sync lint-imports
 
-check: setup ## what CI runs: lint and tests
-	@$(MAKE) -j 2 lint helpers
-	$(TESTS)
+check: setup ## what CI runs: lint and tests, beside each other
+	@$(MAKE) -j 2 lint test
 
 docs: setup ## rewrite what is generated in the documentation
 	$(UV) run --no-sync python scripts/docs.py

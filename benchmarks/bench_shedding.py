@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests" / "shedding"))
 
 from shedding_cases import optimum, two_hosts  # noqa: E402
 
-from penstock.shedding import Exact, LookUp, Question, build_table, points_kernel, vertices_kernel  # noqa: E402
+from penstock.shedding import Exact, LookUp, Question, build_table, points_kernel  # noqa: E402
 from penstock.shedding.exact import dual_table  # noqa: E402
 from penstock.shedding.optimum import Solver  # noqa: E402
 
@@ -43,18 +43,6 @@ def best(work: Callable[[], Any], times: int = 5) -> float:
         work()
         found.append(time.perf_counter() - begun)
     return min(found)
-
-
-@njit
-def many_plans(
-    alpha: Any, beta: Any, wstart: Any, writer: Any, wgain: Any, entries: Any, share: Any, K: Any, tights: Any,
-    signs: Any, points: Any, out: Any, found: Any,
-) -> None:  # fmt: skip
-    """Fill the optimal kept rates at each point; ``found`` is the vertex or -1."""
-    for q in range(len(points)):
-        found[q] = vertices_kernel.look_up(
-            alpha, beta, wstart, writer, wgain, entries, share, K, tights, signs, points[q], out[q]
-        )
 
 
 @njit
@@ -133,14 +121,9 @@ def main() -> None:
         build = best(lambda p=program: dual_table(p))
         exact, rates = Exact(program), np.ones(inputs)
         points, kept = np.ones((20_000, inputs)), np.zeros((20_000, program.arcs))
-        found = np.zeros(20_000, np.int64)
-        t, s = exact.table, exact._sparse
 
-        def compiled(t: Any = t, s: Any = s, points: Any = points, kept: Any = kept, found: Any = found) -> None:
-            many_plans(
-                t.alpha, t.beta, s.wstart, s.writer, s.wgain, s.entries, s.share, s.K, t.tights, t.signs,
-                points, kept, found,
-            )  # fmt: skip
+        def compiled(e: Any = exact, points: Any = points, kept: Any = kept) -> None:
+            e._walker.look_up(points, kept)
 
         compiled()
         solver = Solver(program)
@@ -148,7 +131,7 @@ def main() -> None:
         rows.append(
             {
                 "case": f"exact, {inputs} inputs, 2 hosts",
-                "rows": len(t),
+                "rows": len(exact.table),
                 "build_s": build,
                 "plan_compiled_s": best(compiled) / 20_000,
                 "plan_from_python_s": best(lambda e=exact, r=rates: e.plan(r)),

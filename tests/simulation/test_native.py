@@ -11,6 +11,7 @@ from penstock.latency.batching import KERNEL as BATCHES
 from penstock.latency.slices import KERNEL as SLICES
 from penstock.native import Kernel
 from penstock.placement.distribute import KERNEL as PLACER
+from penstock.shedding.walk import KERNEL as SHEDDER
 from penstock.simulation.native import KERNEL as SIMULATOR
 
 RUN = """
@@ -45,7 +46,7 @@ def run(folder, how):
     return done.stdout, done.stderr.decode().split()[-1] == "True"
 
 
-@pytest.mark.parametrize("kernel", [BATCHES, PLACER, SIMULATOR, SLICES], ids=lambda kernel: kernel.module)
+@pytest.mark.parametrize("kernel", [BATCHES, PLACER, SHEDDER, SIMULATOR, SLICES], ids=lambda kernel: kernel.module)
 def test_bitcode_is_of_the_source(kernel: Kernel) -> None:
     """The package's bitcode is of each kernel as it stands: python -m of the module that has KERNEL writes it anew."""
     assert kernel.bitcode.read_bytes().startswith(kernel.digest)

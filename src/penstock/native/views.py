@@ -58,5 +58,8 @@ def _array(dtype: Any, width: int, dimensions: int) -> Any:
 reals, whole, flags = _array(types.float64, 8, 1), _array(types.int64, 8, 1), _array(types.uint8, 1, 1)
 """Arrays (size,) of real numbers, of integers, of bytes that say yes or no."""
 
-grid, lists = _array(types.float64, 8, 2), _array(types.int64, 8, 2)
-"""Arrays (rows, columns) of real numbers, of integers."""
+small, hashes = _array(types.int8, 1, 1), _array(types.uint64, 8, 1)
+"""Arrays (size,) of integers of a byte, of hashes."""
+
+grid, lists, small_grid = _array(types.float64, 8, 2), _array(types.int64, 8, 2), _array(types.int8, 1, 2)
+"""Arrays (rows, columns) of real numbers, of integers, of integers of a byte."""

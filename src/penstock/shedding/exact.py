@@ -8,22 +8,16 @@ by about 1e-9 of its worth; constraints are never touched, and plans are scored 
 
 from __future__ import annotations
 
-import math
-from types import ModuleType
-
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.native.jit import kernel
 from penstock.shedding.optimum import Solver, repaired
 from penstock.shedding.program import Matrix, Program
+from penstock.shedding.walk import Walker
 
 MOST = 20_000
 """Vertices kept; beyond it points are solved one by one."""
-
-EVENTS = 5
-"""Times that the worth of all arcs is computed on the way from a vertex to another, about."""
 
 
 @attrs.frozen(eq=False)
@@ -77,45 +71,6 @@ class Vertices:
         return DualTable(self.prices @ limit, self.beta, self.tights, self.signs, self.complete)
 
 
-@attrs.frozen(eq=False)
-class Sparse:
-    """A program as the kernels read it: both directions of ``G``, entries, ``K`` with every limit 1."""
-
-    start: NDArray[np.int64]
-    reader: NDArray[np.int64]
-    gain: Matrix
-    wstart: NDArray[np.int64]
-    writer: NDArray[np.int64]
-    wgain: Matrix
-    entries: NDArray[np.int64]
-    share: Matrix
-    K: Matrix
-
-    @classmethod
-    def of(cls, program: Program) -> Sparse:
-        """Lay a program out in rows."""
-        start, reader, gain = _rows(program.G.T)
-        wstart, writer, wgain = _rows(program.G)
-        fed = program.S.any(axis=1)
-        entries = np.where(fed, program.S.argmax(axis=1), -1) if len(program.sources) else np.full(program.arcs, -1)
-        share = program.S.max(axis=1, initial=0.0)
-        K = np.ascontiguousarray(program.K / program.limit[:, None])
-        return cls(start, reader, gain, wstart, writer, wgain, entries.astype(np.int64), share, K)
-
-
-def _rows(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]:
-    rows, columns = np.nonzero(matrix)
-    start = np.searchsorted(rows, np.arange(len(matrix) + 1)).astype(np.int64)
-    return start, columns.astype(np.int64), np.ascontiguousarray(matrix[rows, columns])
-
-
-def _code(program: Program, points: int = 0, rows: int = 0) -> ModuleType:
-    """Return the kernel for the vertices of a program, or for looking up points among so many."""
-    hosts, arcs = len(program.limit), program.arcs
-    walked = min(MOST, math.comb(arcs + hosts, hosts)) * hosts * EVENTS * arcs * hosts
-    return kernel("penstock.shedding.vertices_kernel", points * rows * len(program.sources) if points else walked)
-
-
 def dual_table(program: Program, most: int = MOST) -> DualTable:
     """List the dual vertices of a program without time-window joins, priced at its own limits.
 
@@ -129,20 +84,11 @@ def dual_table(program: Program, most: int = MOST) -> DualTable:
 
 def vertices(program: Program, most: int = MOST) -> Vertices:
     """List the dual vertices of a program without time-window joins; at most ``most``."""
-    sparse, code = Sparse.of(program), _code(program)
-    weight = lowered(program)
-    with np.errstate(over="ignore"):  # Hashes are to overflow, also where they are interpreted.
-        prices, tights, signs, complete = code.walk(
-            sparse.start, sparse.reader, sparse.gain, sparse.entries >= 0, sparse.K, weight, most
-        )
-    alpha, beta = np.zeros(len(prices)), np.zeros((len(prices), len(program.sources)))
-    code.worth(
-        sparse.start, sparse.reader, sparse.gain, sparse.entries, sparse.share, sparse.K, weight, prices, alpha, beta
-    )
-    prices = prices / program.limit
-    for array in (prices, beta, tights, signs):
+    found = Walker(program, lowered(program)).listed(most)
+    prices = found.prices / program.limit
+    for array in (prices, found.beta, found.tights, found.signs):
         array.setflags(write=False)
-    return Vertices(prices, beta, tights, signs, bool(complete))
+    return Vertices(prices, found.beta, found.tights, found.signs, found.complete)
 
 
 def lowered(program: Program) -> Matrix:
@@ -174,8 +120,9 @@ class Exact:
                 else dual_table(program)
             )
         self.table = table
-        self._sparse, self._code = Sparse.of(program), _code(program)
         self._solver: Solver | None = None
+        self._walker = Walker(program, program.weight)
+        self._walker.know(table.alpha, table.beta, table.tights, table.signs)
 
     @property
     def solver(self) -> Solver:
@@ -201,18 +148,10 @@ class Exact:
 
     def find(self, rates: Matrix, y: Matrix) -> int:
         """Fill the kept rates by the table alone and return the row, or -1."""
-        t, s = self.table, self._sparse
-        found: int = self._code.look_up(
-            t.alpha, t.beta, s.wstart, s.writer, s.wgain, s.entries, s.share, s.K, t.tights, t.signs, rates, y
-        )
-        return found
+        return int(self._walker.look_up(rates[None], y[None])[0])
 
     def values(self, points: Matrix) -> Matrix:
         """Return the optimum at each point, array (points, sources) to array (points,)."""
         if not self.table.complete:
             return np.array([self.program.score(self.plan(point)) for point in points])
-        out = np.zeros(len(points))
-        _code(self.program, len(points), len(self.table)).values(
-            self.table.alpha, self.table.beta, np.ascontiguousarray(points, float), out
-        )
-        return out
+        return self._walker.values(points)

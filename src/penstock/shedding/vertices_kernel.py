@@ -1,23 +1,85 @@
 # mypy: disable-error-code="no-any-return"
-"""The walk over dual vertices and the look-up of the least, compiled where it pays (plain references: `optimum`).
+"""The walk over dual vertices and the look-up of the least, compiled (plain references: `optimum`).
 
 A tuple's worth on an arc under host prices ``p`` is ``V = weight - K'p + G' max(0, V)``: what it earns downstream minus
 what it costs. The optimum is ``f(r) = min over p >= 0 of limit·p + (S r)·max(0, V(p))``, convex and piecewise linear in
 the few prices, so its vertices can be listed by walking from vertex to vertex along edges. A vertex has as many tight
 conditions as there are prices: ``p_i = 0`` or ``V_a = 0``.
+
+It allocates nothing: `penstock.shedding.walk` lays the arrays out.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numba import int64
 
-from penstock.native.jit import INNER, njit
+from penstock.arrays import Array, Flags, Ints
+from penstock.native.memory import rows_of
+from penstock.native.views import flags, grid, hashes, inside, lists, reals, small, small_grid, whole
+from penstock.shedding.vertices_tables import RECORD, VALUES, WALK, WORTH
+
+Scalars: TypeAlias = Any  # the record
+Signs: TypeAlias = Any  # array of bytes: 1 keep, -1 drop, 0 keep in part
+
+record_at = rows_of(RECORD)
 
 
-@njit(**INNER)
-def solve(a: Any, b: Any, n: Any) -> Any:
+class Arcs(NamedTuple):
+    """A program: readers of each arc and how many tuples they get, where sources enter, costs, weights.
+
+    ``K``, array (resources, arcs), is divided by the limits, so that every limit is 1. Entry arcs e carry ``share[e]``
+    of source ``entries[e]``; -1: none.
+    """
+
+    start: Ints
+    reader: Ints
+    gain: Array
+    entries: Ints
+    share: Array
+    K: Array
+    weight: Array
+
+
+class Back(NamedTuple):
+    """The writers of each arc, and how many tuples they give."""
+
+    start: Ints
+    writer: Ints
+    gain: Array
+
+
+class Found(NamedTuple):
+    """Vertices: prices, tight conditions (resource, or resources + arc), signs; functions ``alpha + beta·r``."""
+
+    prices: Array
+    tights: Ints
+    signs: Signs
+    alpha: Array
+    beta: Array
+
+
+class Room(NamedTuple):
+    """Room to work in: worth of arcs as functions of prices, signs, who lives; small systems; kept rates."""
+
+    const: Array
+    grad: Array
+    sign: Signs
+    live: Flags
+    A: Array
+    d: Array
+    fresh: Ints
+    at: Array
+    column: Array
+    offered: Array
+    bind: Flags
+    unknown: Ints
+
+
+@inside()
+def solve(a: Array, b: Array, n: int) -> bool:
     """Solve a small system in place by elimination; False if it is singular."""
     for c in range(n):
         best = c
@@ -46,201 +108,217 @@ def solve(a: Any, b: Any, n: Any) -> Any:
     return True
 
 
-@njit(**INNER)
-def forms(start: Any, reader: Any, gain: Any, K: Any, weight: Any, sign: Any, up: Any, const: Any, grad: Any) -> Any:
-    """Write V as ``const + grad·p`` under a sign pattern; the arc ``up`` counts as positive."""
-    n, m = K.shape
+@inside()
+def _forms(arcs: Arcs, room: Room, up: int) -> None:
+    """Write V as ``const + grad·p`` under the signs; the arc ``up`` counts as positive."""
+    n, m = arcs.K.shape
+    const, grad = room.const, room.grad
     for a in range(m - 1, -1, -1):
-        const[a] = weight[a]
+        const[a] = arcs.weight[a]
         for i in range(n):
-            grad[a, i] = -K[i, a]
-        for e in range(start[a], start[a + 1]):
-            b = reader[e]
-            if sign[b] > 0 or b == up:
-                const[a] += gain[e] * const[b]
+            grad[a, i] = -arcs.K[i, a]
+        for e in range(arcs.start[a], arcs.start[a + 1]):
+            b = arcs.reader[e]
+            if room.sign[b] > 0 or b == up:
+                const[a] += arcs.gain[e] * const[b]
                 for i in range(n):
-                    grad[a, i] += gain[e] * grad[b, i]
+                    grad[a, i] += arcs.gain[e] * grad[b, i]
 
 
-@njit(**INNER)
-def alive(start: Any, reader: Any, entry: Any, sign: Any, down: Any, live: Any) -> Any:
+@inside()
+def _enliven(arcs: Arcs, room: Room, down: int) -> None:
     """Mark the arcs that a tuple can reach without being dropped before; the arc ``down`` drops."""
-    m = len(entry)
+    m = len(arcs.entries)
     for a in range(m):
-        live[a] = entry[a]
+        room.live[a] = 1 if arcs.entries[a] >= 0 else 0
     for a in range(m):
-        if live[a] and sign[a] >= 0 and a != down:
-            for e in range(start[a], start[a + 1]):
-                live[reader[e]] = True
+        if room.live[a] and room.sign[a] >= 0 and a != down:
+            for e in range(arcs.start[a], arcs.start[a + 1]):
+                room.live[arcs.reader[e]] = 1
 
 
-@njit(**INNER)
-def key_of(tight: Any, sign: Any, live: Any) -> Any:
+@inside()
+def _key(tight: Ints, room: Room) -> Any:
     """Hash a vertex: its tight conditions and the signs of all live arcs."""
     h = np.uint64(1469598103934665603)
-    n = len(tight)
-    for i in range(n):
+    for i in range(len(tight)):
         h = (h ^ np.uint64(tight[i] + 7)) * np.uint64(1099511628211)
         h ^= h >> np.uint64(29)
-    for a in range(len(sign)):
-        if live[a]:
-            h = (h ^ np.uint64(3 * a + int(sign[a]) + 11)) * np.uint64(1099511628211)
+    for a in range(len(room.sign)):
+        if room.live[a]:
+            h = (h ^ np.uint64(3 * a + int(room.sign[a]) + 11)) * np.uint64(1099511628211)
             h ^= h >> np.uint64(31)
     return h if h != np.uint64(0) else np.uint64(1)
 
 
-@njit(cache=True)
-def walk(start: Any, reader: Any, gain: Any, entry: Any, K: Any, weight: Any, most: Any) -> Any:
-    """List the vertices: prices, tight conditions (resource, or resources + arc), signs; and whether all were found.
-
-    ``K`` is divided by the limits, so that every limit is 1.
-    """
-    n, m = K.shape
-    prices = np.zeros((most, n))
-    tights = np.zeros((most, n), np.int64)
-    signs = np.zeros((most, m), np.int8)
-    size = 1
-    while size < 4 * most:
-        size *= 2
-    slots = np.zeros(size, np.uint64)
-    const, grad = np.zeros(m), np.zeros((m, n))
-    sign, live = np.zeros(m, np.int8), np.zeros(m, np.bool_)
-    A, d = np.zeros((n, n)), np.zeros(n)
-    fresh = np.zeros(n, np.int64)
-    count = 1
-    # The first vertex: free hosts, so nothing is dropped.
-    forms(start, reader, gain, K, weight, sign, -1, const, grad)
+@inside()
+def _first(arcs: Arcs, found: Found, room: Room) -> None:
+    """Write the first vertex: free hosts, so nothing is dropped."""
+    m, const = len(arcs.entries), room.const
     for a in range(m - 1, -1, -1):
-        const[a] = weight[a]
-        for e in range(start[a], start[a + 1]):
-            if const[reader[e]] > 0:
-                const[a] += gain[e] * const[reader[e]]
-        signs[0, a] = 1 if const[a] > 0 else -1
+        const[a] = arcs.weight[a]
+        for e in range(arcs.start[a], arcs.start[a + 1]):
+            if const[arcs.reader[e]] > 0:
+                const[a] += arcs.gain[e] * const[arcs.reader[e]]
+        found.signs[0, a] = room.sign[a] = 1 if const[a] > 0 else -1
+    for i in range(len(arcs.K)):
+        found.tights[0, i] = i
+    _enliven(arcs, room, -1)
+
+
+@inside()
+def _direction(arcs: Arcs, tight: Ints, released: int, side: int, room: Room) -> bool:
+    """Find the way along which one condition is released and the others stay tight; False: there is none."""
+    n, A, d = len(tight), room.A, room.d
+    usable = True
+    for j in range(n):
+        c = tight[j]
+        d[j] = side if j == released else 0.0
+        if c >= n and j != released and not room.live[c - n]:
+            usable = False
+        for i in range(n):
+            A[j, i] = room.grad[c - n, i] if c >= n else 0.0
+        if c < n:
+            A[j, c] = 1.0
+    return usable and solve(A, d, n)
+
+
+@inside()
+def _next_event(tight: Ints, own: int, room: Room) -> tuple[float, int]:
+    """Return how far along the way a price or a worth reaches 0 first, and which; -1: none does."""
+    n, at, d = len(tight), room.at, room.d
+    best, hit = np.inf, -1
     for i in range(n):
-        tights[0, i] = i
-    alive(start, reader, entry, signs[0], -1, live)
-    h = key_of(tights[0], signs[0], live)
-    slots[np.int64(h % np.uint64(size))] = h
-    complete = True
+        if d[i] < 0 and at[i] > 0:
+            held = False
+            for j in range(n):
+                held = held or tight[j] == i
+            if not held and -at[i] / d[i] < best:
+                best, hit = -at[i] / d[i], i
+    for a in range(len(room.sign)):
+        if room.sign[a] == 0 or own == a:
+            continue
+        v, slope = room.const[a], 0.0
+        for i in range(n):
+            v += room.grad[a, i] * at[i]
+            slope += room.grad[a, i] * d[i]
+        if (room.sign[a] > 0 and slope < 0) or (room.sign[a] < 0 and slope > 0):
+            t = max(0.0, -v / slope)
+            if t < best:
+                best, hit = t, n + a
+    return best, hit
+
+
+@inside()
+def _follow(arcs: Arcs, tight: Ints, up: int, own: int, room: Room) -> int:
+    """Go along an edge to its other end; return the condition that is tight there, -1: it has no end."""
+    n, hit = len(tight), -1
+    for _ in range(4 * len(arcs.entries) + 4):
+        best, hit = _next_event(tight, own, room)
+        if hit < 0:
+            break
+        for i in range(n):
+            room.at[i] = max(0.0, room.at[i] + best * room.d[i])
+        if hit < n or room.live[hit - n]:
+            break
+        # What no tuple reaches bends only the worth of what is dropped before it.
+        room.sign[hit - n] = -room.sign[hit - n]
+        _forms(arcs, room, up)
+        hit = -1
+    return hit
+
+
+@inside()
+def _is_new(g: Scalars, room: Room) -> bool:
+    """Look a vertex up among those that are known, and note it if there is room for more."""
+    slots = hashes(g.slots, g.slotted)
+    h = _key(room.fresh, room)
+    slot = np.int64(h % np.uint64(g.slotted))
+    while slots[slot] != 0 and slots[slot] != h:
+        slot = (slot + 1) % g.slotted
+    if slots[slot] == h:
+        return False
+    if g.count == g.most:
+        g.complete = 0
+        return False
+    slots[slot] = h
+    return True
+
+
+@inside()
+def _note(g: Scalars, arcs: Arcs, found: Found, room: Room) -> None:
+    """Write a vertex, with its prices from its conditions where they tell them."""
+    n, A, d = len(room.fresh), room.A, room.d
+    _forms(arcs, room, -1)
+    for j in range(n):
+        c = room.fresh[j]
+        for i in range(n):
+            A[j, i] = room.grad[c - n, i] if c >= n else 0.0
+        if c < n:
+            A[j, c] = 1.0
+        d[j] = -room.const[c - n] if c >= n else 0.0
+    polished = solve(A, d, n)
+    for i in range(n):
+        found.prices[g.count, i] = max(0.0, d[i]) if polished else room.at[i]
+        found.tights[g.count, i] = room.fresh[i]
+    for a in range(len(room.sign)):
+        found.signs[g.count, a] = room.sign[a]
+    g.count += 1
+
+
+@inside()
+def walk(g: Scalars, arcs: Arcs, found: Found, room: Room) -> None:
+    """List the vertices; ``g.complete`` says whether all were found."""
+    n, m = arcs.K.shape
+    _first(arcs, found, room)
+    for i in range(n):
+        room.fresh[i] = found.tights[0, i]
+    g.count, g.complete = 0, 1
+    _is_new(g, room)
+    g.count = 1
     done = 0
-    while done < count:
+    while done < g.count:
+        tight = found.tights[done]
         for released in range(n):
-            k = tights[done, released]
-            for side in (1, -1):
-                if k < n and side < 0:
-                    continue
+            k = tight[released]
+            for turn in range(1 if k < n else 2):
+                side = 1 if turn == 0 else -1
                 up = k - n if k >= n and side > 0 else -1
                 down = k - n if k >= n and side < 0 else -1
-                sign[:] = signs[done]
-                alive(start, reader, entry, sign, down, live)
-                forms(start, reader, gain, K, weight, sign, up, const, grad)
-                usable = True
-                for j in range(n):
-                    c = tights[done, j]
-                    d[j] = side if j == released else 0.0
-                    if c < n:
-                        for i in range(n):
-                            A[j, i] = 0.0
-                        A[j, c] = 1.0
-                    else:
-                        if j != released and not live[c - n]:
-                            usable = False
-                        for i in range(n):
-                            A[j, i] = grad[c - n, i]
-                if not usable or not solve(A, d, n):
+                for a in range(m):
+                    room.sign[a] = found.signs[done, a]
+                _enliven(arcs, room, down)
+                _forms(arcs, room, up)
+                if not _direction(arcs, tight, released, side, room):
                     continue
-                at = prices[done].copy()
-                hit = -1
-                for _ in range(4 * m + 4):
-                    # The next event: a price or a worth reaches 0.
-                    best, hit = np.inf, -1
-                    for i in range(n):
-                        if d[i] < 0 and at[i] > 0:
-                            held = False
-                            for j in range(n):
-                                held = held or tights[done, j] == i
-                            if not held and -at[i] / d[i] < best:
-                                best, hit = -at[i] / d[i], i
-                    for a in range(m):
-                        if sign[a] == 0 or max(up, down) == a:
-                            continue
-                        v, slope = const[a], 0.0
-                        for i in range(n):
-                            v += grad[a, i] * at[i]
-                            slope += grad[a, i] * d[i]
-                        if (sign[a] > 0 and slope < 0) or (sign[a] < 0 and slope > 0):
-                            t = max(0.0, -v / slope)
-                            if t < best:
-                                best, hit = t, n + a
-                    if hit < 0:
-                        break
-                    for i in range(n):
-                        at[i] = max(0.0, at[i] + best * d[i])
-                    if hit < n or live[hit - n]:
-                        break
-                    # What no tuple reaches bends only the worth of what is dropped before it.
-                    sign[hit - n] = -sign[hit - n]
-                    forms(start, reader, gain, K, weight, sign, up, const, grad)
-                    hit = -1
+                for i in range(n):
+                    room.at[i] = found.prices[done, i]
+                hit = _follow(arcs, tight, up, max(up, down), room)
                 if hit < 0:
                     continue
-                for j in range(n):
-                    fresh[j] = tights[done, j]
-                fresh[released] = hit
                 if k >= n:
-                    sign[k - n] = side
+                    room.sign[k - n] = side
                 if hit >= n:
-                    sign[hit - n] = 0
-                order = np.sort(fresh)
-                alive(start, reader, entry, sign, -1, live)
-                h = key_of(order, sign, live)
-                slot = np.int64(h % np.uint64(size))
-                while slots[slot] != 0 and slots[slot] != h:
-                    slot = (slot + 1) % size
-                if slots[slot] == h:
-                    continue
-                if count == most:
-                    complete = False
-                    continue
-                slots[slot] = h
-                forms(start, reader, gain, K, weight, sign, -1, const, grad)
+                    room.sign[hit - n] = 0
+                # In order, so that a vertex looks alike from wherever it is reached.
                 for j in range(n):
-                    c = order[j]
-                    if c < n:
-                        for i in range(n):
-                            A[j, i] = 0.0
-                        A[j, c] = 1.0
-                        d[j] = 0.0
-                    else:
-                        for i in range(n):
-                            A[j, i] = grad[c - n, i]
-                        d[j] = -const[c - n]
-                polished = solve(A, d, n)
-                for i in range(n):
-                    prices[count, i] = max(0.0, d[i]) if polished else at[i]
-                tights[count] = order
-                signs[count] = sign
-                count += 1
+                    c = hit if j == released else tight[j]
+                    to = j
+                    while to > 0 and room.fresh[to - 1] > c:
+                        room.fresh[to] = room.fresh[to - 1]
+                        to -= 1
+                    room.fresh[to] = c
+                _enliven(arcs, room, -1)
+                if _is_new(g, room):
+                    _note(g, arcs, found, room)
         done += 1
-    return prices[:count].copy(), tights[:count].copy(), signs[:count].copy(), complete
 
 
-@njit(cache=True)
-def worth(
-    start: Any,
-    reader: Any,
-    gain: Any,
-    entries: Any,
-    share: Any,
-    K: Any,
-    weight: Any,
-    prices: Any,
-    alpha: Any,
-    beta: Any,
-) -> Any:
-    """Fill ``f = alpha + beta·r`` of each vertex; entry arcs e carry ``share[e]`` of source ``entries[e]``."""
-    n, m = K.shape
-    v = np.zeros(m)
+@inside()
+def worth(arcs: Arcs, found: Found, v: Array) -> None:
+    """Fill ``f = alpha + beta·r`` of each vertex."""
+    n, m = arcs.K.shape
+    prices, alpha, beta = found.prices, found.alpha, found.beta
     for row in range(len(prices)):
         total = 0.0
         for i in range(n):
@@ -249,81 +327,91 @@ def worth(
         for s in range(beta.shape[1]):
             beta[row, s] = 0.0
         for a in range(m - 1, -1, -1):
-            v[a] = weight[a]
+            v[a] = arcs.weight[a]
             for i in range(n):
-                v[a] -= K[i, a] * prices[row, i]
-            for e in range(start[a], start[a + 1]):
-                if v[reader[e]] > 0:
-                    v[a] += gain[e] * v[reader[e]]
-            if entries[a] >= 0 and v[a] > 0:
-                beta[row, entries[a]] += share[a] * v[a]
+                v[a] -= arcs.K[i, a] * prices[row, i]
+            for e in range(arcs.start[a], arcs.start[a + 1]):
+                if v[arcs.reader[e]] > 0:
+                    v[a] += arcs.gain[e] * v[arcs.reader[e]]
+            if arcs.entries[a] >= 0 and v[a] > 0:
+                beta[row, arcs.entries[a]] += arcs.share[a] * v[a]
 
 
-@njit(**INNER)
-def lowest(alpha: Any, beta: Any, r: Any, above: Any) -> Any:
+@inside()
+def lowest(found: Found, r: Array, above: float) -> tuple[int, float]:
     """Return the row of the least ``alpha + beta·r`` that is greater than ``above``, or -1."""
     best, row = np.inf, -1
-    for v in range(len(alpha)):
-        f = alpha[v]
+    for v in range(len(found.alpha)):
+        f = found.alpha[v]
         for s in range(len(r)):
-            f += beta[v, s] * r[s]
+            f += found.beta[v, s] * r[s]
         if f < best and f > above:
             best, row = f, v
     return row, best
 
 
-@njit(cache=True)
-def values(alpha: Any, beta: Any, points: Any, out: Any) -> Any:
-    """Fill the optimum at each point."""
-    for q in range(len(points)):
-        out[q] = lowest(alpha, beta, points[q], -np.inf)[1]
-
-
-@njit(cache=True)
-def primal(
-    wstart: Any, writer: Any, wgain: Any, entries: Any, share: Any, K: Any, tight: Any, sign: Any, r: Any, y: Any
-) -> Any:
-    """Fill the kept rates that belong to a vertex; False if they are not feasible at ``r``."""
-    n, m = K.shape
-    column = np.zeros((m, n + 1))  # kept rate = column[:, n] + column[:, :n] · unknowns
-    offered = np.zeros((m, n + 1))
-    bind = np.ones(n, np.bool_)
-    unknown = np.full(m, -1)
-    for j in range(n):
-        if tight[j] < n:
-            bind[tight[j]] = False
-    free = 0
-    for j in range(n):
-        if tight[j] >= n:
-            unknown[tight[j] - n] = free
-            free += 1
-    A, b = np.zeros((n, n)), np.zeros(n)
+@inside()
+def _kept(arcs: Arcs, back: Back, sign: Signs, r: Array, room: Room) -> None:
+    """Write the kept rate of each arc as ``column[:, n] + column[:, :n] · unknowns``, and what it is offered alike."""
+    n, m = arcs.K.shape
+    column, offered = room.column, room.offered
     for a in range(m):
         for j in range(n + 1):
-            offered[a, j] = 0.0
-        if entries[a] >= 0:
-            offered[a, n] = share[a] * r[entries[a]]
-        for e in range(wstart[a], wstart[a + 1]):
-            for j in range(free):
-                offered[a, j] += wgain[e] * column[writer[e], j]
-            offered[a, n] += wgain[e] * column[writer[e], n]
-        if unknown[a] >= 0:
-            column[a, unknown[a]] = 1.0
+            offered[a, j] = column[a, j] = 0.0
+        if arcs.entries[a] >= 0:
+            offered[a, n] = arcs.share[a] * r[arcs.entries[a]]
+        for e in range(back.start[a], back.start[a + 1]):
+            for j in range(n + 1):
+                offered[a, j] += back.gain[e] * column[back.writer[e], j]
+        if room.unknown[a] >= 0:
+            column[a, room.unknown[a]] = 1.0
         elif sign[a] > 0:
-            for j in range(free):
+            for j in range(n + 1):
                 column[a, j] = offered[a, j]
-            column[a, n] = offered[a, n]
+
+
+@inside()
+def _bound(arcs: Arcs, free: int, room: Room) -> bool:
+    """Find the unknowns that use up the hosts whose prices are not 0; False if nothing does."""
+    n, m = arcs.K.shape
+    A, b = room.A, room.d
     row = 0
     for i in range(n):
-        if bind[i]:
+        if room.bind[i]:
             b[row] = 1.0
+            for j in range(free):
+                A[row, j] = 0.0
             for a in range(m):
                 for j in range(free):
-                    A[row, j] += K[i, a] * column[a, j]
-                b[row] -= K[i, a] * column[a, n]
+                    A[row, j] += arcs.K[i, a] * room.column[a, j]
+                b[row] -= arcs.K[i, a] * room.column[a, n]
             row += 1
-    if not solve(A, b, free):
+    return solve(A, b, free)
+
+
+@inside()
+def primal(arcs: Arcs, back: Back, tight: Ints, sign: Signs, asked: tuple[Array, Array], room: Room) -> bool:
+    """Fill the kept rates that belong to a vertex; False if they are not feasible at the rates.
+
+    ``asked`` are the rates of the sources, and the array to fill.
+    """
+    n, m = arcs.K.shape
+    r, y = asked
+    for i in range(n):
+        room.bind[i] = 1
+    for a in range(m):
+        room.unknown[a] = -1
+    free = 0
+    for j in range(n):
+        if tight[j] < n:
+            room.bind[tight[j]] = 0
+        else:
+            room.unknown[tight[j] - n] = free
+            free += 1
+    _kept(arcs, back, sign, r, room)
+    if not _bound(arcs, free, room):
         return False
+    column, offered, b = room.column, room.offered, room.d
     good = True
     for a in range(m):
         total, most = column[a, n], offered[a, n]
@@ -336,32 +424,54 @@ def primal(
     for i in range(n):
         used = 0.0
         for a in range(m):
-            used += K[i, a] * y[a]
+            used += arcs.K[i, a] * y[a]
         good = good and used <= 1 + 1e-9
     return good
 
 
-@njit(cache=True)
-def look_up(
-    alpha: Any,
-    beta: Any,
-    wstart: Any,
-    writer: Any,
-    wgain: Any,
-    entries: Any,
-    share: Any,
-    K: Any,
-    tights: Any,
-    signs: Any,
-    r: Any,
-    y: Any,
-) -> Any:
-    """Fill the optimal kept rates at ``r`` and return the vertex, or -1 where rounding hides the right one."""
+@inside()
+def look_up(arcs: Arcs, back: Back, found: Found, asked: tuple[Array, Array], room: Room) -> int:
+    """Fill the optimal kept rates and return the vertex, or -1 where rounding hides the right one."""
     above = -np.inf
     for _ in range(12):
-        row, above = lowest(alpha, beta, r, above)
+        row, above = lowest(found, asked[0], above)
         if row < 0:
             return -1
-        if primal(wstart, writer, wgain, entries, share, K, tights[row], signs[row], r, y):
+        if primal(arcs, back, found.tights[row], found.signs[row], asked, room):
             return row
     return -1
+
+
+@inside(int64(int64))
+def vertices(address: int) -> int:
+    """Do what the record at an address says."""
+    g = record_at(address, 0)
+    n, m, s = g.hosts, g.arcs, g.sources
+    arcs = Arcs(
+        whole(g.start, m + 1), whole(g.reader, g.readers), reals(g.gain, g.readers), whole(g.entries, m),
+        reals(g.share, m), grid(g.K, n, m), reals(g.weight, m),
+    )  # fmt: skip
+    back = Back(whole(g.wstart, m + 1), whole(g.writer, g.writers), reals(g.wgain, g.writers))
+    found = Found(
+        grid(g.prices, g.rows, n), lists(g.tights, g.rows, n), small_grid(g.signs, g.rows, m), reals(g.alpha, g.rows),
+        grid(g.beta, g.rows, s),
+    )  # fmt: skip
+    room = Room(
+        reals(g.const, m), grid(g.grad, m, n), small(g.sign, m), flags(g.live, m), grid(g.A, n, n), reals(g.d, n),
+        whole(g.fresh, n), reals(g.at, n), grid(g.column, m, n + 1), grid(g.offered, m, n + 1), flags(g.bind, n),
+        whole(g.unknown, m),
+    )  # fmt: skip
+    points = grid(g.points, g.asked, s)
+    if g.task == WALK:
+        walk(g, arcs, found, room)
+    elif g.task == WORTH:
+        worth(arcs, found, room.const)
+    elif g.task == VALUES:
+        values = reals(g.out, g.asked)
+        for q in range(g.asked):
+            values[q] = lowest(found, points[q], -np.inf)[1]
+    else:
+        kept, rows = grid(g.out, g.asked, m), whole(g.found, g.asked)
+        for q in range(g.asked):
+            rows[q] = look_up(arcs, back, found, (points[q], kept[q]), room)
+    return 0
