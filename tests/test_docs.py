@@ -36,10 +36,11 @@ def load_script() -> ModuleType:
 
 docs = load_script()
 PAGES = docs.pages()
+SOURCE = ROOT / "src"
 MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(penstock.__path__, "penstock.")
-    if not module.name.startswith("penstock.spark.shipped")
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for path in (SOURCE / "penstock").rglob("*.py")
+    if ">>>" in path.read_text() and "shipped" not in path.parts
 )
 
 
