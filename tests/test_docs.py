@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-import penstock
 from penstock.cli.app import COMMANDS, GROUPS, load_command
 from penstock.network import read_network
 
