@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from penstock.errors import InputError
 from penstock.experiments import correlation, economical, fit, latency, mace, pairwise, potential, shedding
-from penstock.experiments.base import Claim, Curve, Figure, Make, Panel
+from penstock.experiments.base import Claim, Figure, Make
 from penstock.files import suggest
 
-__all__ = ["FIGURES", "Claim", "Curve", "Figure", "Panel", "reproduce"]
+__all__ = ["FIGURES", "Claim", "Figure", "reproduce"]
 
 FIGURES: Mapping[str, Make] = {
     name: make

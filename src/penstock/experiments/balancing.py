@@ -16,31 +16,17 @@ from penstock.load import load_model
 from penstock.network import Network
 from penstock.network.shapes import chains
 from penstock.placement import Arrays, algorithm
-from penstock.placement.base import Algorithm, Floats, Ints
-from penstock.placement.correlation import LargestFirst
+from penstock.placement.base import Floats
 from penstock.simulation import Arrivals, Options, SimulationResult, simulate
 from penstock.workload import Rates
+from penstock.workload.phases import burst_phases, entering, even_phases
 
 DELAY = 1e-3
 """Processing delay of an operator (s), all alike, so that the delay of a chain is known."""
 MIGRATION = 0.2
 
 
-@attrs.frozen
-class EvenlyRandom:
-    """RAND-GLB: operators in random order, each to the host that is then the least loaded (section 5.1.3)."""
-
-    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
-        """Return the host number of each operator."""
-        order = rng.permutation(len(arrays.mean))
-        where = np.empty(len(order), np.int64)
-        where[order] = LargestFirst()(attrs.evolve(arrays, mean=arrays.mean[order]), rng)
-        return where
-
-
-GLOBAL: dict[str, str | Algorithm] = {
-    "COR-GLB": "correlation", "LLF-GLB": "largest-first", "RAND-GLB": EvenlyRandom(),
-}  # fmt: skip
+GLOBAL = {"COR-GLB": "correlation", "LLF-GLB": "largest-first", "RAND-GLB": "random-even"}
 PAIRS = {
     "COR-BAL": "correlation-one-way",
     "LLF-BAL": "largest-first-balance",
@@ -143,10 +129,10 @@ class System:
         """Return the placement with each chain as a whole on one host, as many chains on each as on the others."""
         return self.decided("connected", self.setting.window, rng)
 
-    def decided(self, name: str | Algorithm, at: float, rng: np.random.Generator) -> Placement:
+    def decided(self, name: str, at: float, rng: np.random.Generator) -> Placement:
         """Return the placement that an algorithm decides from the tuples of a window."""
         arrays = Arrays.of(self.load(at), np.ones(self.setting.hosts), part=self.unit.argmax(axis=1))
-        where = (algorithm(name) if isinstance(name, str) else name)(arrays, rng)
+        where = algorithm(name)(arrays, rng)
         hosts = dict(zip(arrays.names, where.tolist(), strict=True))
         return Placement({name: f"h{hosts[str(row)] + 1}" for row, name in enumerate(self.names)})
 
@@ -201,62 +187,15 @@ def system(
         return np.asarray(drawn * (level * setting.hosts / (unit @ drawn).sum()))
 
     changes = [(0.0, means(setting.level)), *([(rise[0], means(rise[1]))] if rise else []), (duration, None)]
-    phases = _bursts(count, duration, rng) if setting.bursty else _phases(setting, count, duration)
+    if setting.bursty:
+        phases = burst_phases(count, duration, rng)
+    else:
+        phases = even_phases(count, duration, cycle=setting.cycle, ratio=setting.ratio)
     times = []
-    for c, (edges, factor) in enumerate(phases):
+    for c, each in enumerate(phases):
         parts = [np.zeros(0)]
         for (start, rate), (stop, _) in pairwise(changes):
             assert rate is not None  # noqa: S101 -- only the end has none
-            cut = np.clip(edges, start, stop)
-            for first, last, high in zip(cut[:-1], cut[1:], factor, strict=True):
-                if last > first and high > 0:
-                    parts.append(_enter(first, last, rate[c] * high, setting.bursty, rng))
+            parts += entering(each, (start, stop), rate[c], None if setting.bursty else rng)
         times.append(np.concatenate(parts))
     return System(setting, network, unit, tuple(times))
-
-
-def _enter(first: float, last: float, rate: float, even: bool, rng: np.random.Generator) -> Floats:
-    if even:
-        return np.asarray(np.arange(first, last, 1 / rate), np.float64)
-    return np.sort(rng.uniform(first, last, rng.poisson(rate * (last - first))))
-
-
-def _phases(setting: Setting, count: int, duration: float) -> list[tuple[Floats, Floats]]:
-    """Return for each chain edges of phases and rates over the mean; the chains are evenly out of step."""
-    half = setting.cycle / 2
-    high = 2 * setting.ratio / (setting.ratio + 1)
-    found = []
-    for c in range(count):
-        edges = np.asarray(setting.cycle * (c / count - 1) + np.arange(int(duration / half) + 5) * half, np.float64)
-        factor = np.where(np.arange(len(edges) - 1) % 2 == 0, high, high / setting.ratio)
-        found.append((edges, factor))
-    return found
-
-
-def _bursts(count: int, duration: float, rng: np.random.Generator) -> list[tuple[Floats, Floats]]:
-    """Return on-off phases of 5 s each in the mean: a quarter independent, the others opposite to one, or shifted."""
-    base = []
-    for _ in range(max(1, count // 4)):
-        edges = np.concatenate([[-20.0], -20.0 + np.cumsum(rng.exponential(5.0, int(duration) + 60))])
-        first = int(rng.integers(2))
-        base.append((edges, np.where(np.arange(len(edges) - 1) % 2 == first, 2.0, 0.0)))
-    found = list(base)
-    while len(found) < count:
-        edges, factor = base[int(rng.integers(len(base)))]
-        if rng.random() < 0.5:
-            found.append((edges, 2.0 - factor))
-        else:
-            found.append((edges + rng.uniform(0.0, 10.0), factor))
-    return found
-
-
-def by_second(result: SimulationResult, begin: float, end: float) -> Floats:
-    """Return the mean latency (s) of the results in each second."""
-    trace = result.trace
-    assert trace is not None  # noqa: S101 -- the run was asked for it
-    second = np.floor(trace["egress"] - begin).astype(np.int64)
-    inside = (second >= 0) & (second < int(end - begin))
-    total = np.bincount(second[inside], (trace["egress"] - trace["stimulus"])[inside], int(end - begin))
-    count = np.bincount(second[inside], minlength=int(end - begin))
-    mean: Floats = total / np.maximum(count, 1)
-    return mean

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.experiments.runs import Rows, errors, means, rng, said
 from penstock.native.jit import compiling
+from penstock.pictures.curves import Curve, Panel
 
 T = TypeVar("T")
 
@@ -40,34 +41,6 @@ class Claim:
     measured: str
     holds: bool
     note: str = ""
-
-
-@attrs.frozen(kw_only=True)
-class Curve:
-    """One line of a plot; ``error`` holds standard errors of means over runs, or nothing."""
-
-    label: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    error: tuple[float, ...] = ()
-
-
-@attrs.frozen(kw_only=True)
-class Panel:
-    """One pair of axes.
-
-    Attributes
-    ----------
-    x, y
-        What the axes show, with units.
-    log
-        Whether the vertical axis is logarithmic.
-    """
-
-    x: str
-    y: str
-    curves: tuple[Curve, ...]
-    log: bool = False
 
 
 @attrs.frozen(kw_only=True)

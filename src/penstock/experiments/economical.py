@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.cluster import Cluster, Host, Link, Placement, base_name
-from penstock.experiments.base import Ask, Claimed, Made, Panel, Paper, panel
+from penstock.experiments.base import Ask, Claimed, Made, Paper, panel
 from penstock.experiments.runs import Floats, Rows, listed, means, rising
 from penstock.load import load_model
 from penstock.network import Network
 from penstock.network.shapes import chains
+from penstock.pictures.curves import Panel
 from penstock.placement import Problem, algorithm, as_arrays, place
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.shedding.replica import replica_plan
-from penstock.simulation import Failure, Options, Shed, SimulationResult, simulate
+from penstock.simulation import Failure, Options, Shed, simulate
 from penstock.workload import Rates
 
 PAPER = Paper("economical")
@@ -60,16 +61,12 @@ PLANNED = "EFTLBS, exact plan"
 """The same placement with an exact plan table of our own in place of the paper's shedding."""
 BURST = 2.1
 """Rate in the spike of Figure 6 over the rate before: enough for the stream into the second filter to fill a link."""
-
 THRESHOLD = 0.9
 """Load level above which a host sheds; the paper names none."""
 
 
 def _kept(network: Network, cluster: Cluster, placement: Placement) -> dict[str, float]:
-    """Return what copies keep in the spike by the paper's own shedding (section 4): an intact copy of each is left.
-
-    They keep no more before and after it.
-    """
+    """Return what copies keep, all the time, by the paper's own shedding in the spike (section 4), one copy intact."""
     limited = Cluster.of([Host(name=name, quota=THRESHOLD) for name in cluster.hosts], Link(0.01, 100.0))
     plan = replica_plan(build_program(network, limited, placement), limited, placement, np.array([100.0 * BURST]))
     copies = [copy for copy in placement if base_name(copy) in {base_name(name) for name in plan.keep}]
@@ -78,16 +75,6 @@ def _kept(network: Network, cluster: Cluster, placement: Placement) -> dict[str,
         for copy in copies
         for writer in network.operators[base_name(copy)].inputs
     }
-
-
-def _by_second(result: SimulationResult) -> tuple[np.ndarray, np.ndarray]:
-    """Return results by second of a minute, and their mean latency (s)."""
-    trace = result.trace
-    assert trace is not None  # noqa: S101 -- the run was asked for it
-    when = np.minimum(trace["egress"].astype(np.int64), 59)
-    count = np.bincount(when, minlength=60)
-    late = np.bincount(when, trace["egress"] - trace["stimulus"], 60)
-    return count, np.where(count > 0, late / np.maximum(count, 1), np.nan)
 
 
 def _through_spike_and_failure(label: str, seed: int) -> tuple[np.ndarray, np.ndarray, str]:
@@ -110,12 +97,10 @@ def _through_spike_and_failure(label: str, seed: int) -> tuple[np.ndarray, np.nd
         program = build_program(network, cluster, placement)
         shed = Shed(table=build_table("exact", Question(Exact(program), np.array([110.0 * BURST]))))
     runs = {
-        host: _by_second(
-            simulate(
-                network, cluster, placement, rates,
-                Options(failures=(Failure(host, 40.0),), keep=keep, shed=shed), seed=seed, trace=True,
-            )
-        )
+        host: simulate(
+            network, cluster, placement, rates,
+            Options(failures=(Failure(host, 40.0),), keep=keep, shed=shed), seed=seed, trace=True,
+        ).by_second(0.0, 60.0)
         for host in sorted(set(placement.values()))
     }  # fmt: skip
     worst = min(runs, key=lambda host: (runs[host][0].sum(), host))

@@ -13,7 +13,7 @@ from penstock.experiments import shedding
 from penstock.experiments.base import Ask, Made, Paper, panel, scatter
 from penstock.experiments.runs import listed, rising, said
 from penstock.experiments.shedding import NETWORKS, TOP, Costs, asked, named, split, two_servers
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network.shapes import fan
 from penstock.shedding import Exact, Program, Question, build_program, build_table, make_tables
 from penstock.shedding.messages import Rows, difference, encoded
 
@@ -67,16 +67,14 @@ def _row_bytes(rows: Rows) -> float:
 @PAPER.figure("Fig. 13", "Effect of operator fan-out")
 def figure_13(ask: Ask) -> Made:
     """Measure the time that Solver and C-FIT take by operator fan-out."""
-    fans, rows, loss = (2, 4, 8, 16), [], 0.0
+    widths, rows, loss = (2, 4, 8, 16), [], 0.0
     spent: dict[str, list[float]] = {"Solver": [], "C-FIT": []}
-    for fan in fans:
-        question = Question(Exact(_fan(fan)), np.array([TOP]), 0.01)
+    for width in widths:
+        question = Question(Exact(_fan(width)), np.array([TOP]), 0.01)
         tables = {name: build_table(name.lower(), question) for name in spent}
-        low, high, _ = shedding.cells(tables["Solver"])
-        over = ~shedding.fits(question.exact.program, high)
-        corners = np.unique(np.concatenate([low[over], high[over]]), axis=0)
+        points = shedding.solved(question.exact.program, tables["Solver"])
         linear = question.exact.solver
-        spent["Solver"].append(_timed(lambda s=linear, c=corners: [s.solve(point) for point in c]))  # type: ignore[misc]
+        spent["Solver"].append(_timed(lambda s=linear, p=points: [s.solve(point) for point in p]))  # type: ignore[misc]
         spent["C-FIT"].append(_timed(lambda q=question: build_table("c-fit", q)))  # type: ignore[misc]
         rows.append(tables["C-FIT"].entries)
         loss = max(loss, *(shedding.worst(question, table, ask.seed) for table in tables.values()))
@@ -94,19 +92,13 @@ def figure_13(ask: Ask) -> Made:
         ("C-FIT is faster at higher fan-outs", "C-FIT below Solver from 4 on", shown, (fit < solver)[1:].all(),
          f"{rows} rows"),
         ("both stay within the error", "at most 1 %", f"{100 * loss:.3g} %", loss <= 0.01 + 1e-9),
-    ], [panel("fan-out", "plan generation (ms)", fans, spent, log=True)]  # fmt: skip
+    ], [panel("fan-out", "plan generation (ms)", widths, spent, log=True)]  # fmt: skip
 
 
-def _fan(fan: int) -> Program:
+def _fan(branches: int) -> Program:
     """One server: a common operator of 8 ms, and branches that take 64 ms together."""
-    share = np.arange(1, fan + 1) / (fan * (fan + 1) / 2)
-    branches = [
-        Operator(name=f"branch{k}", kind="map", inputs=("common",), cost=(0.064 * float(part),))
-        for k, part in enumerate(share)
-    ]
-    common = Operator(name="common", kind="map", inputs=("s",), cost=(0.008,))
-    sinks = [Sink(name=f"t{k}", input=f"branch{k}") for k in range(fan)]
-    network = Network.of("fan", [Source(name="s")], [common, *branches], sinks)
+    share = np.arange(1, branches + 1) / (branches * (branches + 1) / 2)
+    network = fan(0.008, (0.064 * share).tolist())
     return build_program(network, Cluster.uniform(1), dict.fromkeys(network.operators, "h1"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.experiments.base import Figure
-from penstock.pictures.save import save
+from penstock.pictures.curves import draw_curves
 
 
 def file_name(figure: Figure) -> str:
@@ -17,26 +17,8 @@ def file_name(figure: Figure) -> str:
 
 def draw(figure: Figure, folder: str | os.PathLike[str]) -> Path:
     """Draw a figure in the paper's axes into a folder, and return the picture's path."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    across = min(len(figure.panels), 2 if len(figure.panels) == 4 else 3)
-    down = -(-len(figure.panels) // across)
-    canvas = Canvas(figsize=(5 * across, 0.3 + 3.3 * down), layout="constrained")
-    FigureCanvasAgg(canvas)
-    axes = canvas.subplots(down, across, squeeze=False).ravel()
-    for axis, panel in zip(axes, figure.panels, strict=False):
-        for curve, marker in zip(panel.curves, "osv^dxP*", strict=False):
-            style = {"marker": marker, "markersize": 4, "linewidth": 1.2, "capsize": 2}
-            axis.errorbar(curve.x, curve.y, yerr=curve.error or None, label=curve.label, **style)
-        axis.set(xlabel=panel.x, ylabel=panel.y, yscale="log" if panel.log else "linear")
-        if not panel.log:
-            axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
-        axis.grid(alpha=0.3)
-        axis.legend(frameon=False, fontsize=8)
-    canvas.suptitle(f"{figure.paper}, {figure.name}: {figure.title}", fontsize=10)
     path = Path(folder) / file_name(figure)
-    save(canvas, path, dpi=110)
+    draw_curves(figure.panels, f"{figure.paper}, {figure.name}: {figure.title}", path)
     return path
 
 

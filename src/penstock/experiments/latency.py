@@ -7,6 +7,8 @@ from a run over the first events, and the paper's generator makes the bursts.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import attrs
 import numpy as np
 
@@ -17,8 +19,9 @@ from penstock.latency.mace import cumulative_excess, mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
 from penstock.network import Network, Operator, Sink, Source
+from penstock.network.shapes import together
 from penstock.simulation import Arrivals, Options, SimulationResult, simulate
-from penstock.workload import Rates
+from penstock.workload import Rates, bursty
 
 PAPER = Paper("mace")
 PERIOD = 1.0
@@ -44,44 +47,26 @@ SHAPE: tuple[tuple[str, str, tuple[str, ...], float, float], ...] = (
 """A query of 14 operators: name, kind, inputs, relative cost, selectivity. The paper's own is not given."""
 
 
+def step(name: str, kind: str, inputs: tuple[str, ...], cost: float, selectivity: float) -> Operator:
+    """Return an operator whose service times and selectivity vary by chance."""
+    count = len(inputs)
+    return Operator(
+        name=name, kind=kind, inputs=inputs, cost=(cost,) * count, selectivity=(selectivity,) * count,
+        service="gamma:2", emit="chance",
+    )  # fmt: skip
+
+
 def query(number: int = 1, scale: float = 1e-4) -> Network:
-    """Return one query over a source of its own; service times vary by chance, as selectivities do."""
+    """Return one query over a source of its own."""
 
     def named(name: str) -> str:
         return f"{name or 's'}{number}"
 
     operators = [
-        Operator(
-            name=named(name), kind=kind, inputs=tuple(map(named, inputs)), cost=(cost * scale,) * len(inputs),
-            selectivity=(selectivity,) * len(inputs), service="gamma:2", emit="chance",
-        )
+        step(named(name), kind, tuple(map(named, inputs)), cost * scale, selectivity)
         for name, kind, inputs, cost, selectivity in SHAPE
-    ]  # fmt: skip
+    ]
     return Network.of("clicks", [Source(name=named(""))], operators, [Sink(name=named("t"), input=named("report"))])
-
-
-def together(networks: list[Network]) -> Network:
-    """Return several networks as one."""
-    return Network.of(
-        networks[0].name,
-        [source for each in networks for source in each.sources.values()],
-        [operator for each in networks for operator in each.operators.values()],
-        [sink for each in networks for sink in each.sinks.values()],
-    )
-
-
-def bursts(count: int, rng: np.random.Generator, high: float = 600.0) -> Floats:
-    """Return the times (s) of events of the paper's on-off load: rates 100 to 1, durations 1 to 3, both exponential."""
-    times: list[Floats] = []
-    at, made, busy = 0.0, 0, False
-    while made < count:
-        span = float(rng.exponential(12.0 if busy else 36.0))
-        rate = high if busy else high / 100
-        gaps = rng.exponential(1 / rate, int(2 * span * rate) + 20).cumsum()
-        inside = at + gaps[gaps < span]
-        times.append(inside)
-        at, made, busy = at + span, made + inside.size, not busy
-    return np.concatenate(times)[:count]
 
 
 Events = dict[str, Floats]
@@ -89,8 +74,8 @@ Events = dict[str, Floats]
 
 
 def drawn(count: int, rng: np.random.Generator, sources: int = 1) -> Events:
-    """Return so many events of each source, drawn as `bursts`."""
-    return {f"s{k + 1}": bursts(count, rng) for k in range(sources)}
+    """Return so many events of each source, in bursts."""
+    return {f"s{k + 1}": bursty.events(count, rng) for k in range(sources)}
 
 
 def counted(events: Events) -> Rates:
@@ -301,17 +286,11 @@ def plans(scale: float) -> list[Network]:
     steps = {"cheap": ("filter", 1.0, 0.3), "costly": ("filter", 12.0, 0.5), "pairs": ("map", 1.5, 2.5)}
     found = []
     for order in (("costly", "cheap", "pairs"), ("cheap", "costly", "pairs"), ("cheap", "pairs", "costly")):
-        before, operators = "s1", []
-        for name in order:
+        operators = []
+        for before, name in pairwise(("s1", *order)):
             kind, cost, selectivity = steps[name]
-            operators.append(
-                Operator(
-                    name=name, kind=kind, inputs=(before,), cost=(cost * scale,), selectivity=(selectivity,),
-                    service="gamma:2", emit="chance",
-                )
-            )  # fmt: skip
-            before = name
-        found.append(Network.of("trades", [Source(name="s1")], operators, [Sink(name="t1", input=before)]))
+            operators.append(step(name, kind, (before,), cost * scale, selectivity))
+        found.append(Network.of("trades", [Source(name="s1")], operators, [Sink(name="t1", input=order[-1])]))
     return found
 
 

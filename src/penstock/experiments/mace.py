@@ -2,63 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.experiments.base import Ask, Made, Paper, panel
-from penstock.experiments.runs import Floats, listed, swept
+from penstock.experiments.runs import listed, swept
 from penstock.placement import Arrays, algorithm
 from penstock.placement.climb import MaceClimb
 from penstock.placement.objective import latency, latency_bound
+from penstock.workload.bursty import EDGES, draw, zipf
 
 PAPER = Paper("mace", compiled=True)
-EDGES = np.linspace(0.2, 2.0, 21)
-"""Of the twenty ranges of selectivity."""
-
-
-def _zipf(count: int, power: float) -> Floats:
-    """Return the probabilities of Zipf's law."""
-    share = np.arange(1, count + 1) ** -power
-    return np.asarray(share / share.sum())
 
 
 def bursts(scale: int, rng: np.random.Generator, periods: int = 1000) -> Arrays:
     """Return the workload of Figure 12 at scale X: 20·X hosts, 200·X operators on five bursty sources, level 0.75."""
     hosts, operators = 20 * scale, 200 * scale
-    drawn = draw(operators, rng, periods)
-    series = np.where(drawn.against[:, None], 11.0 - drawn.sources[drawn.reader], drawn.sources[drawn.reader])
-    load = series * drawn.selectivity[:, None]
-    return Arrays.of(load * (0.75 * hosts / load.mean(axis=1).sum()), np.ones(hosts))
-
-
-class Drawn(NamedTuple):
-    """The workload before it is scaled to a level.
-
-    Array (5, periods) of the sources' rates, 1 or 10; arrays (operators,) of the source that each operator reads,
-    whether it is high when the source is low, and the factor on its load.
-    """
-
-    sources: Floats
-    reader: NDArray[np.int64]
-    against: NDArray[np.bool_]
-    selectivity: Floats
-
-
-def draw(operators: int, rng: np.random.Generator, periods: int) -> Drawn:
-    """Draw the workload of Figure 12: bursty sources, and operators that read one of them."""
-    sources = np.empty((5, periods))
-    for row in sources:
-        at, high = 0, bool(rng.random() < 0.2)
-        while at < periods:
-            span = max(1, round(rng.exponential(5 if high else 20)))
-            row[at : at + span] = 10.0 if high else 1.0
-            at, high = at + span, not high
-    reader = rng.choice(5, operators, p=_zipf(5, 1.0))
-    against = rng.random(operators) < 0.1
-    low = rng.choice(20, operators, p=_zipf(20, 1.5))
-    return Drawn(sources, reader, against, rng.uniform(EDGES[low], EDGES[low + 1]))
+    return Arrays.of(draw(operators, rng, periods).loads(0.75 * hosts), np.ones(hosts))
 
 
 @PAPER.figure("Fig. 12", "The workload of the placement experiment")
@@ -70,7 +29,7 @@ def figure_12(ask: Ask) -> Made:
     spans = [float(part.sum() / starts.sum()) for part in (high, ~high)]
     counts = np.bincount(drawn.reader, minlength=5) / 4000
     ranges = np.histogram(drawn.selectivity, EDGES)[0] / 4000
-    share, zipf = _zipf(5, 1.0), _zipf(20, 1.5)
+    share, skew = zipf(5, 1.0), zipf(20, 1.5)
     against, ratio = drawn.against.mean(), spans[0] / spans[1]
     rates = {f"source {k + 1}": row[:200] + 12 * k for k, row in enumerate(drawn.sources[:3])}
     return {
@@ -82,11 +41,11 @@ def figure_12(ask: Ask) -> Made:
         ("ratio of the durations of high and low rate", "0.25", f"{ratio:.3f}", abs(ratio - 0.25) < 0.04),
         ("skew of the operators per source", f"Zipf 1.0: {listed(share)}", listed(counts),
          np.allclose(counts, share, atol=0.03)),
-        ("skew of the 20 ranges of selectivity", f"Zipf 1.5: {listed(zipf[:4])}, ...", f"{listed(ranges[:4])}, ...",
-         np.allclose(ranges, zipf, atol=0.03)),
+        ("skew of the 20 ranges of selectivity", f"Zipf 1.5: {listed(skew[:4])}, ...", f"{listed(ranges[:4])}, ...",
+         np.allclose(ranges, skew, atol=0.03)),
     ], [
         panel("time (s)", "rate of a source", range(200), rates),
-        panel("range of selectivity", "share of the operators", EDGES[:-1], {"drawn": ranges, "Zipf 1.5": zipf},
+        panel("range of selectivity", "share of the operators", EDGES[:-1], {"drawn": ranges, "Zipf 1.5": skew},
               log=True),
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Placement
-from penstock.experiments.balancing import START, Setting, base, by_second, system
+from penstock.experiments.balancing import START, Setting, base, system
 from penstock.experiments.base import Ask, Claimed, Made, Paper, panel
 from penstock.experiments.runs import Floats, Rows, columns, listed, means, repeated, rng, swept
 from penstock.placement.correlation import average_correlation
@@ -83,7 +83,7 @@ def _over_time(setting: Setting, label: str, seed: int, k: int, last: float) -> 
     start = given.connected(rng(0))
     result = given.run(start, setting.policy(label, WARM), WARM, last, seed + k, trace=True)
     table = np.zeros((4, int(last - WARM)))
-    table[0] = by_second(result, WARM, last) / 0.01
+    table[0] = np.nan_to_num(result.by_second(WARM, last)[1]) / 0.01
     for at, load in given.load_moved(result, WARM).items():
         table[1, int(at - WARM) :] += load
     where, moves = dict(start), list(result.moves)

@@ -14,9 +14,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from penstock.experiments import schemes
-from penstock.experiments.base import Ask, Claimed, Made, Panel, Paper, panel, scatter
+from penstock.experiments.base import Ask, Claimed, Made, Paper, panel, scatter
 from penstock.experiments.runs import Floats, columns, errors, listed, mean, means, repeated, rng, swept
 from penstock.experiments.schemes import RECOMMENDED, Scheme, Trial, weights
+from penstock.pictures.curves import Panel
 from penstock.placement import Weights, algorithm
 from penstock.placement.base import Ints
 from penstock.placement.objective import potential, traffic
@@ -57,14 +58,11 @@ def _powers(ask: Ask, low: int, high: int) -> list[float]:
     return [float(power) for power in np.arange(low, high + 0.01, ask.pick(1.0, 0.5))]
 
 
-def _latencies(runs: Sequence[Trial], at: Sequence[T], decided: Callable[[Trial, T], Ints | None]) -> Floats:
-    """Return the mean latency of each run that moves to what is decided at each place, array (runs, places)."""
+def _latencies(
+    runs: Sequence[Trial], at: Sequence[T], decided: Callable[[Trial, T], Ints | None] = lambda *_: None
+) -> Floats:
+    """Return the mean latency of each run that moves to what is decided at each place, or not, array (runs, places)."""
     return np.array([[run.latency(decided(run, place)) for place in at] for run in runs])
-
-
-def _unmoved(runs: Sequence[Trial], at: Sequence[float]) -> Floats:
-    """Return the same of runs that move nothing, once for each place."""
-    return _latencies(runs, at, lambda run, _: None)
 
 
 def _swept(
@@ -162,7 +160,7 @@ def figure_4(ask: Ask) -> Made:
     def spread(run: Trial, where: Ints) -> float:
         return float((run.arrays.host_mean(where) / run.arrays.capacity).std())
 
-    late = {"greedy": _swept(runs, powers, chosen), "original": _unmoved(runs, powers)}
+    late = {"greedy": _swept(runs, powers, chosen), "original": _latencies(runs, powers)}
     spreads = {"greedy": _swept(runs, powers, chosen, value=spread)}
     (latency, original), (deviation,) = columns(late), columns(spreads)
     below = latency[np.array(powers) < 0]
@@ -295,7 +293,7 @@ def figure_6(ask: Ask) -> Made:
     late = {label: _swept(runs, powers, chosen, rule) for label, rule in rules.items()}
     sent = {label: _swept(runs, powers, chosen, rule, crossing) for label, rule in rules.items()}
     latency, first = means(late["greedy"]), means(sent["greedy"])
-    late["original"] = _unmoved(runs, powers)
+    late["original"] = _latencies(runs, powers)
     return {"scheme": 5, "other weights": "100, 1", "networks": len(runs)}, [
         ("latency rises with the weight of the network", "rank correlation above 0.5, more at the end",
          f"{_rank(latency):.3f}: {listed(latency)} s", _rank(latency) > 0.5 and latency[-1] > latency[0],
@@ -341,7 +339,7 @@ def figure_8(ask: Ask) -> Made:
     for label, make in (("scheme 3", schemes.scheme_3), ("scheme 4", schemes.scheme_4)):
         runs = _trials(ask, make, 8, count)
         found: Curves = {}
-        original = _unmoved(runs, thetas)
+        original = _latencies(runs, thetas)
         for way, (rule, chosen) in ways.items():
             found[way] = _latencies(runs, thetas, lambda run, theta: run.optimised(chosen, rule, theta))  # noqa: B023
             row = means(found[way])

@@ -13,7 +13,8 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.cluster import Cluster, Link, Placement
+from penstock.cluster import shapes as clusters
 from penstock.control.rebalance import Memory, Rebalance, observed_problem
 from penstock.experiments.runs import rng
 from penstock.load import load_model
@@ -24,10 +25,10 @@ from penstock.placement.base import Ints
 from penstock.simulation import Options, SimulationResult
 from penstock.simulation.run import Simulation
 from penstock.workload import Rates
+from penstock.workload.phases import alternating
 
 WARM_UP, MEASURE, DURATION = 120.0, 180.0, 300.0
-QUEUE, PER_TUPLE = 100, 0.02
-STEP = 0.1
+QUEUE, PER_TUPLE, STEP = 100, 0.02, 0.1
 MILLISECONDS = 1000.0
 """Delays here are in seconds, the paper's weights of the network fit milliseconds."""
 RECOMMENDED = (100.0, 1.0, 1e-3)
@@ -136,51 +137,15 @@ def _policy(theta: float = 0.0) -> Rebalance:
     return Rebalance(algorithm=None, every=5.0, window=10, warmup=WARM_UP, theta=theta)
 
 
-def cluster_of(
-    hosts: int, alpha: tuple[float, float], draw: np.random.Generator, link: Link | None = None, quotas: bool = False,
-    most: int = 0,
-) -> Cluster:  # fmt: skip
-    """Return hosts of capacity 1/alpha, and links of capacity U(4, 10k) tuples and delay U(1, 500) ms each way.
-
-    Parameters
-    ----------
-    most
-        How many are drawn, of which the first are taken, so that clusters of different size have them in common.
-    """
-    names = [f"h{k + 1:02d}" for k in range(max(hosts, most))]
-    made = [
-        Host(name=name, capacity=1 / float(draw.uniform(*alpha)), quota=1 - float(draw.random()) if quotas else 1.0)
-        for name in names
-    ]
-    if link is not None:
-        return Cluster.of(made[:hosts], link)
-    links = {}
-    for start in names:
-        for end in names:
-            if start != end:
-                delay = float(draw.uniform(1e-3, 0.5))
-                links[start, end] = Link(delay, float(draw.uniform(4, 10_000)) / delay)
-    inside = set(names[:hosts])
-    return Cluster.of(made[:hosts], links={pair: each for pair, each in links.items() if inside.issuperset(pair)})
-
-
 def _stable(network: Network, gap: float) -> Rates:
     return Rates.constant(dict.fromkeys(network.sources, 1 / gap), DURATION, STEP)
 
 
 def _fluctuating(network: Network, gap: float, ratio: float, draw: np.random.Generator) -> tuple[Network, Rates]:
-    """Return the network with Poisson sources, and rates that alternate for N(12, 0.05) s each from random offsets."""
-    edges = np.arange(round(DURATION / STEP) + 1) * STEP
-    series = {}
-    for name in network.sources:
-        spans = draw.normal(12.0, 0.05, int(DURATION / 12) + 6)
-        ends = np.concatenate([[0.0], np.cumsum(spans)]) - draw.uniform(0.0, 24.0)
-        high = np.arange(len(spans)) % 2 == 0
-        tuples = np.concatenate([[0.0], np.cumsum(spans * np.where(high, 1 / gap, 1 / gap / ratio))])
-        series[name] = np.diff(np.interp(edges, ends, tuples)) / STEP
+    """Return the network with Poisson sources, and rates that alternate."""
     drawn = [attrs.evolve(source, arrivals="poisson") for source in network.sources.values()]
     random = Network.of(network.name, drawn, network.operators.values(), network.sinks.values())
-    return random, Rates.of(STEP, series)
+    return random, alternating(network.sources, DURATION, draw, high=1 / gap, ratio=ratio, step=STEP)
 
 
 def _filters(
@@ -199,13 +164,13 @@ def _filters(
 def scheme_1(cost: float) -> Scheme:
     """Return one chain of nine equal filters on three equal hosts, stable."""
     network = chains([[cost] * 9], name="scheme 1")
-    return Scheme(network, cluster_of(3, (1, 1), rng(0), Link(0.1, 10_000 / 0.1)), _stable(network, 0.1))
+    return Scheme(network, clusters.drawn(3, (1, 1), rng(0), Link(0.1, 10_000 / 0.1)), _stable(network, 0.1))
 
 
 def scheme_2(draw: np.random.Generator, *, length: int = 10, hosts: int = 20, quotas: bool = False) -> Scheme:
     """Return twenty chains on unequal hosts, stable."""
     network = _filters(20, length, draw)
-    return Scheme(network, cluster_of(hosts, (1, 10), draw, quotas=quotas), _stable(network, 0.07))
+    return Scheme(network, clusters.drawn(hosts, (1, 10), draw, quotas=quotas), _stable(network, 0.07))
 
 
 def scheme_3(
@@ -213,13 +178,13 @@ def scheme_3(
 ) -> Scheme:
     """Return three long chains on slightly unequal hosts, fluctuating."""
     network, rates = _fluctuating(_filters(3, length, draw, cost), gap, 2.5, draw)
-    return Scheme(network, cluster_of(hosts, (1, 2), draw), rates)
+    return Scheme(network, clusters.drawn(hosts, (1, 2), draw), rates)
 
 
 def scheme_4(draw: np.random.Generator) -> Scheme:
     """Return a hybrid network, half filters, on equal hosts, stable."""
     network = hybrid(40, 5, 0.5, draw)
-    return Scheme(network, cluster_of(5, (1, 1), draw), _stable(network, 0.07))
+    return Scheme(network, clusters.drawn(5, (1, 1), draw), _stable(network, 0.07))
 
 
 def scheme_5(draw: np.random.Generator, *, hosts: int = 10, quotas: bool = False) -> Scheme:
@@ -231,7 +196,7 @@ def scheme_5(draw: np.random.Generator, *, hosts: int = 10, quotas: bool = False
     while True:
         network, rates = _fluctuating(hybrid(100, 5, 0.85, draw), 0.05, 4, draw)
         number = int(draw.integers(2**31))
-        ten, cluster = (cluster_of(n, (1, 10), rng(number), quotas=quotas, most=30) for n in (10, hosts))
+        ten, cluster = (clusters.drawn(n, (1, 10), rng(number), quotas=quotas, most=30) for n in (10, hosts))
         room = sum(host.capacity for host in ten.hosts.values())
         if load_model(network, rates).mean_load.sum() <= 0.9 * room:
             return Scheme(network, cluster, rates)
@@ -240,4 +205,4 @@ def scheme_5(draw: np.random.Generator, *, hosts: int = 10, quotas: bool = False
 def scheme_6(draw: np.random.Generator, *, length: int = 10, gap: float = 0.015) -> Scheme:
     """Return twenty chains on equal hosts with free links, fluctuating."""
     network, rates = _fluctuating(_filters(20, length, draw), gap, 4, draw)
-    return Scheme(network, cluster_of(20, (1, 1), draw, Link()), rates)
+    return Scheme(network, clusters.drawn(20, (1, 1), draw, Link()), rates)

@@ -12,7 +12,6 @@ from functools import cache
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.cluster import Cluster
 from penstock.experiments.base import Ask, Made, Paper, panel, scatter
@@ -20,6 +19,7 @@ from penstock.experiments.runs import Floats, listed, rising, said
 from penstock.network.shapes import chains
 from penstock.shedding import Exact, LookUp, PlanTable, Program, Question, build_program, build_table
 from penstock.shedding.fit import plain_grid
+from penstock.shedding.quadtree import corners, full_load
 from penstock.simulation import Options, simulate
 from penstock.workload import Rates
 
@@ -51,38 +51,17 @@ def asked(costs: Costs, error: float, scale: float | None = None) -> Question:
     return Question(Exact(two_servers(costs)), np.full(len(costs), TOP), error, scale)
 
 
-def fits(program: Program, points: Floats) -> NDArray[np.bool_]:
-    """Return which rates every server can take with nothing dropped."""
-    flow = np.linalg.solve(np.eye(program.arcs) - program.G, program.S)
-    return np.asarray((points @ (program.K @ flow / program.limit[:, None]).T <= 1 + 1e-9).all(axis=1))
-
-
-def cells(table: PlanTable) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return the lower and upper corners of a quadtree's cells, and which are leaves."""
-    child, dims = table.arrays["child"], len(table.upto)
-    low, high = np.zeros((len(child), dims)), np.tile(table.upto, (len(child), 1))
-    corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
-    at = np.zeros(1, np.int64)
-    while len(at := at[child[at] >= 0]):
-        below = child[at][:, None] + np.arange(1 << dims)
-        half = ((high[at] - low[at]) / 2)[:, None]
-        low[below] = low[at][:, None] + corners * half
-        high[below] = low[below] + half
-        at = below.ravel()
-    return low, high, child < 0
-
-
-def _programs(program: Program, table: PlanTable) -> int:
-    """Count the calls of the solver for a quadtree: the distinct extreme points of its overloaded cells."""
-    low, high, _ = cells(table)
-    over = ~fits(program, high)
-    return len(np.unique(np.concatenate([low[over], high[over]]), axis=0))
+def solved(program: Program, table: PlanTable) -> Floats:
+    """Return the points that the solver was called for: the distinct extreme points of overloaded cells."""
+    low, high, _ = corners(table)
+    over = ~full_load(program)(high)
+    return np.unique(np.concatenate([low[over], high[over]]), axis=0)
 
 
 def _expected_error(question: Question, table: PlanTable, scale: float) -> float:
     """Return the mean over an exponential workload of the greatest error of each cell (section 5.2)."""
-    low, high, leaf = cells(table)
-    over = leaf & ~fits(question.exact.program, high)
+    low, high, leaf = corners(table)
+    over = leaf & ~full_load(question.exact.program)(high)
     low, high = low[over], high[over]
     top, bottom = question.exact.values(high), question.exact.values(low)
     a, b = (np.exp(-corner / table.upto / scale) for corner in (low, high))
@@ -99,7 +78,7 @@ def worst(question: Question, table: PlanTable, seed: int) -> float:
     """Return the greatest loss of a table at random overloads."""
     program = question.exact.program
     points = np.random.default_rng(seed).uniform(0, 1, (400, len(question.upto))) * question.upto
-    points = points[~fits(program, points)]
+    points = points[~full_load(program)(points)]
     look_up = LookUp(program, table)
     scores = np.array([program.score(look_up.plan(point)) for point in points])
     return float((1 - scores / question.exact.values(points)).max())
@@ -159,7 +138,7 @@ def figure_9(ask: Ask) -> Made:
     exact = Exact(program)
     kept = np.array([exact.plan(1.2 * point) for point in edge])
     full = (program.K @ kept.T / program.limit[:, None]).max(axis=0)
-    inside = fits(program, edge)
+    inside = full_load(program)(edge)
     return {"costs": "only (64, 32) is in the text; the sum is 96 ms in all"}, [
         ("below the boundary everything is feasible, beyond it a server is full", "all points; load 1",
          f"{int(inside.sum())} of {len(inside)}; load {full.min():.6g}",
@@ -170,12 +149,12 @@ def figure_9(ask: Ask) -> Made:
 @PAPER.figure("Fig. 10", "Effect of query load imbalance")
 def figure_10(ask: Ask) -> Made:
     """Count the work of planning by query load imbalance: Solver, C-FIT and Solver-W."""
-    solved, points, entries, divided, weighted, losses = [], [], [], [], [], []
+    calls, points, entries, divided, weighted, losses = [], [], [], [], [], []
     error: dict[float, list[float]] = {mean: [] for mean in (5.0, 10.0, 20.0)}
     for costs in NETWORKS:
         question = asked(costs, 0.05)
         table, central = build_table("solver", question), build_table("c-fit", question)
-        solved.append(_programs(question.exact.program, table))
+        calls.append(len(solved(question.exact.program, table)))
         points.append(grid_points(costs, 0.05))
         entries.append(central.entries)
         losses.append(100 * max(worst(question, made, ask.seed + k) for made in (table, central) for k in range(3)))
@@ -184,7 +163,7 @@ def figure_10(ask: Ask) -> Made:
         divided.append(len(table.arrays["child"]))
         lighter = attrs.evolve(question, error=error[5.0][-1] / 100, scale=0.05)
         weighted.append(len(build_table("solver-w", lighter).arrays["child"]))
-    work = {"Solver": [LP * count for count in solved], "C-FIT": [POINT * count for count in points]}
+    work = {"Solver": [LP * count for count in calls], "C-FIT": [POINT * count for count in points]}
     apart = [max(row[1:]) / min(row[1:]) for row in work.values()]
     average = [float(np.mean(row)) for row in error.values()]
     at = [costs[0] - costs[1] for costs in NETWORKS]
@@ -195,14 +174,14 @@ def figure_10(ask: Ask) -> Made:
         ("C-FIT generates plans with the same guarantee in significantly shorter time", "a tenth or less",
          f"Solver {listed(work['Solver'])} s, C-FIT {listed(work['C-FIT'])} s",
          all(b <= a / 10 for a, b in zip(*work.values(), strict=True)),
-         f"counted: {solved} linear programs, {points} grid points ({entries} kept)", "(a)"),
+         f"counted: {calls} linear programs, {points} grid points ({entries} kept)", "(a)"),
         ("both guarantee that the greatest error is at most 5 %",
          "at most 5 % at 400 random rates, three times, on each network", f"{listed(losses)} %",
          max(losses) <= 5 * (1 + 1e-9), "", "(a)"),
         ("Solver is more sensitive to the query load distribution", "greatest over least work: Solver above C-FIT",
          f"{apart[0]:.3g} above {apart[1]:.3g}", apart[0] > apart[1],
          "without (48, 48), whose inputs C-FIT merges into one", "(a)"),
-        ("Solver's work grows with the imbalance", "rising", ", ".join(map(str, solved)), rising(solved), "", "(a)"),
+        ("Solver's work grows with the imbalance", "rising", ", ".join(map(str, calls)), rising(calls), "", "(a)"),
         ("Solver's greatest error of 5 % is much less when expected over the workload", "about 1.44 % on the average",
          f"{listed(average)} % on the average, for means of {listed(error)} tuples/s",
          min(average) <= 1.44 <= max(average),
@@ -271,7 +250,7 @@ def figure_12(ask: Ask) -> Made:
     """Compute where the probability of two exponential rates lies, beside what the network (64, 32) can take."""
     x = (np.arange(400) + 0.5) * TOP / 400
     grid = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
-    feasible = fits(two_servers((64, 32)), grid).reshape(400, 400)
+    feasible = full_load(two_servers((64, 32)))(grid).reshape(400, 400)
     density = {mean: np.exp(-x / mean) / np.exp(-x / mean).sum() for mean in MEANS}
     over = [1 - float(each @ feasible @ each) for each in density.values()]
     divided = [_weighted((64, 32), mean, 0.005) for mean in MEANS]

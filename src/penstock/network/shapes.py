@@ -60,6 +60,26 @@ def tree(depth: int, fanout: int, cost: float = 1e-3, selectivity: float = 1.0, 
     return Network.of(name, [Source(name="s1")], operators, sinks)
 
 
+def fan(common: float, costs: Sequence[float], name: str = "fan") -> Network:
+    """Return one source and an operator of cost ``common`` (s), whose stream is copied to a branch of each cost."""
+    operators = [Operator(name="common", kind="map", inputs=("s",), cost=(common,))]
+    operators += [
+        Operator(name=f"branch{k}", kind="map", inputs=("common",), cost=(cost,)) for k, cost in enumerate(costs)
+    ]
+    sinks = [Sink(name=f"t{k}", input=f"branch{k}") for k in range(len(costs))]
+    return Network.of(name, [Source(name="s")], operators, sinks)
+
+
+def together(networks: Sequence[Network]) -> Network:
+    """Return several networks, whose names differ, as one that is called as the first."""
+    return Network.of(
+        networks[0].name,
+        [source for each in networks for source in each.sources.values()],
+        [operator for each in networks for operator in each.operators.values()],
+        [sink for each in networks for sink in each.sinks.values()],
+    )
+
+
 def hybrid(operators: int, sources: int, filters: float, rng: np.random.Generator, name: str = "hybrid") -> Network:
     """Return a random network of filters and count-window joins.
 

@@ -17,7 +17,7 @@ from penstock.placement import objective
 from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, short
 from penstock.placement.bound import whole_bound
 from penstock.placement.climb import MaceClimb
-from penstock.placement.correlation import Connected, Correlation, LargestFirst, Pairwise, Random
+from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
 from penstock.placement.moving import worthwhile
@@ -82,6 +82,7 @@ ALGORITHMS: Mapping[str, Row] = {
     "largest-first": Row(LargestFirst, objective="balance"),
     "largest-first-balance": Row(Pairwise, {"by": "load"}, "balance"),
     "random": Row(Random),
+    "random-even": Row(EvenlyRandom, objective="balance"),
     "random-balance": Row(Pairwise, {"by": "chance"}, "balance"),
     "connected": Row(Connected),
     "potential-greedy": Row(Potential, {"rule": "greedy"}, "potential"),

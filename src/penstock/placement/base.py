@@ -335,8 +335,9 @@ def _streams(
         host = ends[name]
         return [] if host is None else [~hosts[host]]
 
+    rates = model.arrivals.mean(axis=1).tolist()
     rows = [
-        (start, end, model.arrivals[model.stream_index[stream.name]].mean(), stream.share == 1)
+        (start, end, rates[model.stream_index[stream.name]], stream.share == 1)
         for stream in network.streams
         for start in places(stream.writer)
         for end in places(stream.reader)

@@ -43,6 +43,19 @@ class LargestFirst:
 
 
 @attrs.frozen(kw_only=True)
+class EvenlyRandom:
+    """RAND-GLB: operators in random order, each to the host that is then the least loaded (section 5.1.3)."""
+
+    def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
+        """Return the host number of each operator."""
+        order = rng.permutation(len(arrays.mean))
+        where = np.empty(len(order), np.int64)
+        mixed = attrs.evolve(arrays, mean=arrays.mean[order], fixed=arrays.fixed[order])
+        where[order] = LargestFirst()(mixed, rng)
+        return where
+
+
+@attrs.frozen(kw_only=True)
 class Random:
     """Each operator to a host drawn evenly from those that still have room; if none has, from all."""
 

@@ -167,6 +167,21 @@ def _bounded(cells: int) -> None:
         )
 
 
+def corners(table: PlanTable) -> tuple[Matrix, Matrix, NDArray[np.bool_]]:
+    """Return the lower and upper corners of a quadtree's cells, arrays (cells, sources), and which are leaves."""
+    child, dims = table.arrays["child"], len(table.upto)
+    low, high = np.zeros((len(child), dims)), np.tile(table.upto, (len(child), 1))
+    unit = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
+    at = np.zeros(1, np.int64)
+    while len(at := at[child[at] >= 0]):
+        below = child[at][:, None] + np.arange(1 << dims)
+        half = ((high[at] - low[at]) / 2)[:, None]
+        low[below] = low[at][:, None] + unit * half
+        high[below] = low[below] + half
+        at = below.ravel()
+    return low, high, child < 0
+
+
 def descend(program: Program, table: PlanTable) -> Callable[[Matrix], Matrix]:
     """Return the look-up of a quadtree: the plan of the cell that holds the rates."""
     child, rows, plans = (table.arrays[name] for name in ("child", "row", "plans"))

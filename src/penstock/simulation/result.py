@@ -204,6 +204,18 @@ class SimulationResult:
     shed: tuple[Taken, ...] | None = None
     moves: tuple[Moved, ...] = ()
 
+    def by_second(self, begin: float, end: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return how many results each second from ``begin`` to ``end`` (s) had, and their mean latency (s), or nan.
+
+        The run must have been asked for its trace.
+        """
+        assert self.trace is not None  # noqa: S101 - as the docstring says
+        second, count = np.floor(self.trace["egress"] - begin).astype(np.int64), int(end - begin)
+        inside = (second >= 0) & (second < count)
+        results = np.bincount(second[inside], minlength=count)
+        late = np.bincount(second[inside], (self.trace["egress"] - self.trace["stimulus"])[inside], count)
+        return results, np.where(results > 0, late / np.maximum(results, 1), np.nan)
+
     def document(self) -> Document:
         """Return what ``penstock simulate --json`` prints, without the seconds that it took."""
         return {
