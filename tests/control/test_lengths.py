@@ -11,7 +11,7 @@ from penstock.cluster import Cluster, Host
 from penstock.control.flow import Flow
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies.shed import Shed
-from penstock.control.situation import Goals, Situation
+from penstock.control.situation import BATCH, Goals, Situation
 from penstock.network import Network
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import build_program
@@ -19,7 +19,7 @@ from penstock.spark.run.lengths import Lengths
 from penstock.spark.run.outcome import Batch
 from penstock.steering import HostSeen, UnitSeen
 
-TRIGGER = 0.5
+TRIGGER, BOUND = 0.5, 2.0
 
 
 def batches(rows, overhead, cost, noise, rng, idle=None):
@@ -72,6 +72,35 @@ def test_overhead_stays_known_while_batches_are_alike():
     assert known.fixed is None
 
 
+def test_what_is_dropped_is_no_work():
+    """Where a keep fraction changes the rows that are worked on tell the cost, not those that were read."""
+    from penstock.spark.run.observing import work_in
+
+    network, rng = two_queries(0.008), np.random.default_rng(5)
+    mine = ("cheap1", "dear1")
+    meter = Lengths(lambda batch: work_in(network, mine, batch))
+    read = [70] * 10 + [350] * 20
+    keeps = [1.0] * 10 + list(rng.uniform(0.1, 0.9, 20))
+    found = []
+    for number, (rows, keep) in enumerate(zip(read, keeps, strict=True)):
+        left = round(rows * keep)
+        counts = {"s1->cheap1": (rows, rows - left), "cheap1->dear1": (left, 0), "s2->cheap2": (900, 0)}
+        found.append(Batch("u", number, TRIGGER * number, 0.15 + 0.0088 * left, rows, counts, host="h1"))
+    meter.add(found)
+    assert meter.fixed == pytest.approx(0.15, abs=0.01)
+    last = found[-1]
+    work, doubt = meter.work([last])
+    assert work == pytest.approx(0.0088 * (last.rows - last.counts["s1->cheap1"][1]), rel=0.05)
+    assert doubt < 0.05 * work
+
+
+def test_a_cold_batch_tells_nothing():
+    """The first batch on a host, which loads and compiles, is no batch without rows."""
+    meter = Lengths()
+    meter.add([Batch("u", 0, 0.0, 2.1, 0, {}, host="h1"), Batch("u", 1, 3.0, 0.1, 0, {}, host="h1")])
+    assert meter.fixed == pytest.approx(0.1)
+
+
 def looked(network, rate, overhead, noise, seed, *, meter=Lengths, looks=15):
     """Return the situation of two queries in two units that an engine counts only as wholes, after a burst began.
 
@@ -97,10 +126,10 @@ def looked(network, rate, overhead, noise, seed, *, meter=Lengths, looks=15):
         seen = attrs.evolve(
             seen, work=np.full(len(counts), np.nan), units=tuple(units), triggers={"h1": TRIGGER}, waiting=None,
             served=counts, tried=counts, emitted=counts,
-            hosts={"h1": HostSeen(overhead=float(np.median(fixed)) if fixed else None)},
+            hosts={"h1": HostSeen(overhead=len(meters) * float(np.mean(fixed)) if fixed else None)},
         )  # fmt: skip
         known = known.updated(seen, network)
-    return Situation(seen=seen, known=known, flow=flow, goals=Goals(bound=2.0))
+    return Situation(seen=seen, known=known, flow=flow, goals=Goals(bound=BOUND))
 
 
 class Whole(Lengths):
@@ -115,7 +144,7 @@ def kept(now, network, overhead):
     """Return what a plan is worth, and the load that it leaves, each by that of the optimum for the true costs."""
     rates = now.known.steady(network, now.seen.period)
     plan = Shed(low=0.0)(now, np.random.default_rng(0)).plan
-    host = Host(name="h1", quota=1 - overhead / TRIGGER)
+    host = Host(name="h1", quota=1 - 2 * overhead / (BATCH * BOUND))
     program = build_program(network, Cluster.of([host]), dict.fromkeys(network.operators, "h1"))
     flow = program.flow(rates, plan.keep)
     best = program.flow(rates, program.keep(rates, Solver(program).solve(rates)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -16,8 +17,9 @@ from penstock.network import Network
 from penstock.steering import Observation
 from penstock.workload import Rates
 
-BACK_TO_BACK = 0.1
-"""Share of the latency bound that a batch may take where no trigger says when the next one begins."""
+BATCH = 0.3
+"""Share of the latency bound that the batches on the longest way may take together: a tuple waits for the end of the
+one before its own as well, and what waits besides is worked off within the rest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -140,17 +142,35 @@ class Situation:
 
     @cached_property
     def usable(self) -> Floats:
-        """What each of ``hosts`` can work off, in benchmark cores: capacity x quota x speed, without batch overhead."""
+        """What each of ``hosts`` can work off, in benchmark cores: capacity x quota x speed, without batch overhead.
+
+        A host with much to do begins a batch where the last one ends, so that batches become longer than the interval:
+        as long as the latency bound allows, and the longer they are the less their overhead counts.
+        """
         found = []
+        longest = BATCH * self.goals.bound / self.hops
+        queries = Counter(unit.host for unit in self.seen.units)  # as many run at once as there are cores
         for name in self.hosts:
             host, seen = self.seen.cluster.hosts[name], self.seen.hosts.get(name)
             share = host.usable * (1.0 if seen is None or seen.speed is None else seen.speed)
             if seen is not None and seen.overhead and name in self.seen.triggers:
-                # Batches that follow each other at once may become as long as the bound allows.
-                step = self.seen.triggers[name] or BACK_TO_BACK * self.goals.bound
-                share *= max(0.05, 1 - seen.overhead / max(step, 2 * seen.overhead))
+                fixed = seen.overhead / min(host.cores, queries.get(name, 1))
+                share *= 1 - fixed / max(self.seen.triggers[name], longest, 2 * fixed)
             found.append(share)
         return np.array(found)
+
+    @cached_property
+    def hops(self) -> int:
+        """The most batches that a tuple passes one after another: each host's, or each query's where they are known."""
+        sources, count = len(self.network.sources), len(self.network.operators)
+        place = np.zeros(count, np.int64)
+        place[self.base[::-1]] = (self._query if self.seen.units else self._here)[::-1]
+        passed = np.ones(sources + count, np.int64)
+        for level in self.flow.level:
+            writer, reader = self.flow.writer[level] - sources, self.flow.reader[level]
+            further = (writer >= 0) & (place[np.maximum(writer, 0)] != place[reader])
+            np.maximum.at(passed, sources + reader, passed[sources + writer] + further)
+        return int(passed.max(initial=1))
 
     @cached_property
     def base(self) -> Ints:
@@ -167,12 +187,23 @@ class Situation:
 
     @cached_property
     def unit(self) -> Ints:
-        """The number of the unit that each of ``seen.operators`` moves with, array (operators and replicas,)."""
+        """The number of what each of ``seen.operators`` moves with, array (operators and replicas,).
+
+        It moves with its unit, or with a part of that which can go on as a unit of its own.
+        """
         if not self.seen.units:
             return np.arange(len(self.seen.operators))
-        number = {name: k for k, each in enumerate(self.seen.units) for name in each.operators}
-        count = len(self.seen.units)
-        return np.array([number.get(name, count + k) for k, name in enumerate(self.seen.operators)], np.int64)
+        return self._numbered(part for each in self.seen.units for part in each.parts or (each.operators,))
+
+    @cached_property
+    def _query(self) -> Ints:
+        return self._numbered(each.operators for each in self.seen.units)
+
+    def _numbered(self, groups: Iterable[tuple[str, ...]]) -> Ints:
+        """Return the number of the group that each of ``seen.operators`` is in, or one of its own."""
+        number = {name: k for k, group in enumerate(groups) for name in group}
+        alone = len(number)
+        return np.array([number.get(name, alone + k) for k, name in enumerate(self.seen.operators)], np.int64)
 
     @cached_property
     def first(self) -> Ints:

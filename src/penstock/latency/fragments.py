@@ -7,7 +7,7 @@ Spark's semantics allow it; a host with one query is also the first-in first-out
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -98,6 +98,29 @@ def fragments(
         groups = [prompt, *groups, *((name,) for name in here if name in apart)]
         made += [fragment(network, host, inside) for inside in groups if inside]
     return tuple(made)
+
+
+def divisible(network: Network, inside: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of a query that read nothing of each other and can go on as queries of their own.
+
+    What keeps state stays where the checkpoint is, in the query that has the name of the first operator.
+    """
+    member: dict[str, list[str]] = {}
+    for name in inside:
+        before = [member[given] for given in network.operators[name].inputs if given in member]
+        _merge([*before, [name]], member)
+    held = [name for name in inside if network.operators[name].stateful]
+    if held:
+        _merge([member[inside[0]], *(member[name] for name in held)], member)
+    order = {name: k for k, name in enumerate(inside)}
+    groups = {id(group): group for group in member.values()}
+    return tuple(tuple(sorted(group, key=order.__getitem__)) for group in groups.values())
+
+
+def _merge(groups: Iterable[list[str]], member: dict[str, list[str]]) -> None:
+    """Make one group of several, and tell so of each of its members."""
+    whole = [*dict.fromkeys(name for group in groups for name in group)]
+    member |= dict.fromkeys(whole, whole)
 
 
 def fragment(network: Network, host: str, inside: tuple[str, ...]) -> Fragment:

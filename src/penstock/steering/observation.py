@@ -21,7 +21,8 @@ class HostSeen:
     busy
         Share of the period in which it worked, 0..1.
     batches, overhead
-        Batches that ended, and the fixed time of one (s), where it works in batches.
+        Batches that ended, and the fixed time of one (s), where it works in batches; of several queries, what one batch
+        of each takes its cores together.
     speed
         How fast it works, as a share of what its capacity promises.
     """
@@ -62,6 +63,8 @@ class UnitSeen:
         Batches that ended in the period, and how long they worked on tuples (s, without overhead); None: not known.
     doubt
         Standard error of ``work`` (s).
+    parts
+        Its operators divided into what can go on as units of their own; empty where it is moved as a whole.
     """
 
     name: str
@@ -74,6 +77,7 @@ class UnitSeen:
     batches: int | None = None
     work: float | None = None
     doubt: float = 0.0
+    parts: tuple[tuple[str, ...], ...] = ()
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -10,10 +10,13 @@ from penstock.control.situation import Situation
 from penstock.errors import Infeasible, InputError, NotReady
 from penstock.load import load_model
 from penstock.network import Network
+from penstock.sizing.admit import Admission, merged
 from penstock.sizing.admit import admit as admission
-from penstock.sizing.admit import merged
 from penstock.steering import Admit, Plan
 from penstock.workload import Rates
+
+LONGER = 1e-6
+"""Share by which a wait must grow to be a longer one."""
 
 
 def admit(now: Situation, asked: Admit) -> Proposal:
@@ -49,19 +52,31 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         found = admission(priced, asked.network, rates, placed, cluster, now.goals.bound)
     except Infeasible as error:
         return _refused(name, error.reason)
-    worst = found.after.total.worst
-    if not found.admitted:
-        return _refused(
-            name, f"{', '.join(found.breaks)} would wait {worst:.3g} s, more than {now.goals.bound:g} s", worst
-        )
+    worst, late = found.after.total.worst, _made_late(found)
+    if late:
+        return _refused(name, f"{', '.join(late)} would wait {worst:.3g} s, more than {now.goals.bound:g} s", worst)
     need = load_model(merged(priced, asked.network), rates).mean_load.sum()
     return Proposal(
         policy="admit",
         plan=Plan(network=whole, placement=dict(found.placement)),
-        why=f"{name} fits: the longest wait becomes {worst:.3g} s, within {now.goals.bound:g} s",
+        why=f"{name} fits: the longest wait becomes {worst:.3g} s, within {now.goals.bound:g} s"
+        if found.admitted
+        else f"{name} fits: nothing waits longer for it, though {', '.join(found.breaks)} would for more than "
+        f"{now.goals.bound:g} s if nothing were dropped",
         expected={"worst": worst, "otherwise": found.before.total.worst if found.before else 0.0, "load": float(need)},
         asked=True,
     )
+
+
+def _made_late(found: Admission) -> list[str]:
+    """Return what misses the bound because of the query: its own sinks, and those that would wait longer than now."""
+    if found.admitted:
+        return []
+    before = {} if found.before is None else found.before.sinks
+    limit = {name: max(found.bound, before[name].worst if name in before else 0.0) for name in found.after.sinks}
+    late = [name for name, row in found.after.sinks.items() if row.worst > limit[name] * (1 + LONGER)]
+    known = found.before is not None and found.after.total.worst <= found.before.total.worst * (1 + LONGER)
+    return [name for name in found.breaks if name in late or (name not in limit and not known)]
 
 
 def _refused(name: str, why: str, worst: float | None = None) -> Proposal:

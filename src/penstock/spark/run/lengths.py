@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 import numpy as np
@@ -24,12 +24,18 @@ class Lengths:
 
     A line through batches of different sizes (`penstock.inspection.fit_batches`) tells overhead from cost. An empty
     batch does not: much of what Spark does once a batch it leaves out there, and a busy unit has none. What was told
-    stays known while batches are too alike to tell anything new.
+    stays known while batches are too alike to tell anything new. The first batch on a host is left out: it is cold.
+
+    Attributes
+    ----------
+    size
+        How much there is to do in a batch with rows, in any unit: its rows, unless some of them are dropped.
     """
 
+    size: Callable[[Batch], float] = attrs.field(default=lambda batch: float(batch.rows))
     host: str = ""
     overhead: float | None = None
-    _fed: deque[tuple[int, float]] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
+    _fed: deque[tuple[float, float]] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
     _empty: deque[float] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
     _fit: Fit = attrs.field(factory=Fit)
     _told: bool = False
@@ -42,20 +48,21 @@ class Lengths:
                 self._fed.clear()
                 self._empty.clear()
                 self.host, self.overhead, self._fit, self._told = batch.host, None, Fit(), False
+                continue
             if not batch.known:
                 continue
             seconds = batch.busy * batch.duration
             if batch.rows:
-                self._fed.append((batch.rows, seconds))
+                self._fed.append((self.size(batch), seconds))
                 news = True
             else:
                 self._empty.append(seconds)
         if news and self._fed:
-            rows, took = np.array(self._fed, float).T
-            self._fit = fit_batches(rows, took)
+            sizes, took = np.array(self._fed, float).T
+            self._fit = fit_batches(sizes, took)
             fixed, cost = self._fit.overhead or 0.0, self._fit.cost
             # The work in a batch is more than what overheads differ by among themselves.
-            self._told = cost is not None and cost * float(np.median(rows)) >= self._fit.spread * fixed
+            self._told = cost is not None and cost * float(np.median(sizes)) >= self._fit.spread * fixed
             if self._told:
                 self.overhead = self._fit.overhead
 
@@ -75,9 +82,9 @@ class Lengths:
         mine = [batch for batch in batches if batch.known and batch.rows]
         if not mine:
             return 0.0, 0.0
-        count = sum(batch.rows for batch in mine)
         if self._told:
-            return float(self._fit.cost or 0.0) * count, FEW * float(self._fit.cost_error or 0.0) * count
+            size = sum(map(self.size, mine))
+            return float(self._fit.cost or 0.0) * size, FEW * float(self._fit.cost_error or 0.0) * size
         idle = float(np.median(self._empty)) if self._empty else 0.0
         most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
         return most / 2, most / 2

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.latency.cores import covered
+from penstock.latency.fragments import divisible
 from penstock.network import Network
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.lengths import Lengths
@@ -24,6 +25,9 @@ from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import offsets
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
+
+READING = 1e-4
+"""What it costs to read a row that is dropped at once, as a share of what its operators cost."""
 
 
 @attrs.frozen(eq=False)
@@ -63,7 +67,7 @@ class Observer:
         self.system = system
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
-        self._lengths: dict[str, Lengths] = {}
+        self._lengths: dict[str, tuple[tuple[str, ...], Lengths]] = {}
         self._queues = Queues(system)
         self._came = {name: self._queues.due_by(name, self._at) for name in system.deployment.schedules}
         for unit, numbers in self.ended.before.items():
@@ -75,7 +79,7 @@ class Observer:
         system, now = self.system, time.time()
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         for name, each in batches.items():
-            self._lengths.setdefault(name, Lengths()).add(each)
+            self._lengths_of(name).add(each)
             self._queues.took(name, each)
         counts: dict[str, tuple[int, int]] = {}
         for batch in (batch for each in batches.values() for batch in each):
@@ -104,6 +108,15 @@ class Observer:
             before, self._came[name] = self._came[name], self._queues.due_by(name, now)
             found[name] = self._came[name] - before
         return found
+
+    def _lengths_of(self, unit: str) -> Lengths:
+        """Return how long a unit's batches take; one with other operators than before is another."""
+        operators = self.system.units[unit].fragment.operators if unit in self.system.units else ()
+        known = self._lengths.get(unit)
+        if known is None or (operators and known[0] != operators):
+            network = self.system.deployment.network
+            known = self._lengths[unit] = operators, Lengths(lambda batch: work_in(network, operators, batch))
+        return known[1]
 
     def _fresh(self, unit: str) -> list[Batch]:
         """Return a unit's batches since the last look, in order, each once all of it is known."""
@@ -146,31 +159,34 @@ class Observer:
         found = []
         for name, unit in sorted(self.system.units.items()):
             query = self.system.compiled.get(name)
+            running = name in self.system.runners and name not in moving and unit.host not in down
             mine = batches.get(name, ())
             queue = together([*queues[name].values()]) if name in queues else None
             # Batches of a host share its cores: their durations add up to more than was worked.
-            work, doubt = self._lengths[name].work(mine) if name in self._lengths else (0.0, 0.0)
+            work, doubt = self._lengths_of(name).work(mine)
             found.append(
                 UnitSeen(
                     name=name,
                     operators=unit.fragment.operators,
                     host=unit.host,
                     generation=0 if query is None else query.spec.generation,
-                    running=name in self.system.runners and name not in moving and unit.host not in down,
+                    running=running,
                     waiting=None if queue is None else round(queue[0]),
                     behind=age(queue, now),
                     batches=len(mine),
                     work=work,
                     doubt=doubt,
+                    parts=divisible(self.system.deployment.network, unit.fragment.operators) if running else (),
                 )
             )
         return tuple(found)
 
     def _overhead(self, host: str) -> float | None:
-        """Return the overhead of a batch of a host: that of its units in the middle."""
-        mine = (each.fixed for name, each in self._lengths.items() if each.host == host and name in self.system.units)
+        """Return what one batch of each of a host's units takes besides its rows."""
+        there = [each for name, (_, each) in self._lengths.items() if name in self.system.units]
+        mine = [each.fixed for each in there if each.host == host]
         known = [fixed for fixed in mine if fixed is not None]
-        return float(np.median(known)) if known else None
+        return float(np.mean(known)) * len(mine) if known else None
 
     def _latency(self, batches: Mapping[str, Sequence[Batch]]) -> dict[str, LatencySeen]:
         """Return the latencies of the tuples that these batches brought to sinks."""
@@ -192,6 +208,23 @@ class Observer:
                 worst=float(values.max()),
             )  # fmt: skip
         return found
+
+
+def work_in(network: Network, operators: Sequence[str], batch: Batch) -> float:
+    """Return how much work the rows of a batch are for some operators, after drops, in any unit.
+
+    Costs that the network gives weigh the operators' rows; where one is not given all weigh alike.
+    """
+    costs = [network.operators[name].cost for name in operators]
+    weights = [float(np.mean(cost)) for cost in costs if cost is not None]
+    if len(weights) < len(operators) or not sum(weights):
+        weights = [1.0] * len(operators)
+    found = READING * sum(weights) * batch.rows
+    for name, weight in zip(operators, weights, strict=True):
+        for stream in network.inputs(name):
+            arrived, dropped = batch.counts.get(stream.name, (0, 0))
+            found += weight * (arrived - dropped)
+    return found
 
 
 def operators_seen(

@@ -1,0 +1,173 @@
+"""What a moment says to policies: what hosts can work off, how many batches lie on a way, what can move alone."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from engines import TOGETHER, simulated, stepped, two_queries
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Host
+from penstock.control.flow import Flow
+from penstock.control.knowledge import Knowledge
+from penstock.control.policies import policies
+from penstock.control.policies.admit import admit
+from penstock.control.situation import BATCH, Goals, Situation
+from penstock.latency.fragments import divisible
+from penstock.network import Network, Operator, Sink, Source
+from penstock.simulation.options import MicroBatch
+from penstock.steering import Admit, HostSeen, UnitSeen
+
+RNG = np.random.default_rng(0)
+
+
+def moment(network, placement, rates, hosts=3, **options):
+    """Return a moment 8 s after the start."""
+    engine = simulated(network, placement, rates, hosts, **options)
+    known = Knowledge()
+    for at in range(1, 9):
+        engine.wait(float(at))
+        seen = engine.observe()
+        known = known.updated(seen, network)
+    return Situation(seen=seen, known=known, flow=Flow.of(network), goals=Goals())
+
+
+def having(now, **seen):
+    """Return a moment in which other things were seen."""
+    return attrs.evolve(now, seen=attrs.evolve(now.seen, **seen))
+
+
+def random_network(rng, count):
+    """Return operators that read one or two of what is before them, the last ones to sinks."""
+    operators, made = [], ["s0", "s1"]
+    for k in range(count):
+        inputs = tuple(rng.choice(made, min(len(made), int(rng.integers(1, 3))), replace=False).tolist())
+        kind = "filter" if len(inputs) == 1 else "union"
+        operators.append(Operator(name=f"o{k}", kind=kind, inputs=inputs, cost=(1e-3,) * len(inputs)))
+        made.append(f"o{k}")
+    read = {name for operator in operators for name in operator.inputs}
+    sinks = [Sink(name=f"t{o.name}", input=o.name) for o in operators if o.name not in read]
+    return Network.of("random", [Source(name=name) for name in ("s0", "s1") if name in read], operators, sinks)
+
+
+def test_a_busy_host_works_off_what_batches_as_long_as_the_bound_allows_do():
+    """Overhead counts once a batch, and batches may be as long as the latency bound allows, whatever the interval."""
+    now = moment(two_queries(), TOGETHER, stepped((20, 50.0)), 2, microbatch=MicroBatch(trigger=0.5, overhead=0.3))
+    longest = BATCH * now.goals.bound
+    assert now.hops == 1
+    assert now.usable == pytest.approx([1 - 0.3 / longest] * 2)
+    slow = having(now, triggers={"h1": 6.0, "h2": 0.0})
+    assert slow.usable == pytest.approx([1 - 0.3 / 6.0, 1 - 0.3 / longest])
+    late = having(now, hosts={"h1": HostSeen(overhead=2.0), "h2": HostSeen()})
+    assert late.usable == pytest.approx([0.5, 1.0])
+
+
+def test_queries_of_a_host_share_its_cores():
+    """What one batch of each query takes comes after each other on one core, and beside each other on more."""
+    now = moment(two_queries(), TOGETHER, stepped((20, 50.0)), 2, microbatch=MicroBatch(trigger=0.5, overhead=0.1))
+    units = tuple(
+        UnitSeen(name=f"cheap{q}", operators=(f"cheap{q}", f"dear{q}"), host="h1") for q in (1, 2)
+    )  # fmt: skip
+    longest = BATCH * now.goals.bound
+    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.6), "h2": HostSeen()})
+    assert both.usable == pytest.approx([1 - 0.6 / longest, 1.0])
+    wide = Cluster.of([Host(name="h1", capacity=2, cores=2), Host(name="h2")])
+    assert attrs.evolve(both, seen=attrs.evolve(both.seen, cluster=wide)).usable == pytest.approx(
+        [2 * (1 - 0.3 / longest), 1.0]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_hops_are_those_of_the_longest_way(seed):
+    """The batches on the longest way are as many as a walk along all ways counts, by host or by query."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, int(rng.integers(1, 9)))
+    placement = {name: f"h{int(rng.integers(3)) + 1}" for name in network.operators}
+    now = moment(network, placement, stepped((9, 5.0), sources=tuple(network.sources)))
+
+    def longest(place):
+        def at(name):
+            steps = [at(w) + (place[w] != place[name]) for w in network.operators[name].inputs if w in place]
+            return max(steps, default=1)
+
+        return max(at(name) for name in network.operators)
+
+    assert now.hops == longest(placement)
+    queries = {name: int(rng.integers(3)) for name in network.operators}
+    units = tuple(
+        UnitSeen(name=str(q), operators=tuple(n for n in queries if queries[n] == q), host="h1")
+        for q in sorted(set(queries.values()))
+    )
+    assert having(now, units=units).hops == longest(queries)
+
+
+def test_part_of_a_query_moves_alone():
+    """Of a query that runs several chains the one that helps moves; a query that cannot be divided stays whole."""
+    now = moment(two_queries(0.012), TOGETHER, stepped((20, 60.0)), 2)
+    whole = UnitSeen(name="cheap1", operators=tuple(TOGETHER), host="h1")
+    parts = divisible(now.network, tuple(TOGETHER))
+    assert set(parts) == {("cheap1", "dear1"), ("cheap2", "dear2")}
+    (rebalance,) = policies("rebalance")
+    apart = rebalance(having(now, units=(attrs.evolve(whole, parts=parts),)), RNG)
+    assert apart is not None
+    assert dict(apart.plan.placement or {}) in ({"cheap1": "h2", "dear1": "h2"}, {"cheap2": "h2", "dear2": "h2"})
+    assert rebalance(having(now, units=(whole,)), RNG) is None
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_parts_of_a_query_read_nothing_of_each_other(seed):
+    """Parts are all of the query, share no stream, and cannot be divided further; state stays with the first."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, int(rng.integers(1, 10)))
+    stateful = [name for name in network.operators if rng.random() < 0.2]
+    operators = [
+        attrs.evolve(o, kind="aggregate", window=10.0) if o.name in stateful and o.kind == "filter" else o
+        for o in network.operators.values()
+    ]
+    network = Network.of("random", network.sources.values(), operators, network.sinks.values())
+    inside = tuple(name for name in network.operators if rng.random() < 0.8)
+    parts = divisible(network, inside)
+    assert sorted(name for part in parts for name in part) == sorted(inside)
+    home = {name: k for k, part in enumerate(parts) for name in part}
+    for stream in network.streams:
+        if stream.writer in home and stream.reader in home:
+            assert home[stream.writer] == home[stream.reader]
+    held = {home[name] for name in inside if network.operators[name].stateful}
+    assert held <= {home[inside[0]]} if inside else not held
+    for part in parts:
+        # Without the ties of state a part is connected: walking its streams reaches all of it.
+        if any(network.operators[name].stateful for name in part):
+            continue
+        reached, front = {part[0]}, [part[0]]
+        while front:
+            name = front.pop()
+            near = {s.writer for s in network.streams if s.reader == name}
+            near |= {s.reader for s in network.streams if s.writer == name}
+            front += sorted((near & set(part)) - reached)
+            reached |= near & set(part)
+        assert reached == set(part)
+
+
+def query(name, source, cost):
+    """Return a query of one operator."""
+    return Network.of(
+        name, [Source(name=source)],
+        [Operator(name=name, kind="map", inputs=(source,), cost=(cost,), selectivity=(1.0,))],
+        [Sink(name=f"{name}-out", input=name)],
+    )  # fmt: skip
+
+
+def test_what_is_late_already_is_no_reason_to_refuse():
+    """Beside a query that waits too long another is attached where it makes nothing wait longer, and else refused."""
+    now = moment(two_queries(0.03), TOGETHER, stepped((20, 60.0)), 2)
+    assert now.worst() > now.goals.bound
+    small = admit(now, Admit(query("small", "s1", 0.002)))
+    assert dict(small.plan.placement or {}) == {"small": "h2"}
+    assert "nothing waits longer" in small.why
+    large = admit(now, Admit(query("large", "s1", 0.5)))
+    assert large.plan.empty
+    assert "large is refused: large-out" in large.why
