@@ -17,6 +17,7 @@ from penstock.arrays import Array
 from penstock.latency.cores import covered
 from penstock.latency.fragments import divisible
 from penstock.network import Network
+from penstock.spark.run.arrivals import Arrivals
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.lengths import Lengths
 from penstock.spark.run.outcome import Batch, read_batch, read_latency
@@ -39,7 +40,7 @@ class Seen:
     counts
         By stream: arrived and dropped.
     entered
-        By scheduled source the tuples that were due; of other sources it is known only once they are read.
+        By source the tuples that were due, or that came at the rate at which they came of late.
     queues
         By operator what waits for it; None: not known. Inside a query nothing waits.
     hosts, units, latency
@@ -70,6 +71,8 @@ class Observer:
         self._lengths: dict[str, tuple[tuple[str, ...], Lengths]] = {}
         self._queues = Queues(system)
         self._came = {name: self._queues.due_by(name, self._at) for name in system.deployment.schedules}
+        self._arrivals: dict[str, Arrivals] = {}
+        self._read: dict[str, int] = {}
         for unit, numbers in self.ended.before.items():
             for number in numbers:
                 self._queues.logged(read_batch(system.deployment.place, unit, number))
@@ -89,7 +92,7 @@ class Observer:
         queues = {name: self._queues.of(query) for name, query in system.compiled.items()}
         seen = Seen(
             counts,
-            self._entered(now),
+            self._entered(now) | self._came_in_lumps(batches, counts, queues, now),
             self._queues.by_operator(queues),
             self._hosts(batches, now),
             self._units(batches, queues, moving, down, now),
@@ -108,6 +111,40 @@ class Observer:
             before, self._came[name] = self._came[name], self._queues.due_by(name, now)
             found[name] = self._came[name] - before
         return found
+
+    def _came_in_lumps(
+        self,
+        batches: Mapping[str, Sequence[Batch]],
+        counts: Mapping[str, tuple[int, int]],
+        queues: Mapping[str, Mapping[str, Queue | None]],
+        now: float,
+    ) -> dict[str, int]:
+        """Return what entered the other sources since the last look, as they have come of late.
+
+        A folder can be looked into; of anything else it is known by a batch what was there when it was planned.
+        """
+        network, found = self.system.deployment.network, {}
+        for name in network.sources.keys() - self.system.deployment.schedules.keys():
+            totals, at = [], 0.0
+            for stream in network.outputs(name):
+                self._read[stream.name] = self._read.get(stream.name, 0) + counts.get(stream.name, (0, 0))[0]
+                unit = next((u for u, q in queues.items() if name in q and stream.reader in self._operators(u)), None)
+                if unit is None or stream.share <= 0:
+                    continue
+                waits = queues[unit][name]
+                if waits is None and self._queues.counted(unit, name):
+                    continue  # as long as it is not known, nothing is
+                totals.append(self._read[stream.name] / stream.share + (0.0 if waits is None else waits[0]))
+                planned = [batch.start for batch in batches.get(unit, ()) if batch.known]
+                at = max([at, *planned, now if self._queues.looked_at(unit, name) else 0.0])
+            arrivals = self._arrivals.setdefault(name, Arrivals())
+            if at:
+                arrivals.known(max(totals), at)
+            found[name] = arrivals.entered(self._at, now)
+        return found
+
+    def _operators(self, unit: str) -> tuple[str, ...]:
+        return self.system.units[unit].fragment.operators
 
     def _lengths_of(self, unit: str) -> Lengths:
         """Return how long a unit's batches take; one with other operators than before is another."""

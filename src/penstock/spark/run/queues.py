@@ -76,8 +76,16 @@ class Queues:
                 rows = sum(max(each, default=0.0) for each in counts)
                 folder.took(rows, *(_read_upto(query, name, n) for n in (batches[0].number - 1, batches[-1].number)))
 
+    def looked_at(self, unit: str, source: str) -> bool:
+        """Whether what waits at a source is looked at now, rather than known since the unit's last batch."""
+        folder = self._folders.get((unit, source))
+        return folder is not None and folder[1].known
+
+    def counted(self, unit: str, source: str) -> bool:
+        """Whether what waits at a source can be known at all."""
+        return self.looked_at(unit, source) or self._system.deployment.network.sources[source].format == "kafka"
+
     def logged(self, batch: Batch) -> None:
-        """Take in what a batch wrote to logs."""
         """Take in what a batch wrote to logs."""
         for writer, (number, rows) in batch.logged.items():
             entries = self._logs.setdefault(writer, _Log()).entries
