@@ -12,6 +12,9 @@ A message says what was expected, what came, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PenstockError(Exception):
     """Base of all errors that penstock raises on purpose."""
@@ -56,6 +59,15 @@ class InputError(PenstockError):
     def located(self, file: object, line: int | None = None) -> InputError:
         """Return the same error, placed in a file."""
         return InputError(self.problem, file=self.file or file, line=self.line or line, at=self.at, hint=self.hint)
+
+
+@contextmanager
+def locating(file: object) -> Iterator[None]:
+    """Place the errors of a block in a file, where they are in none yet."""
+    try:
+        yield
+    except InputError as error:
+        raise error.located(file) from None
 
 
 def _line(text: str, length: int = 300) -> str:

@@ -57,6 +57,16 @@ def test_report_says_what_was_expected_and_what_came(slow: float) -> None:
     assert finish(job, outcome_of(result)).report["forecast"] == found["forecast"]
 
 
+def test_a_run_without_a_batch_has_a_report() -> None:
+    """Where nothing was there to read nothing was delivered, no host was busy, and all is accounted for."""
+    empty = {name: np.zeros(0) for name in NETWORK.sinks}
+    nothing = Outcome(epoch=1.8e9, batches=[], visible=empty, stimulus=empty, taken={}, seconds=3.0)
+    found = finish(Job(NETWORK, CLUSTER, PLACEMENT, "none"), nothing).report
+    assert {name: row["busy"] for name, row in found["hosts"].items()} == {"h1": 0.0, "h2": 0.0}
+    assert found["latency"]["count"] == 0
+    assert found["balanced"]
+
+
 def test_report_says_how_fast_cores_were() -> None:
     """Each host's core is compared with what it was while calibrated, and has a series, where batches looked at it."""
     course, _, result = world(np.random.default_rng(4), 30)

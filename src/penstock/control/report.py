@@ -59,7 +59,7 @@ def compare(
     used = [name for name in cluster.hosts if name in set(placement.values())]
     # Queries are named by their first operators.
     host_of = dict(placement)
-    stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
+    stop = outcome.stop
     spans: dict[str, list[tuple[float, float]]] = {name: [] for name in used}
     for batch in outcome.batches:
         # A query that was attached to the run later is on no host of this placement.

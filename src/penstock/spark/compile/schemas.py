@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.network import Network, Sink
 from penstock.spark.compile import kinds
 from penstock.spark.compile.functions import import_function, tells_rows
@@ -62,6 +62,11 @@ def derive_schemas(
     InputError
         Naming the operator whose SQL Spark does not understand, and why.
     """
+    with locating(network.file):
+        return _derived(session, network, kafka)
+
+
+def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str] | None) -> dict[str, StructType]:
     frames: dict[str, DataFrame] = {}
     found: dict[str, StructType] = {}
 
@@ -116,6 +121,10 @@ def _check_rows(network: Network, name: str, taken: StructType) -> None:
         )
 
 
+HINTS = {"PATH_NOT_FOUND": "make the folder, which may be empty, or mend path in options"}
+"""What to do about some of Spark's errors."""
+
+
 class blame:  # noqa: N801
     """Translate Spark's errors in a block into one that names the table at fault; ``only`` some of them."""
 
@@ -133,7 +142,7 @@ class blame:  # noqa: N801
                 return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
-            hint = "mend the SQL" if self.only is None else None
+            hint = HINTS.get(error.getCondition() or "", "mend the SQL" if self.only is None else None)
             if disconnected:
                 hint = "name Spark's connector in packages or jars under [spark]; see docs/how-to/kafka.md"
             raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None

@@ -59,6 +59,10 @@ class Batch:
         return self.start, self.start + self.busy * self.duration
 
 
+SHORTEST = 1e-3
+"""How long a run without batches took (s): more than a time since 1970 is rounded to."""
+
+
 @attrs.frozen(eq=False)
 class Outcome:
     """What came of a run.
@@ -98,6 +102,11 @@ class Outcome:
         """Return the latency of every tuple (s) at a sink, or at all; without those of the history."""
         names = [sink] if sink is not None else sorted(self.visible)
         return np.concatenate([np.zeros(0), *(self.visible[name] - self.stimulus[name] for name in names)])
+
+    @property
+    def stop(self) -> float:
+        """When its last batch ended (s since 1970), and after it began where there was none."""
+        return max([self.epoch + SHORTEST, *(batch.start + batch.duration for batch in self.batches)])
 
     def latencies(self, sink: str | None = None) -> tuple[Array, Array]:
         """Return latencies (s) at a sink, or at all, and how many tuples had each, those of the history in classes."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def summary(outcome: Outcome, network: Network, placement: Mapping[str, str]) -> Document:
     """Return placement, latencies, counts of streams, how busy the hosts were, and whether nothing was lost."""
-    stop = max([outcome.epoch + 1e-9, *(b.start + b.duration for b in outcome.batches)])
+    stop = outcome.stop
     busy: dict[str, float] = {}
     for batch in outcome.batches:
         span = min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from penstock.errors import locating
 from penstock.spark.compile import RECALLED, Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt
 from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.deaths import died, raise_dead
@@ -120,7 +121,8 @@ class System:
             prompt = compile_prompt(session, deployment, unit.fragment, self.claim.run)
             make_topics(deployment, prompt, unit.host, session)
             return prompt
-        query = compile_fragment(session, deployment, unit.fragment, self.claim.run)
+        with locating(deployment.network.file):
+            query = compile_fragment(session, deployment, unit.fragment, self.claim.run)
         make_topics(deployment, query, unit.host, session)
         if self.prompt and query.spec.knobs is not None:
             knobs = dataclasses.replace(query.spec.knobs, prompt=prompts(deployment, unit.fragment))
