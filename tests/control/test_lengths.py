@@ -170,6 +170,22 @@ def test_what_is_kept_is_nearly_the_optimum_of_the_true_costs(rate, overhead):
     assert kept(looked(network, rate, overhead, 0.002, 0, meter=Whole), network, overhead)[0] < 0.98
 
 
+def test_a_cost_is_no_more_than_there_was_time_for():
+    """A cost that was learned on a slow machine falls to what whole batches took, though these tell no cost."""
+    network = two_queries(0.008)
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((5, 40.0)), 1)
+    engine.wait(3.0)
+    seen, flow = engine.observe(), Flow.of(network)
+    true = float(seen.work.sum())
+    slow = Knowledge().updated(attrs.evolve(seen, work=seen.work * 3), network)
+    assert slow.costs(flow)[0] == pytest.approx(flow.given[0] * 3, rel=0.05)
+    unit = UnitSeen(name="u", operators=seen.operators, host="h1", work=0.7 * true, doubt=0.7 * true)
+    unsure = attrs.evolve(seen, work=np.full(len(seen.operators), np.nan), units=(unit,))
+    for _ in range(20):
+        slow = slow.updated(unsure, network)
+    assert slow.costs(flow)[0] == pytest.approx(flow.given[0] * 1.4, rel=0.1)
+
+
 def test_an_unsure_look_changes_no_cost_that_is_known():
     """Where a unit's work is anybody's guess the network's cost stays; where none is known the guess is taken."""
     network = two_queries(0.008)

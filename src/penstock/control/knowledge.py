@@ -57,7 +57,8 @@ class Knowledge:
         """Return what is known after one more observation.
 
         Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say, and
-        counts the less the less sure it is. A cost that was learned stays until something newer is learned.
+        counts the less the less sure it is. A cost that was learned stays until something newer is learned, or it is
+        more than there was time for.
         """
         names = tuple(prior.operators)
         before = self._of(names)
@@ -103,15 +104,19 @@ class Knowledge:
                 continue
             unsure = unit.doubt / unit.work if unit.work > 0 else 0.0
             known = [cost[seen.operators[k]] for k in rows]
-            if unsure > UNSURE and all(each is not None for each in known):
-                continue
             expected = np.array([seen.served[k] * (each or 0.0) for k, each in zip(rows, known, strict=True)])
+            capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
+            worked, counts = unit.work * capacity, min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
+            if unsure > UNSURE and all(each is not None for each in known):
+                most = worked + unit.doubt * capacity
+                if expected.sum() <= most:
+                    continue
+                worked, counts = most, 1.0  # it was not more, though it may have been less
             if not expected.any():
                 expected = np.array([float(seen.served[k]) for k in rows])  # nothing is known of their costs
             if expected.sum() > 0:
-                capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
-                work[rows] = expected / expected.sum() * unit.work * capacity
-                weight[rows] = min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
+                work[rows] = expected / expected.sum() * worked
+                weight[rows] = counts
         return work, weight
 
     def costs(self, flow: Flow) -> tuple[Floats, Floats]:
