@@ -19,7 +19,7 @@ from penstock.spark.run.lengths import Lengths
 from penstock.spark.run.outcome import Batch
 from penstock.steering import HostSeen, UnitSeen
 
-TRIGGER, BOUND = 0.5, 2.0
+TRIGGER, BOUND = 0.5, 3.0
 
 
 def batches(rows, overhead, cost, noise, rng, idle=None):

@@ -71,11 +71,11 @@ def test_queries_of_a_host_share_its_cores():
         UnitSeen(name=f"cheap{q}", operators=(f"cheap{q}", f"dear{q}"), host="h1") for q in (1, 2)
     )  # fmt: skip
     longest = BATCH * now.goals.bound
-    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.6), "h2": HostSeen()})
-    assert both.usable == pytest.approx([1 - 0.6 / longest, 1.0])
+    both = having(now, units=units, hosts={"h1": HostSeen(overhead=0.4), "h2": HostSeen()})
+    assert both.usable == pytest.approx([1 - 0.4 / longest, 1.0])
     wide = Cluster.of([Host(name="h1", capacity=2, cores=2), Host(name="h2")])
     assert attrs.evolve(both, seen=attrs.evolve(both.seen, cluster=wide)).usable == pytest.approx(
-        [2 * (1 - 0.3 / longest), 1.0]
+        [2 * (1 - 0.2 / longest), 1.0]
     )
 
 

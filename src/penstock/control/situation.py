@@ -17,7 +17,7 @@ from penstock.network import Network
 from penstock.steering import Observation
 from penstock.workload import Rates
 
-BATCH = 0.3
+BATCH = 0.2
 """Share of the latency bound that the batches on the longest way may take together: a tuple waits for the end of the
 one before its own as well, and what waits besides is worked off within the rest."""
 
