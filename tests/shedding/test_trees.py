@@ -367,6 +367,26 @@ def test_too_many_inputs(planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert program.score(kept) >= (1 - error) * exact.values(rates[None])[0] * (1 - 1e-8)
 
 
+def test_tables_that_fit_are_offered_where_streams_split() -> None:
+    """Where hosts' tables are too large behind splits an error is named with which they are made."""
+    operators = [
+        Operator(name="buys", kind="filter", inputs=("s",), cost=(2e-5,), selectivity=(0.3,)),
+        Operator(name="views", kind="filter", inputs=("s",), cost=(2e-5,), selectivity=(0.7,)),
+        Operator(name="all", kind="union", inputs=("buys", "views"), cost=(1e-5, 1e-5)),
+        Operator(name="counted", kind="map", inputs=("all",), cost=(3e-5,), selectivity=(0.01,)),
+        Operator(name="slow", kind="map", inputs=("buys",), cost=(0.004,)),
+    ]
+    sinks = [Sink(name="t1", input="counted"), Sink(name="t2", input="slow", weight=3.0)]
+    network = Network.of("shop", [Source(name="s")], operators, sinks)
+    places = dict.fromkeys(network.operators, "h1") | {"counted": "h2"}
+    program = build_program(network, Cluster.uniform(2), Placement(places))
+    exact, upto = Exact(program), np.full(1, 3000.0)
+    with pytest.raises(TooLarge, match=r"--error 0\.\d+ fits") as refused:
+        build_table("d-fit", Question(exact, upto, 0.05))
+    error = float(str(refused.value).partition("--error ")[2].split()[0])
+    assert build_table("d-fit", Question(exact, upto, error)).entries < 1000
+
+
 def test_the_papers_eight_inputs() -> None:
     """The paper's eight inputs are of two kinds: at 10 % its tables have few rows."""
     eight = two_hosts((0.016, 0.008) * 4, (0.016, 0.008) * 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,6 +21,9 @@ from penstock.shedding.program import Matrix, Program
 from penstock.shedding.quadtree import build_solver, build_solver_w, descend
 from penstock.shedding.tables import PlanTable, fingerprint
 from penstock.shedding.trees import Tables, kept_rates, make_tables, restored, stored
+
+FURTHER, TRYING = (1.25, 1.5, 2.0, 3.0, 5.0, 8.0), 30.0
+"""Factors on an error for which tables are too large, to find one that fits, and for how long (s) to try."""
 
 Answer = Callable[[Matrix], Matrix]
 
@@ -156,9 +160,23 @@ def build_distributed(question: Question) -> PlanTable:
     try:
         return host_plan(question, make_tables(exact.program, question.upto, error))
     except TooLarge as large:
-        if not fit.plain(exact.program):
-            raise
-        raise TooLarge(large.problem, fit.smallest_error(exact, error)) from None
+        advice = fit.smallest_error(exact, error) if fit.plain(exact.program) else _larger_error(question)
+        raise TooLarge(large.problem, advice) from None
+
+
+def _larger_error(question: Question) -> str:
+    """Return advice: an error for which hosts' tables fit where streams split, found by trying for a while."""
+    begun = question.clock()
+    for factor in FURTHER:
+        error = math.ceil(100 * factor * question.error) / 100
+        if error >= 1 or question.clock() - begun > TRYING:
+            break
+        try:
+            make_tables(question.exact.program, question.upto, error)
+        except TooLarge:
+            continue
+        return f"--error {error:g} fits; --planner exact needs no grid"
+    return "take --planner exact, which needs no grid"
 
 
 def host_plan(question: Question, tables: Tables) -> PlanTable:
