@@ -178,6 +178,16 @@ def test_a_speed_is_what_batches_say_and_what_was_known() -> None:
     assert learned(batches, 200.0, before) == before
 
 
+def test_a_batch_from_which_nothing_was_expected_says_next_to_nothing() -> None:
+    """Where all rows are dropped and no overhead is known a batch was to take no time; what others say holds."""
+    before = Speed(doubt=0.1, residual=0.05)
+    usual = [Seen("h1", float(k), k + 0.9, 1.3, 1.0, 0.1) for k in range(30)]
+    nothing = [Seen("h1", float(k), k + 0.2, 0.2, 0.0) for k in range(30)]
+    assert learned(nothing, 31.0, before).level == pytest.approx(0.0, abs=0.1)
+    both = learned([*usual, *nothing], 31.0, before)
+    assert np.exp(both.level + both.fixed * 0.1) == pytest.approx(1.3, rel=0.1)
+
+
 def test_short_batches_say_little_of_long_ones() -> None:
     """What batches take that are mostly overhead is known of such ones; long ones teach both apart."""
     before = Speed(doubt=0.1, fixed_doubt=0.3, residual=0.02, jitter=0.01)

@@ -126,7 +126,8 @@ class Speed:
 
     def spread(self, batch: Seen) -> float:
         """Return how batches like this one differ by chance: standard deviation, as a share of what they take."""
-        return math.sqrt(self.jitter**2 + self.residual**2 * batch.expected) / max(batch.expected, 1e-6)
+        expected = max(batch.expected, 1e-6)
+        return math.sqrt(self.jitter**2 + self.residual**2 * expected) / expected
 
     def misses(self, batch: Seen) -> bool:
         """Whether a batch lies outside the interval in which nine of ten do."""
