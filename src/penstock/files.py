@@ -29,6 +29,13 @@ MAX_BYTES = 256 * 2**20
 """No file that people write is larger; a longer one is a mistake (a data file, a device)."""
 
 
+def file_of(given: str) -> str | None:
+    """Return what messages call a file that was given; None where it is written out instead, as in ``a=1,b=2``."""
+    if "=" in given and not os.path.exists(given):
+        return None
+    return "standard input" if given == "-" else given or "''"
+
+
 class Text:
     """The text of an input file, with the name that messages use.
 
@@ -39,7 +46,7 @@ class Text:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = "standard input" if str(path) == "-" else str(path)
+        self.name = "standard input" if str(path) == "-" else str(path) or "''"
         try:
             if str(path) == "-":
                 raw = sys.stdin.buffer.read(MAX_BYTES + 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from penstock.errors import InputError
-from penstock.files import Text, suggest
+from penstock.files import Text, file_of, suggest
 
 
 def base_name(operator: str) -> str:
@@ -120,7 +120,7 @@ def read_placement(given: str | os.PathLike[str]) -> Placement:
         If it is neither.
     """
     text = str(given)
-    if "=" in text and not os.path.exists(text):
+    if file_of(text) is None:
         hosts: dict[str, str] = {}
         for item in text.split(","):
             name, equals, host = (part.strip() for part in item.partition("="))
