@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from penstock.errors import InputError
 from penstock.files import Text, file_of, suggest
+
+
+COPY = re.compile("[2-9]|[1-9][0-9]{1,8}")
+"""The number of a replica, as its name has it."""
 
 
 def base_name(operator: str) -> str:
@@ -78,7 +83,7 @@ class Placement(Mapping[str, str]):
         known, places = dict.fromkeys(operators), set(hosts)
         for name, host in self._hosts.items():
             base, mark, copy = name.partition("#")
-            if base not in known or (mark and not (copy.isdigit() and int(copy) >= 2)):
+            if base not in known or (mark and not COPY.fullmatch(copy)):
                 raise InputError(
                     f"{name!r} is no operator of the network", at="placement", hint=suggest(base, known, "operators")
                 )
