@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from penstock.errors import InputError
-from penstock.files import Text, file_of, suggest
-
+from penstock.files import Text, file_of, shortened, suggest
 
 COPY = re.compile("[2-9]|[1-9][0-9]{1,8}")
 """The number of a replica, as its name has it."""
@@ -85,7 +84,9 @@ class Placement(Mapping[str, str]):
             base, mark, copy = name.partition("#")
             if base not in known or (mark and not COPY.fullmatch(copy)):
                 raise InputError(
-                    f"{name!r} is no operator of the network", at="placement", hint=suggest(base, known, "operators")
+                    f"{shortened(name)} is no operator of the network",
+                    at="placement",
+                    hint=suggest(base, known, "operators"),
                 )
             if host not in places:
                 raise InputError(
