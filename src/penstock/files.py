@@ -29,6 +29,13 @@ MAX_BYTES = 256 * 2**20
 """No file that people write is larger; a longer one is a mistake (a data file, a device)."""
 
 
+def file_of(given: str) -> str | None:
+    """Return what messages call a file that was given; None where it is written out instead, as in ``a=1,b=2``."""
+    if "=" in given and not os.path.exists(given):
+        return None
+    return "standard input" if given == "-" else given or "''"
+
+
 class Text:
     """The text of an input file, with the name that messages use.
 
@@ -39,7 +46,7 @@ class Text:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = "standard input" if str(path) == "-" else str(path)
+        self.name = "standard input" if str(path) == "-" else str(path) or "''"
         try:
             if str(path) == "-":
                 raw = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -154,6 +161,11 @@ def convert(value: object, shape: type[T], at: str) -> T:
             raise InputError(
                 f"expected {_kind(mismatch[1])}, got {shown}", at=where or None, hint=_described(shape, path)
             ) from None
+        if problem.startswith("invalid enum value"):
+            allowed = ", ".join(_part(shape, path)[0].get("enum", ()))
+            raise InputError(
+                f"expected one of {allowed}, got {shortened(came)}", at=where or None, hint=_described(shape, path)
+            ) from None
         if problem.startswith("expected") and ", got" not in problem:
             # With a limit, as in "expected float >= 0".
             problem = re.sub(r"(?<=^expected )\w+", lambda kind: _kind(kind[0]), problem)
@@ -179,6 +191,13 @@ def _kind(names: str) -> str:
 
 def _described(shape: type[object], path: str) -> str | None:
     """Return what the schema says of a key, as a hint."""
+    part, key = _part(shape, path)
+    text = part.get("description")
+    return f"{key}: {text}" if text and key else None
+
+
+def _part(shape: type[object], path: str) -> tuple[Document, str]:
+    """Return what the schema has for a path, nothing where it does not go so far, and the path's last key."""
     schema = msgspec.json.schema(shape)
 
     def meant(part: Document) -> Document:
@@ -190,10 +209,9 @@ def _described(shape: type[object], path: str) -> str | None:
     for name, entry in re.findall(_STEP, path):
         below = here.get("properties", {}).get(name) if name else here.get("items" if entry.isdigit() else _OTHERS)
         if not isinstance(below, dict):
-            return None
+            return {}, key
         here, key = meant(below), name or key
-    text = here.get("description")
-    return f"{key}: {text}" if text and key else None
+    return here, key
 
 
 _STEP, _OTHERS = r"\.(\w+)|\[([^\]]*)\]", "additionalProperties"

@@ -315,6 +315,38 @@ def test_mistakes_of_people(penstock: Any, tmp_path: Path, name: str, old: str, 
     assert str(tmp_path / file) in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("placement", ', "a": "h2"', ""),
+        ("rates", "s,r", "s,q"),
+        ("keep", "s->f", "s->a"),
+    ],
+)
+def test_the_file_is_named_in_a_folder_with_an_equals_sign(
+    penstock: Any, tmp_path: Path, name: str, old: str, new: str
+) -> None:
+    """A message names its file also where the path could be taken for values that are written out."""
+    folder = tmp_path / "date=2026-01-31"
+    folder.mkdir()
+    (file,) = [file for file in FILES if file.startswith(name)]
+    assert old in FILES[file]
+    write(folder, **{name: FILES[file].replace(old, new, 1)})
+    done = ask(penstock, folder, "simulate")
+    check(done, folder, refused=True)
+    assert str(folder / file) in done.err
+
+
+def test_drops_that_no_window_allows_name_the_file(penstock: Any, tmp_path: Path) -> None:
+    """A keep fraction that windows of different lengths forbid is refused by a message that names the keep file."""
+    another = '[operators.b]\nkind = "aggregate"\ninput = "j"\nwindow = "7 s"\ncost = 0.001\n'
+    placed = PLACEMENT.replace('"a": "h2"', '"a": "h2", "b": "h2"')
+    write(tmp_path, network=NETWORK + another, placement=placed)
+    done = ask(penstock, tmp_path, "simulate")
+    assert done.code == 2, done
+    assert f"{tmp_path / 'keep.json'}: keep.s->f: " in done.err
+
+
 @pytest.fixture
 def hosts_refuse(monkeypatch: Any) -> None:
     """Let the start of hosts be refused with a message of its own."""

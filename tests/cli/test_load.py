@@ -197,3 +197,26 @@ def test_load_starts_without_what_it_does_not_use() -> None:
     )
     assert "two-chains: load" in done.stdout
     assert not {"pyspark", "numba", "matplotlib", "pandas", "scipy", "highspy"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["estimate", "n.toml", "--model", "mace"],
+        ["estimate", "n.toml", "--model", "pipelined"],
+        ["estimate", "n.toml", "--model", "microbatch"],
+        ["estimate", "n.toml", "--model", "sharing"],
+        ["simulate", "n.toml"],
+        ["advise", "--network", "n.toml"],
+    ],
+)
+def test_networks_without_operators_have_an_answer(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """A network whose sources only feed sinks is predicted, simulated and advised on like any other."""
+    monkeypatch.chdir(tmp_path)
+    Path("n.toml").write_text('name = "n"\n[sources.s]\n[sinks.t]\ninput = "s"\n')
+    Path("p.json").write_text('{"placement": {}}')
+    done = penstock(*command, "--hosts", 2, "--rates", "s=10", "--placement", "p.json", "--json")
+    assert done.code == 0, done.err
+    assert done.document

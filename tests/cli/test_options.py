@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from penstock.cli.app import COMMANDS, load_command
 from penstock.cli.options import flat, span
 
 
@@ -87,3 +88,10 @@ def test_a_time_that_is_none_is_refused_by_its_option() -> None:
     assert result.exit_code == 2
     assert "--every" in result.output
     assert "'5 x'" in result.output
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if "seed" in {p.name for p in load_command(name).params}])
+def test_seeds_are_not_negative(penstock: Any, name: str) -> None:
+    """Every command with a seed refuses a negative one in one message."""
+    done = penstock(name, "--seed", "-1")
+    assert (done.code, done.err) == (2, "penstock: --seed: expected a seed of at least 0, got -1\n")

@@ -154,6 +154,9 @@ def test_a_placement_names_every_operator_and_no_stranger() -> None:
         ({}, "operator 'a' has no host"),
         ({"a": "h1", "a#1": "h2"}, "'a#1' is no operator"),
         ({"a": "h1", "a#x": "h2"}, "'a#x' is no operator"),
+        ({"a": "h1", "a#02": "h2"}, "'a#02' is no operator"),
+        ({"a": "h1", "a#²": "h2"}, "'a#²' is no operator"),
+        ({"a": "h1", "a#" + 5000 * "9": "h2"}, "is no operator"),
     ):
         with pytest.raises(InputError, match=words):
             Placement(table).check(["a"], hosts)

@@ -11,7 +11,7 @@ from penstock.latency.fragments import fragments
 from penstock.latency.microbatch import microbatch
 from penstock.latency.steady import steady_state
 from penstock.load import load_model
-from penstock.network import chains
+from penstock.network import Network, Operator, Sink, Source, chains
 from penstock.workload import Rates
 
 RATE, TRIGGER = 1000.0, 1.0
@@ -55,3 +55,17 @@ def test_no_closed_form() -> None:
     """None is given for a host that is overloaded, or a chain whose batches outlast the trigger."""
     assert recursion([0.0011], 0.1)[0] is None
     assert recursion([0.0009, 0.0001], 0.3)[0] is None
+
+
+def test_sinks_that_read_a_source_wait_for_no_batch() -> None:
+    """Beside a sink that reads a source the others have their closed form, and it has none."""
+    network = Network.of(
+        "n",
+        [Source(name="s")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.0001,))],
+        [Sink(name="raw", input="s"), Sink(name="t", input="a")],
+    )
+    model = load_model(network, Rates.constant({"s": RATE}, 10.0))
+    found = steady_state(model, fragments(network, {"a": "h1"}), trigger=TRIGGER)
+    assert found is not None
+    assert list(found.sinks) == ["t"]

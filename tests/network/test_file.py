@@ -90,7 +90,7 @@ def test_a_network_survives_pickling() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ('kind = "filter"', 'kind = "filtre"', 7, ["operators.f.kind", "filtre"]),
+        ('kind = "filter"', 'kind = "filtre"', 7, ["operators.f.kind: expected one of", "filter", "got 'filtre'"]),
         ("selectivity = 0.5", "selektivity = 0.5", 9, ["unknown key 'selektivity'", "did you mean 'selectivity'?"]),
         ("selectivity = 0.5", 'selectivity = "half"', 9, ["operators.f.selectivity", "expected"]),
         ("selectivity = 0.5", "selectivity = -1", 9, [">= 0"]),

@@ -68,6 +68,17 @@ def test_promise_on_random_networks(planner: str) -> None:
             assert program.score(kept) >= 0.8 * exact.values(point[None])[0] * (1 - 1e-8)
 
 
+@pytest.mark.parametrize("planner", ["exact", "solver", "c-fit", "d-fit"])
+def test_what_loads_nothing_is_kept(planner: str) -> None:
+    """The promise holds beside sources that load no host, of which every row is worth something."""
+    program = two_hosts((0.03, 0.0, 0.0), (0.06, 0.0, 0.0))
+    exact, upto = Exact(program), np.full(3, 50.0)
+    look_up = LookUp(program, build_table(planner, Question(exact, upto, 0.2)))
+    points = overloads(program, upto, 100, 3)
+    for point, optimum in zip(points, exact.values(points), strict=True):
+        assert program.score(look_up.plan(point)) >= 0.8 * optimum * (1 - 1e-8)
+
+
 def test_promise_with_three_inputs() -> None:
     """c-fit keeps its promise with three different inputs over three hosts' worth of load."""
     program = two_hosts((0.03, 0.05, 0.02), (0.06, 0.01, 0.04))

@@ -160,6 +160,8 @@ def test_picture(files):
         ((*RATES, "--rebalance", "correlation-one-way", "--sample", "0.3"), "multiple"),
         ((*RATES, "--rebalance", "correlation-one-way", "--weights", "load=1"), "no parameter"),
         ((*RATES, "--every", "2"), "--rebalance with --every"),
+        ((*RATES, "--trigger", "-1"), "--trigger: "),
+        ((*RATES, "--trigger", "1", "--overhead", "-1"), "--overhead: "),
     ],
 )
 def test_bad_input_is_one_message_and_exit_code_two(files, options, message):

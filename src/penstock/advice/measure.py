@@ -73,6 +73,8 @@ def correlation(deployment: Deployment) -> Array:
 
     Population coefficients; 0 with a series that does not change.
     """
+    if not deployment.jobs:
+        return np.zeros((0, 0))
     load = np.array([job.load()[: deployment.recorded] for job in deployment.jobs.values()])
     load = load.reshape(len(deployment.jobs), -1)
     rest = load - load.mean(axis=1, keepdims=True)

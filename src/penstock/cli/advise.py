@@ -106,7 +106,6 @@ def command(
 
     from penstock.advice import Aims, Burst, consult, deployed
 
-    options.check_seed(answer.seed)
     if aims.latency is not None and not 0 < aims.latency < math.inf:
         raise InputError(f"expected a finite time > 0 s, got {aims.latency:g}", at="--latency")
     if bool(logs.paths) == (files.network is not None):

@@ -25,6 +25,13 @@ def span(text: str | float) -> float:
             raise typer.BadParameter(str(error)) from None
 
 
+def _seed(seed: int) -> int:
+    """Return a seed that is not negative."""
+    if seed < 0:
+        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
+    return seed
+
+
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 HostsOption = Annotated[
@@ -65,7 +72,7 @@ ModelOption = Annotated[
 CheckOption = Annotated[
     str | None, typer.Option("--check-with", metavar="simulation", help="Also simulate the answer.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", callback=_seed, help="Random seed.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -125,18 +132,6 @@ def checks(check_with: str | None) -> bool:
     if check_with not in (None, "simulation"):
         raise InputError(f"expected simulation, got {check_with!r}", at="--check-with")
     return check_with is not None
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a negative seed.
-
-    Raises
-    ------
-    InputError
-        If it is negative.
-    """
-    if seed < 0:
-        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:

@@ -126,7 +126,6 @@ def command(
 
     graph, _, cluster = reading.get_deployment(network)
     model = reading.get_model(graph, *rates)
-    options.check_seed(answer.seed)
     if wish.overload not in (None, "allow", "soft"):
         raise InputError(f"expected allow or soft, got {wish.overload!r}", at="--overload")
     copies = copies_of(wish.algorithm, wish.replicas)

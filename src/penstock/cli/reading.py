@@ -10,7 +10,7 @@ import os
 from penstock.cli.options import NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
 from penstock.errors import InputError
-from penstock.files import Document, Text, suggest
+from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.workload import Rates, read_rates
@@ -69,7 +69,7 @@ def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
     try:
         return placement.check(network.operators, cluster.hosts, network.pins)
     except InputError as error:
-        raise error.located(given) if "=" not in given else error from None
+        raise error.located(file_of(given)) from None
 
 
 def get_model(network: Network, rates: str, duration: float, period: float) -> LoadModel:
@@ -83,7 +83,7 @@ def get_rates(network: Network, rates: str, duration: float, period: float) -> R
     try:
         return read.check(network.sources)
     except InputError as error:
-        raise error.located(rates) if "=" not in rates else error from None
+        raise error.located(file_of(rates)) from None
 
 
 def get_keep(given: str | None, network: Network, *, copies: bool = False) -> dict[str, float]:
@@ -96,6 +96,7 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
     """
     if given is None:
         return {}
+    source = None
     if "->" in given and not os.path.exists(given):
         table: Document = {}
         for item in given.split(","):
@@ -110,11 +111,10 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
                 raise InputError(f"expected a number, got {number!r}", at=f"keep.{name}") from None
     else:
         file = Text(given)
-        document = file.json()
+        source, document = file.name, file.json()
         table = document.get("keep") if isinstance(document, dict) else None  # type: ignore[assignment]
         if not isinstance(table, dict):
-            raise InputError('expected {"keep": {"a->b": 0.4}}', file=file.name, at="keep")
-    source = None if "->" in given else given
+            raise InputError('expected {"keep": {"a->b": 0.4}}', file=source, at="keep")
     streams = [stream.name for stream in network.streams]
     for name, fraction in table.items():
         if (base_name(name) if copies else name) not in streams:

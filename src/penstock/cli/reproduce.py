@@ -27,11 +27,8 @@ def command(
     """
     from pathlib import Path
 
-    from penstock.errors import InputError
     from penstock.experiments import Figure, reproduce
 
-    if seed < 0:
-        raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
     with common.progress() as show:
         made: list[Figure] = list(reproduce(figures or (), quick=quick, seed=seed, progress=show))
     if out is not None:

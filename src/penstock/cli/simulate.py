@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
-from penstock.files import Document
+from penstock.files import Document, file_of
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
@@ -230,8 +230,8 @@ def command(
             with common.progress() as tell:
                 results = [virtual.once(job, run.seed, tell, run.trace, run.plot)]
     except InputError as error:
-        source = {**inputs._asdict(), **events._asdict()}.get(str(error.at))
-        raise error.located(source) if isinstance(source, str) and "=" not in source else error from None
+        source = {**inputs._asdict(), **events._asdict()}.get(str(error.at).partition(".")[0])
+        raise error.located(file_of(source) if isinstance(source, str) else None) from None
     seconds = time.perf_counter() - began
     batched = None if batches is None else attrs.evolve(pace, trigger=batches.trigger, progressive=batches.progressive)
     document = {**virtual.report(job, results, seeds, batched), "seconds": seconds}

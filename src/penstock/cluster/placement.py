@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from penstock.errors import InputError
-from penstock.files import Text, suggest
+from penstock.files import Text, file_of, shortened, suggest
+
+COPY = re.compile("[2-9]|[1-9][0-9]{1,8}")
+"""The number of a replica, as its name has it."""
 
 
 def base_name(operator: str) -> str:
@@ -78,9 +82,11 @@ class Placement(Mapping[str, str]):
         known, places = dict.fromkeys(operators), set(hosts)
         for name, host in self._hosts.items():
             base, mark, copy = name.partition("#")
-            if base not in known or (mark and not (copy.isdigit() and int(copy) >= 2)):
+            if base not in known or (mark and not COPY.fullmatch(copy)):
                 raise InputError(
-                    f"{name!r} is no operator of the network", at="placement", hint=suggest(base, known, "operators")
+                    f"{shortened(name)} is no operator of the network",
+                    at="placement",
+                    hint=suggest(base, known, "operators"),
                 )
             if host not in places:
                 raise InputError(
@@ -120,7 +126,7 @@ def read_placement(given: str | os.PathLike[str]) -> Placement:
         If it is neither.
     """
     text = str(given)
-    if "=" in text and not os.path.exists(text):
+    if file_of(text) is None:
         hosts: dict[str, str] = {}
         for item in text.split(","):
             name, equals, host = (part.strip() for part in item.partition("="))

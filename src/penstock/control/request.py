@@ -14,7 +14,7 @@ from penstock.control.scenario import Happening, read_scenario
 from penstock.control.situation import Prices
 from penstock.control.state import network_document
 from penstock.errors import InputError
-from penstock.files import Document, suggest
+from penstock.files import Document, file_of, suggest
 from penstock.load import Statistics
 from penstock.network import Network
 from penstock.steering import Admit, NewRates, Slow
@@ -68,7 +68,7 @@ def control_rates(
     try:
         rates.check({*network.sources, *(more & set(rates.sources))})
     except InputError as error:
-        raise error.located(text) if "=" not in text else error from None
+        raise error.located(file_of(text)) from None
     return rates
 
 

@@ -120,7 +120,9 @@ def draw(
     other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
     # Cores wander for minutes too: where no earlier run tells, as far as between two stretches of the calibration.
     speed = np.exp(rng.standard_normal((count, len(rows))) * [row.may_differ for row in rows])
-    wander = np.exp(rng.standard_normal((count, len(rows), STRETCHES)) * np.array([[row.wander] for row in rows]))
+    wander = np.exp(
+        rng.standard_normal((count, len(rows), STRETCHES)) * np.array([row.wander for row in rows])[:, None]
+    )
     chance = rng.standard_normal((count, len(rows), BATCHES))
     phase = rng.random(count)
     fixed = np.exp(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])

@@ -83,6 +83,8 @@ def steady_state(
     hops = _hops(network, home, cuts)
     sinks = {}
     for name, sink in network.sinks.items():
+        if sink.input not in home:
+            continue  # it reads a source: no batch stands before it
         batch = found[home[sink.input]]
         few, many = hops[sink.input]
         if few != many:

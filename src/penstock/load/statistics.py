@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from penstock.errors import InputError
-from penstock.files import Document, Text, convert, schema_of, suggest, write_json
+from penstock.files import Document, Text, convert, schema_of, shortened, suggest, write_json
 from penstock.network import Network
 from penstock.network.file import GrowthTable, growth_of
 from penstock.network.model import Growth
@@ -288,11 +288,16 @@ def parse_statistics(document: object, network: Network | None = None) -> Statis
         _finite(row.resolution, f"{at}.resolution")
         _finite(row.state or 0.0, f"{at}.state")
         _finite(row.overhead, f"{at}.overhead")
-    rest = convert({**document, "operators": {}}, StatisticsFile, "")
-    for name, host in rest.hosts.items():
+    tables = document.get("hosts", {})
+    if not isinstance(tables, dict):
+        raise InputError(f"expected a table, got {shortened(tables)}", at="hosts")
+    hosts = {}
+    for name, table in tables.items():
+        host = convert(table, HostRow, f"hosts.{name}")
         for key in HostRow.__struct_fields__:
             _finite(getattr(host, key) or 0.0, f"hosts.{name}.{key}")
-    hosts = {name: HostStatistics(**msgspec.structs.asdict(host)) for name, host in rest.hosts.items()}
+        hosts[name] = HostStatistics(**msgspec.structs.asdict(host))
+    rest = convert({**document, "operators": {}, "hosts": {}}, StatisticsFile, "")
     return Statistics(operators=operators, hosts=hosts, measured=rest.measured)
 
 

@@ -65,7 +65,8 @@ def plain_table(exact: Exact, error: float) -> dict[str, Numbers]:
     Returns
     -------
     dict
-        ``points`` (points, inputs), ``score``, the index, ``group`` and ``factor`` of each source.
+        ``points`` (points, inputs), ``score``, the index, ``group`` and ``factor`` of each source; a source that loads
+        nothing has the factor 0, and nothing of it is dropped.
     """
     levels, counts, load, worth, group, factor = plain_grid(exact, error)
     try:
@@ -94,6 +95,7 @@ def plain_grid(
     """Return levels, counts, load and worth of the merged inputs, and how sources are merged into them."""
     load, worth = _totals(exact.program)
     group, factor = groups(load, worth)
+    factor = np.where(load.any(axis=0), factor, 0.0)
     first = [int(np.flatnonzero(group == g)[0]) for g in range(group.max(initial=-1) + 1)]
     load, worth = np.ascontiguousarray(load[:, first]), worth[first]
     levels, counts = _grid(load, worth, _least(exact, load, first), error)
@@ -188,7 +190,7 @@ def fit_plan(program: Program, arrays: Mapping[str, Numbers], rates: Matrix) -> 
         kept: Matrix = arrays["plans"][row].copy()
         return kept
     share = np.divide(arrays["points"][row], merged, out=np.zeros(inputs), where=merged > 0)
-    return program.flow(rates * np.minimum(1.0, share[group]))
+    return program.flow(rates * np.where(factor > 0, np.minimum(1.0, share[group]), 1.0))
 
 
 def _totals(program: Program) -> tuple[Matrix, Matrix]:

@@ -168,12 +168,10 @@ class Options:
                     raise InputError(f"expected a time >= 0 s, got {event.at:g}", at=option)
         if self.microbatch is not None:
             overheads = self.microbatch.overhead
-            for value in (
-                self.microbatch.trigger,
-                *(overheads.values() if isinstance(overheads, Mapping) else (overheads,)),
-            ):
+            fixed = overheads.values() if isinstance(overheads, Mapping) else (overheads,)
+            for value, option in ((self.microbatch.trigger, "--trigger"), *((each, "--overhead") for each in fixed)):
                 if not (math.isfinite(value) and value >= 0):
-                    raise InputError(f"expected a finite number of seconds >= 0, got {value:g}", at="--trigger")
+                    raise InputError(f"expected a finite number of seconds >= 0, got {value:g}", at=option)
 
 
 def check_limit(source: str, limit: float) -> None:

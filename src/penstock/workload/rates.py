@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from penstock.errors import InputError
-from penstock.files import Text, atomic, suggest
+from penstock.files import Text, atomic, file_of, suggest
 
 
 @attrs.frozen(eq=False)
@@ -128,7 +128,7 @@ def read_rates(given: str | os.PathLike[str], duration: float = 60.0, period: fl
         Naming file, line and column.
     """
     text = str(given)
-    if "=" in text and not os.path.exists(text):
+    if file_of(text) is None:
         return Rates.constant(inline_rates(text, "--rates"), duration, period)
     return _read_csv(Text(given), period)
 
