@@ -129,6 +129,7 @@ def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, bur
         (["--prices", "gold=1"], "no price"),
         (["--moves", "0"], "--moves"),
         (["--pace", "-1"], "--pace"),
+        (["--overhead", "1"], "--trigger with --overhead"),
     ],
 )
 def test_bad_options_are_refused(penstock, network, burst, options, words):
