@@ -148,7 +148,7 @@ def convert(value: object, shape: type[T], at: str) -> T:
         problem, _, path = str(error).partition(" - at `")
         where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".").removesuffix("[...]")
         if unknown := re.search(r"unknown field `(.*)`", problem):
-            known = [field.encode_name for field in msgspec.structs.fields(shape)]  # type: ignore[arg-type]
+            known = _part(shape, path)[0].get("properties", ())
             raise InputError(
                 f"unknown key {unknown[1]!r}", at=f"{where}.{unknown[1]}".lstrip("."), hint=suggest(unknown[1], known)
             ) from None

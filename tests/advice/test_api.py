@@ -157,3 +157,27 @@ def test_networks_refuse_what_does_not_fit(root: Path) -> None:
         library.shed(network, dict.fromkeys(network.operators, "h1"), {"clicks": 1, "buys": 1}, planner="magic")
     with pytest.raises(AttributeError, match="no attribute"):
         library.nothing  # noqa: B018
+
+
+def test_networks_name_hosts_of_the_cluster(tmp_path: Path) -> None:
+    """A host that the network names and the cluster lacks is refused by its key, whatever is asked."""
+    path = tmp_path / "n.toml"
+    path.write_text('name = "n"\n[sources.s]\nhost = "h9"\n[operators.f]\nkind = "map"\ninput = "s"\ncost = 0.1\n')
+    network, placed = library.load_network(path), {"f": "h1"}
+    for ask in (
+        lambda: library.place(network, {"s": 1.0}),
+        lambda: library.estimate(network, {"s": 1.0}, placed),
+        lambda: library.simulate(network, {"s": 1.0}, placed),
+        lambda: library.shed(network, placed, {"s": 1.0}),
+    ):
+        with pytest.raises(InputError, match=r"sources\.s\.host: 'h9' is no host of the cluster"):
+            ask()
+
+
+@pytest.mark.parametrize("error", [-1.0, 0.0, 1.0, 2.0, float("nan")])
+def test_the_error_of_a_plan_is_a_share(root: Path, error: float) -> None:
+    """An error that promises nothing, or more than all, is refused."""
+    network = library.load_network("examples/two-chains/network.toml")
+    placed = dict.fromkeys(network.operators, "h1")
+    with pytest.raises(InputError, match="between 0 and 1"):
+        library.shed(network, placed, {"clicks": 100.0, "buys": 10.0}, error=error)

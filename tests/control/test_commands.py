@@ -96,7 +96,8 @@ def test_scenario_happens(penstock, network, burst, examples):
         ("[[event]]\nat = 1", "event"),
         ("[[events]]\nat = 1\nadmit = 'nothing.toml'", "nothing.toml"),
         ("[[events]]\nat = 1\nrates = 'nothing.csv'", "nothing.csv"),
-        ("[[events]]\nat = 1\nkil = 'h1'", "kil"),
+        ("[[events]]\nat = 1\nkil = 'h1'", "did you mean 'kill'?"),
+        ("[[events]]\nat = 1\nslow = {hots = 'h1', factor = 1}", "did you mean 'host'?"),
     ],
 )
 def test_bad_scenarios_are_refused(penstock, network, burst, text, words):
@@ -128,6 +129,7 @@ def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, bur
         (["--prices", "gold=1"], "no price"),
         (["--moves", "0"], "--moves"),
         (["--pace", "-1"], "--pace"),
+        (["--overhead", "1"], "--trigger with --overhead"),
     ],
 )
 def test_bad_options_are_refused(penstock, network, burst, options, words):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +262,10 @@ def test_tables_of_others_are_refused(tmp_path: Path) -> None:
         path.write_text(text.replace(old, new))
         with pytest.raises(InputError, match=said):
             read_table(path)
+    for wrong in (None, 2.0, [2.0], [2.0, None]):
+        path.write_text(json.dumps({**json.loads(text), "upto": wrong}))
+        with pytest.raises(InputError, match="damaged"):
+            LookUp(program, read_table(path))
 
 
 def replicated(capacity: float, places: dict[str, str], hosts: int) -> tuple[Program, Cluster, Placement]:

@@ -76,7 +76,7 @@ def place(
     Infeasible
         Naming the host or link that is short.
     """
-    cluster = _cluster(hosts)
+    cluster = _cluster(hosts, network)
     before = None if previous is None else _placement(previous, network, cluster)
     problem = Problem(_model(network, rates), cluster, before, network.pins)
     terms, own = terms_of(parameters)
@@ -111,7 +111,7 @@ def estimate(
     InputError
         If the parts do not fit each other.
     """
-    cluster = _cluster(hosts)
+    cluster = _cluster(hosts, network)
     known = statistics if isinstance(statistics, Statistics | None) else read_statistics(statistics, network)
     return model_of(model)(_model(network, rates), _placement(placement, network, cluster), cluster, known)
 
@@ -142,7 +142,7 @@ def simulate(
     InputError
         If the parts do not fit each other.
     """
-    cluster = _cluster(hosts)
+    cluster = _cluster(hosts, network)
     return run(network, cluster, _placement(placement, network, cluster), _rates(network, rates), options, seed=seed)
 
 
@@ -198,7 +198,9 @@ def shed(
     """
     if planner not in PLANNERS:
         raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, PLANNERS, "planners"))
-    cluster = _cluster(hosts)
+    if not 0 < error < 1:
+        raise InputError(f"expected an error between 0 and 1, got {error:g}", at="error")
+    cluster = _cluster(hosts, network)
     program = build_program(network, cluster, _placement(placement, network, cluster))
     rates = _at(network, at)
     exact = Exact(program)
@@ -217,14 +219,13 @@ def shed(
     )
 
 
-def _cluster(hosts: Hosts) -> Cluster:
-    if isinstance(hosts, Cluster):
-        return hosts
-    if isinstance(hosts, int):
-        if not 1 <= hosts <= 1_000_000:
-            raise InputError(f"expected 1 to 1000000 hosts, got {hosts}", at="hosts")
-        return Cluster.uniform(hosts)
-    return read_cluster(hosts)
+def _cluster(hosts: Hosts, network: Network) -> Cluster:
+    if isinstance(hosts, int) and not 1 <= hosts <= 1_000_000:
+        raise InputError(f"expected 1 to 1000000 hosts, got {hosts}", at="hosts")
+    if not isinstance(hosts, Cluster):
+        hosts = Cluster.uniform(hosts) if isinstance(hosts, int) else read_cluster(hosts)
+    network.check_hosts(hosts.hosts)
+    return hosts
 
 
 def _placement(given: Placed, network: Network, cluster: Cluster) -> Placement:

@@ -209,6 +209,8 @@ def _check(inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> None:
         raise InputError(f"expected {' or '.join(ENGINES)}, got {run.engine!r}", at="--engine")
     if goal.moves < 1 or goal.spare < 0:
         raise InputError(f"expected at least 1 and 0, got {goal.moves} and {goal.spare}", at="--moves, --spare")
+    if run.overhead is not None and run.trigger is None:
+        raise InputError("expected --trigger with --overhead", at="--trigger")
 
 
 def write_lines(path: str, lines: list[Document]) -> None:

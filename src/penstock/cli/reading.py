@@ -38,14 +38,7 @@ def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluste
         cluster = Cluster.uniform(hosts)
     else:
         cluster = read_cluster(path)
-    for at, host in network.named_hosts:
-        if host not in cluster.hosts:
-            raise InputError(
-                f"{host!r} is no host of the cluster",
-                file=network.file,
-                at=at,
-                hint=suggest(host, cluster.hosts, "hosts"),
-            )
+    network.check_hosts(cluster.hosts)
     return cluster
 
 

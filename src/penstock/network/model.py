@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
@@ -254,6 +254,19 @@ class Network:
         rows += [(f"sources.{end.name}.host", end.host) for end in self.sources.values()]
         rows += [(f"sinks.{end.name}.host", end.host) for end in self.sinks.values()]
         return tuple((key, host) for key, host in rows if host is not None)
+
+    def check_hosts(self, hosts: Collection[str]) -> None:
+        """Refuse a cluster that lacks a host which the network names.
+
+        Raises
+        ------
+        InputError
+            Naming the host, and the key that names it.
+        """
+        for at, host in self.named_hosts:
+            if host not in hosts:
+                hint = suggest(host, hosts, "hosts")
+                raise InputError(f"{host!r} is no host of the cluster", file=self.file, at=at, hint=hint)
 
     @cached_property
     def queries(self) -> tuple[tuple[str, ...], ...]:

@@ -56,13 +56,15 @@ class PlanTable:
         Raises
         ------
         InputError
-            If it belongs to another network, cluster or placement.
+            If it belongs to another network, cluster or placement, or has not a number for each source.
         """
         if self.fingerprint != fingerprint(program):
             raise InputError(
                 "the plan table was made for another network, cluster, placement or other costs",
                 hint="build it again with --save",
             )
+        if self.upto.shape != (len(program.sources),) or np.isnan(self.upto).any():
+            raise InputError(f"the plan table is damaged: expected {len(program.sources)} numbers in 'upto'")
         return self
 
     def within(self, rates: Matrix, sources: tuple[str, ...]) -> None:
