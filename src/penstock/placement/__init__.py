@@ -20,6 +20,7 @@ from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
+from penstock.placement.linked import improved, linked_latency, matters
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
@@ -66,12 +67,15 @@ class Row:
         What its answers are measured by unless told otherwise.
     replicas
         ``none``, ``free`` (copies are operators of their own) or ``apart`` (never on one host).
+    minimises
+        Whether it looks for the least objective.
     """
 
     factory: Callable[..., Algorithm]
     fixed: Mapping[str, object] = attrs.field(factory=dict)
     objective: str = "latency"
     replicas: str = "none"
+    minimises: bool = False
 
 
 ALGORITHMS: Mapping[str, Row] = {
@@ -93,8 +97,8 @@ ALGORITHMS: Mapping[str, Row] = {
     "economical": Row(Economical, objective="hosts", replicas="free"),
     "economical-replicated": Row(Replicated, {"colouring": "first-fit"}, "hosts", "apart"),
     "economical-replicated-minimal": Row(Replicated, {"colouring": "minimal"}, "hosts", "apart"),
-    "mace-climb": Row(MaceClimb),
-    "exact": Row(Exact),
+    "mace-climb": Row(MaceClimb, minimises=True),
+    "exact": Row(Exact, minimises=True),
 }
 
 
@@ -238,6 +242,9 @@ def place(
         where, feasible = decide(math.inf), False
     else:
         where, feasible = _allowed(decide, measure) if terms.overload else (decide(1.0), True)
+    links = matters(problem, measure)
+    if links and row.minimises:
+        where = improved(held, arrays, where, quotas=feasible)
     if wrong := [*over_link(arrays, where), *over_memory(arrays, where)]:
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
@@ -249,7 +256,7 @@ def place(
     return Answer(
         placement=placement,
         objective=measure,
-        value=worth(where),
+        value=linked_latency(held, arrays, where) if links else worth(where),
         bound=whole_bound(arrays, tight) if tight else objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),

@@ -1,0 +1,91 @@
+"""Latency where links are not free: what a placement is worth then, and the best one near those for free links.
+
+The kernels know of hosts only, whose cumulative excess is below what comes with links: a link is one more host
+(Chandramouli et al., section IV), and its delay adds to the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from penstock.latency.mace import mace
+from penstock.placement.base import TIE, Arrays, Ints, Problem
+from penstock.placement.correlation import Connected
+from penstock.placement.objective import latency
+from penstock.placement.verify import over_link, over_memory, over_quota
+
+EVERY, MOVES = 20_000, 2_000
+"""Placements up to which all are tried, and single moves."""
+
+
+def matters(problem: Problem, measure: str) -> bool:
+    """Whether links count in an objective beside the hosts; copies of operators cross them in ways of their own."""
+    return measure == "latency" and not problem.cluster.free_links and problem.replicas == 1
+
+
+def linked_latency(problem: Problem, arrays: Arrays, where: Ints) -> float:
+    """Return the worst of Mace with links (s)."""
+    return mace(problem.model, arrays.placement(where), problem.cluster).total.worst
+
+
+def improved(problem: Problem, arrays: Arrays, where: Ints, *, quotas: bool = True) -> Ints:
+    """Return the placement of least latency with links: of all on small networks, and else as far as moves lead.
+
+    Parameters
+    ----------
+    quotas
+        Whether they are to be kept.
+    """
+    free, count = np.flatnonzero(arrays.fixed < 0), len(arrays.hosts)
+
+    def better(tried: Ints, least: float) -> float | None:
+        """Return a placement's latency where it is allowed and below another."""
+        # Hosts alone are a lower bound, and cheap.
+        if latency(arrays, tried) >= least * (1 - TIE):
+            return None
+        if (quotas and over_quota(arrays, tried)) or over_link(arrays, tried) or over_memory(arrays, tried):
+            return None
+        value = linked_latency(problem, arrays, tried)
+        return value if value < least * (1 - TIE) else None
+
+    least = linked_latency(problem, arrays, where)
+    if count**free.size <= EVERY:
+        for tried in _all(where, free, count):
+            value = better(tried, least)
+            if value is not None:
+                where, least = tried, value
+        return where
+    # Where each query is whole no link is crossed; single moves seldom lead there.
+    whole = Connected()(arrays, np.random.default_rng(0))
+    value = better(whole, least)
+    if value is not None:
+        where, least = whole, value
+    while free.size * (count - 1) <= MOVES:
+        found = min(
+            ((value, tried) for tried in _moved(where, free, count) if (value := better(tried, least)) is not None),
+            key=lambda pair: pair[0], default=None,
+        )  # fmt: skip
+        if found is None:
+            break
+        least, where = found
+    return where
+
+
+def _all(where: Ints, free: Ints, hosts: int) -> Iterator[Ints]:
+    """Return every placement of some operators."""
+    for chosen in product(range(hosts), repeat=free.size):
+        tried = where.copy()
+        tried[free] = chosen
+        yield tried
+
+
+def _moved(where: Ints, free: Ints, hosts: int) -> Iterator[Ints]:
+    """Return every placement in which one operator is on another host."""
+    for index, host in product(free.tolist(), range(hosts)):
+        if host != where[index]:
+            tried = where.copy()
+            tried[index] = host
+            yield tried

@@ -1,0 +1,104 @@
+"""Latency where links are not free: what `place` answers is what `estimate` says, and the least there is."""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import product
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+from penstock.cluster import Cluster, Link, Placement
+from penstock.errors import Infeasible
+from penstock.latency.mace import mace
+from penstock.load import load_model
+from penstock.network.shapes import chains
+from penstock.placement import ALGORITHMS, Terms, place
+from penstock.placement.linked import EVERY
+
+_spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
+problems = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(problems)
+
+SINGLE = [name for name, row in ALGORITHMS.items() if row.replicas != "apart"]
+
+
+def linked(seed: int, operators: int = 5, hosts: int = 3):
+    """Return a random problem whose links have delays, and bandwidths of which some are short."""
+    base = problems.drawn(seed, operators=operators, hosts=hosts, level=0.5)
+    rng = np.random.default_rng(seed)
+    rate = float(base.model.arrivals.mean(axis=1).max())
+    names = list(base.cluster.hosts)
+    links = {
+        (a, b): Link(float(rng.choice([0.0, 0.01, 0.3])), float(rate * rng.choice([1.1, 1.5, 100.0])))
+        for a, b in product(names, names)
+        if a != b
+    }
+    return attrs.evolve(base, cluster=Cluster.of(base.cluster.hosts.values(), links=links))
+
+
+def worst(problem, placement):
+    """Return the worst latency with links (s)."""
+    return mace(problem.model, Placement(placement), problem.cluster).total.worst
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", SINGLE)
+def test_latency_counts_links(name, seed):
+    """The value of the objective latency is the worst of the model mace, with links."""
+    problem = linked(seed)
+    try:
+        answer = place(problem, name, np.random.default_rng(seed), Terms(measure="latency"))
+    except Infeasible as error:  # a heuristic may find no placement within the links
+        pytest.skip(str(error))
+    assert answer.value == pytest.approx(worst(problem, dict(answer.placement)))
+    assert answer.bound is None or answer.bound <= answer.value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_is_the_least_of_all_with_links(seed):
+    """No placement of a small network within quotas and links has less latency than the one that exact answers."""
+    problem = linked(seed)
+    answer = place(problem, "exact", np.random.default_rng(0))
+    names, hosts = list(problem.model.network.operators), list(problem.cluster.hosts)
+    assert len(hosts) ** len(names) <= EVERY
+    least = np.inf
+    for where in product(hosts, repeat=len(names)):
+        placement = dict(zip(names, where, strict=True))
+        if allowed(problem, placement):
+            least = min(least, worst(problem, placement))
+    assert answer.value == pytest.approx(least)
+
+
+def allowed(problem, placement) -> bool:
+    """Whether mean loads are within quotas and mean traffic within bandwidths; a tuple crosses to a host once."""
+    model, cluster = problem.model, problem.cluster
+    load = dict.fromkeys(cluster.hosts, 0.0)
+    for name, mean in zip(model.network.operators, model.mean_load, strict=True):
+        load[placement[name]] += float(mean)
+    if any(load[name] > host.usable * (1 + 1e-9) for name, host in cluster.hosts.items()):
+        return False
+    traffic: dict[tuple[str, str], float] = {}
+    crossed = set()
+    for stream in model.network.streams:
+        if stream.writer in placement and stream.reader in placement:
+            a, b = placement[stream.writer], placement[stream.reader]
+            if a != b and (stream.writer, b) not in crossed:
+                crossed.add((stream.writer, b))
+                rate = float(model.arrivals[model.stream_index[stream.name]].mean())
+                traffic[a, b] = traffic.get((a, b), 0.0) + rate
+    return all(rate <= cluster.link(*pair).bandwidth * (1 + 1e-9) for pair, rate in traffic.items())
+
+
+def test_climbing_keeps_what_links_would_cut():
+    """A chain that fits one host is not cut by mace-climb where every crossing costs a second."""
+    costs = [[1e-4] * 4 for _ in range(12)]
+    network = chains(costs, [[1.0] * 4] * 12)
+    steady = {f"s{k + 1}": np.full(20, 100.0) for k in range(12)}
+    model = load_model(network, problems.rates(steady))
+    cluster = Cluster.of(Cluster.uniform(3).hosts.values(), Link(1.0, 1e6))
+    problem = attrs.evolve(problems.antiphase(3), model=model, cluster=cluster)
+    answer = place(problem, "mace-climb", np.random.default_rng(0))
+    assert answer.value < 1.0
