@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.telemetry.codecs import BLOCK, Readable, Truncated, blocks
+from penstock.telemetry.bytestream import Readable, Truncated
+from penstock.telemetry.codecs import BLOCK, blocks
 from penstock.telemetry.events import Event, Unreadable, parse
 from penstock.telemetry.files import Log
 
