@@ -13,7 +13,7 @@ from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.inspection import Inspection, Query, fit_batches
-from penstock.inspection.pace import rate_series
+from penstock.inspection.arrivals import rate_series
 from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
 from penstock.load import LoadModel, Statistics
