@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control import chain
-from penstock.control.demo import IN_TURN, OURS, bursts, decide, in_turn, network, outcome_of, peak_of
+from penstock.control.demo import IN_TURN, OURS, decide, in_turn, outcome_of
+from penstock.control.prediction import predict
+from penstock.control.two_sites import bursts, network, peak_of
 from penstock.load import OperatorStatistics, Statistics
 from penstock.load.statistics import HostStatistics
 from penstock.network.file import parse_network
@@ -51,7 +52,7 @@ def test_placing_is_worth_twice_by_the_model(overhead: float, cost: float, slowe
     plans = {OURS: decide(OURS, whole, cluster, bursts(), 0), IN_TURN: in_turn(graph, list(cluster.hosts))}
     rates = bursts(peak_of(whole, cluster, plans[OURS], known(1.0)))
     worst = {
-        name: chain.predict(whole, cluster, placed, rates, known(slower)).result.whole()[1].max()
+        name: predict(whole, cluster, placed, rates, known(slower)).result.whole()[1].max()
         for name, placed in plans.items()
     }
     assert worst[IN_TURN] >= 2 * worst[OURS]

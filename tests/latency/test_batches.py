@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from latency_cases import random_case, scaled_costs
 
 from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
-from penstock.control.chain import error_bar, predict, simulated, summary
+from penstock.control.as_modelled import simulated
+from penstock.control.prediction import predict
+from penstock.control.summary import error_bar, summary
 from penstock.latency.batches import microbatch_estimate
 from penstock.latency.models import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model

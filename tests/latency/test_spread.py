@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from latency_cases import random_case
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.demo import bursts
-from penstock.control.demo import network as two_sites
+from penstock.control.two_sites import bursts
+from penstock.control.two_sites import network as two_sites
 from penstock.latency.batches import BatchHosts, microbatch_estimate
 from penstock.latency.draws import draw
 from penstock.latency.mace import mace

@@ -54,7 +54,7 @@ def command(
     """
     from penstock.cli import reading
     from penstock.cluster import Placement
-    from penstock.control.chain import worst_simulated
+    from penstock.control.as_modelled import worst_simulated
     from penstock.latency.models import checked_bound, default_model
     from penstock.sizing.admit import admit
     from penstock.workload.rates import inline_rates

@@ -49,7 +49,7 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.chain import worst_simulated
+    from penstock.control.as_modelled import worst_simulated
     from penstock.latency.models import default_model, model_of, with_interval
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
 

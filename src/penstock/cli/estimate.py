@@ -41,7 +41,7 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.chain import simulated
+    from penstock.control.as_modelled import simulated
     from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
     from penstock.sizing.headroom import headroom as largest
 

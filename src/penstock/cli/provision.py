@@ -57,7 +57,7 @@ def command(
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
     """
     from penstock.cli import reading
-    from penstock.control.chain import worst_simulated
+    from penstock.control.as_modelled import worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
     from penstock.sizing.provision import curve, placing, provision

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from penstock.control.chain import Report
 from penstock.control.job import Job, execute
+from penstock.control.prediction import Report
 from penstock.control.record import NOTHING, Record
 from penstock.files import Document
 from penstock.latency.cores import beside
