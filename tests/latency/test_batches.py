@@ -17,7 +17,7 @@ from penstock.control.as_modelled import simulated
 from penstock.control.prediction import predict
 from penstock.control.summary import error_bar, summary
 from penstock.latency.batches import microbatch_estimate
-from penstock.latency.models import with_interval
+from penstock.latency.intervals import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network.shapes import chain

@@ -50,7 +50,8 @@ def command(
 
     from penstock.cli import reading
     from penstock.control.as_modelled import worst_simulated
-    from penstock.latency.models import default_model, model_of, with_interval
+    from penstock.latency.intervals import with_interval
+    from penstock.latency.models import default_model, model_of
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
 
     check = model.check()

@@ -42,7 +42,9 @@ def command(
 
     from penstock.cli import reading
     from penstock.control.as_modelled import simulated
-    from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
+    from penstock.latency.intervals import with_interval
+    from penstock.latency.models import checked_bound, default_model, model_of
+    from penstock.latency.second_opinion import second_opinion
     from penstock.sizing.headroom import headroom as largest
 
     check = model.check()

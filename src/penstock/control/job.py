@@ -23,7 +23,8 @@ from penstock.control.prediction import Prediction, Report, kept, predict, price
 from penstock.control.record import NOTHING, Record
 from penstock.control.report import compare
 from penstock.files import Document, to_json
-from penstock.latency.models import default_model, model_of, with_interval
+from penstock.latency.intervals import with_interval
+from penstock.latency.models import default_model, model_of
 from penstock.latency.real_time import prompt_operators
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
