@@ -37,6 +37,7 @@ from penstock.files import plain
 from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
@@ -130,7 +131,8 @@ def measure(number: int, record: Record) -> dict[str, Any]:
         statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None, record=record)
         done("in place")
         known = statistics.complete(network, override=True)
-        prediction = predict(known, cluster, placed, rates, statistics, rng=np.random.default_rng(number))
+        setting = Setting(network=known, cluster=cluster, placement=Placement(placed), statistics=statistics)
+        prediction = predict(setting, rates, rng=np.random.default_rng(number))
         job = attrs.evolve(job, folder=Path(folder) / "run", statistics=statistics)
         outcome = execute(engine, job, lambda _what, _share: None)
         done("run")

@@ -31,6 +31,7 @@ from penstock.control.prediction import Prediction, predict
 from penstock.control.summary import error_bar, summary
 from penstock.files import plain
 from penstock.load import Statistics
+from penstock.load.setting import Setting
 from penstock.network import Network, read_network
 from penstock.network.file import parse_network
 from penstock.spark import calibrate, hosts, run
@@ -159,9 +160,10 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
         statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
         first = {host: speed(engine, host) for host in cluster.hosts}
         known = statistics.complete(network, override=True)
-        prediction = predict(known, cluster, placed, rates, statistics)
+        setting = Setting(network=known, cluster=cluster, placement=placed, statistics=statistics)
+        prediction = predict(setting, rates)
         guess, bar = quantiles(prediction), error_bar(prediction, placed, cluster)
-        beside = [quantiles(predict(known, cluster, placed, rates, dearer(statistics, e))) for e in (-E, E)]
+        beside = [quantiles(predict(attrs.evolve(setting, statistics=dearer(statistics, e)), rates)) for e in (-E, E)]
         rows, before = [], None
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
@@ -169,7 +171,7 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
             after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates)
             speeds = {host: speed(engine, host) for host in cluster.hosts}
             seen = after.complete(network, override=True)
-            hindsight = quantiles(predict(seen, cluster, placed, rates, after))
+            hindsight = quantiles(predict(attrs.evolve(setting, network=seen, statistics=after), rates))
             rows.append(
                 {
                     "measured": measured,

@@ -19,6 +19,7 @@ from penstock.control.two_sites import bursts, network, peak_of
 from penstock.control.workplace import workplace
 from penstock.files import Document
 from penstock.load import Statistics, load_model
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.placement import Problem, place
 from penstock.workload import Rates
@@ -93,8 +94,9 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             measured = statistics.complete(graph, override=True)
             rates = bursts(peak_of(measured, cluster, plans[OURS], statistics))
             say(f"bursts of {rates.values.max():,.0f} events/s, which take all that these hosts can do")
-            prediction = predict(measured, cluster, plans[OURS], rates, statistics, rng=np.random.default_rng(seed))
-            comparison = compare_plans(measured, cluster, plans, rates, statistics)
+            ours = Setting(network=measured, cluster=cluster, placement=plans[OURS], statistics=statistics)
+            prediction = predict(ours, rates, rng=np.random.default_rng(seed))
+            comparison = compare_plans(ours, plans, rates)
             say(foretold(prediction))
             job = Job(graph, cluster, plans[OURS], scratch / "run", statistics=statistics, rates=rates)
             outcome = execute(engine, job, lambda _what, share: tell("running", 0.37 + 0.28 * share))
@@ -105,7 +107,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         document = finish(job, outcome, prediction, record=record).report
         other = finish(dealt, beside).report
         tell("simulating", 0.98)
-        add_simulated(document, measured, simulated(measured, cluster, plans[OURS], rates, statistics))
+        add_simulated(document, measured, simulated(ours, rates))
         comparison[OURS]["measured"] = document["latency"]
         comparison[IN_TURN]["measured"] = other["latency"]
         document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
@@ -165,20 +167,18 @@ def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: in
     return place(problem, name, np.random.default_rng(seed)).placement
 
 
-def compare_plans(
-    network: Network, cluster: Cluster, plans: dict[str, Placement], rates: Rates, statistics: Statistics
-) -> dict[str, Document]:
-    """Return load and predicted latency of each plan."""
+def compare_plans(setting: Setting, plans: dict[str, Placement], rates: Rates) -> dict[str, Document]:
+    """Return load and predicted latency of each plan, in place of the setting's own placement."""
     rows = {}
     for name, placed in plans.items():
-        prediction = predict(network, cluster, placed, rates, statistics)
-        load = prediction.model.host_load(placed, cluster)
+        prediction = predict(attrs.evolve(setting, placement=placed), rates)
+        load = prediction.model.host_load(placed, setting.cluster)
         _, latency, weight = prediction.result.whole()
         rows[name] = {
             "placement": dict(placed),
             "load": {
                 host: {"mean": float(row.mean()), "std": float(row.std()), "max": float(row.max())}
-                for host, row in zip(cluster.hosts, load, strict=True)
+                for host, row in zip(setting.cluster.hosts, load, strict=True)
             },
             "predicted": summary(latency, weight),
         }

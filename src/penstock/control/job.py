@@ -171,11 +171,8 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     if rates is None or job.once or job.real_time or not priced(job.network, job.statistics):
         return None
     return predict(
-        job.network,
-        job.cluster,
-        job.placement,
+        job.setting,
         rates,
-        job.statistics,
         _kept(job, rates),
         rng=np.random.default_rng(job.seed),
         scheduled=job.rates is not None and job.network.scheduled,

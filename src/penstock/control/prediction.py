@@ -10,11 +10,11 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster
 from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.load import LoadModel, Statistics, load_model
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.workload import Rates
 
@@ -45,22 +45,21 @@ class Prediction:
 
 
 def predict(
-    network: Network,
-    cluster: Cluster,
-    placement: Mapping[str, str],
+    setting: Setting,
     rates: Rates,
-    statistics: Statistics,
     keep: Mapping[str, float | Array] | None = None,
     *,
     rng: np.random.Generator | None = None,
     scheduled: bool = True,
 ) -> Prediction:
-    """Predict batches and latencies of a placed network under given rates and keep fractions.
+    """Predict batches and latencies of what is deployed, under given rates and keep fractions.
 
     Costs that the network leaves open come from the statistics, as in every command.
 
     Parameters
     ----------
+    setting
+        What is deployed; its own rates and keep fractions do not count.
     rng
         Where the chance of the interval comes from; None: no interval.
     scheduled
@@ -71,8 +70,9 @@ def predict(
     InputError
         If a cost is unknown.
     """
-    model = load_model(statistics.complete(network), rates)
-    placed = BatchHosts.of(statistics, cluster).placed(model, placement, keep)
+    statistics = setting.statistics
+    model = load_model(statistics.complete(setting.network), rates)
+    placed = BatchHosts.of(statistics, setting.cluster).placed(model, setting.placement, keep)
     result = placed.run()
     return Prediction(model, result, statistics, None if rng is None else interval(placed, result, rng, scheduled))
 
