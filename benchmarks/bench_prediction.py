@@ -154,10 +154,10 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
     with hosts.start_hosts(cluster, pin=shared if len(cluster.hosts) > len(others) + 1 else True) as running:
         engine = run.Engine(cluster, running)
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
-        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, calibrate.Precision(budget=1.5))
         priced = alone.complete(network, override=True)
         job = Job(network, cluster, placed, folder / "calibration", rates=rates)
-        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
+        statistics = calibrate_in_place(engine, job, alone, lambda _what, _share: None)
         first = {host: speed(engine, host) for host in cluster.hosts}
         known = statistics.complete(network, override=True)
         setting = Setting(network=known, cluster=cluster, placement=placed, statistics=statistics)

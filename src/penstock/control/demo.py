@@ -87,9 +87,8 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
             plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
             warming = Job(graph, cluster, plans[OURS], scratch / "calibration", rates=rates)
-            statistics = calibrate_in_place(
-                engine, warming, known, alone, lambda what, share: tell(what, 0.18 + 0.17 * share), record=record
-            )
+            statistics = calibrate_in_place(engine, warming, alone, lambda what, share: tell(what, 0.18 + 0.17 * share))
+            statistics = record.applied(statistics, cluster)
             say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
             rates = bursts(peak_of(measured, cluster, plans[OURS], statistics))
@@ -129,7 +128,7 @@ def calibrated_alone(engine: Engine, network: Network, tell: Callable[[str, floa
 
     host = next(iter(engine.hosts))
     samples = calibrate.read_samples(engine.sessions[host], network, None, events=6_000)
-    return calibrate.calibrate_alone(engine, host, network, samples, budget=1.0, report=tell)
+    return calibrate.calibrate_alone(engine, host, network, samples, calibrate.Precision(budget=1.0), report=tell)
 
 
 def foretold(prediction: Prediction) -> str:

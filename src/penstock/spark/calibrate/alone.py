@@ -13,6 +13,7 @@ from penstock.network import Network
 from penstock.spark.calibrate.bench import Bench
 from penstock.spark.calibrate.growth import length_needed, measured_growth
 from penstock.spark.calibrate.samples import lengthened
+from penstock.spark.calibrate.slope_of import Precision
 from penstock.spark.compile.blame import blame
 from penstock.spark.compile.sql import computes
 from penstock.spark.run import Engine, Report
@@ -23,9 +24,8 @@ def calibrate_alone(
     host: str,
     network: Network,
     samples: Mapping[str, DataFrame],
+    wish: Precision | None = None,
     *,
-    error: float = 0.02,
-    budget: float = 4.0,
     report: Report | None = None,
 ) -> Statistics:
     """Measure each operator alone on one host.
@@ -34,10 +34,8 @@ def calibrate_alone(
     ----------
     samples
         Rows of every source, with envelope.
-    error
-        Relative standard error of the cost at which to stop.
-    budget
-        Seconds to spend on one operator at most.
+    wish
+        How well to measure each operator.
 
     Returns
     -------
@@ -47,7 +45,7 @@ def calibrate_alone(
         long enough to tell.
     """
     tell, first = report or (lambda _what, _share: None), alike(network)
-    bench = Bench.of({name: frame for name, frame in samples.items() if first[name] == name}, error, budget)
+    bench = Bench.of({name: frame for name, frame in samples.items() if first[name] == name}, wish or Precision())
     speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
     for number, (name, operator) in enumerate(network.operators.items()):

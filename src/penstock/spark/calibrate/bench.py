@@ -11,7 +11,7 @@ from penstock.errors import InputError
 from penstock.load import OperatorStatistics
 from penstock.load.fitting import Slope, told_apart
 from penstock.network import Operator
-from penstock.spark.calibrate.slope_of import slope_of
+from penstock.spark.calibrate.slope_of import Precision, slope_of
 from penstock.spark.compile import kinds
 from penstock.spark.compile.blame import blame
 
@@ -20,18 +20,17 @@ from penstock.spark.compile.blame import blame
 class Bench:
     """Rows to measure with: by source and operator its output in memory, how many rows, over which time (s).
 
-    ``base`` holds what reading it costs; ``error`` and ``budget`` are those of `calibrate_alone`.
+    ``base`` holds what reading it costs; ``wish`` says how well to measure.
     """
 
     frames: dict[str, DataFrame]
     counts: dict[str, int]
     span: dict[str, float]
-    error: float
-    budget: float
+    wish: Precision
     base: dict[str, Slope] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, samples: Mapping[str, DataFrame], error: float, budget: float) -> Bench:
+    def of(cls, samples: Mapping[str, DataFrame], wish: Precision) -> Bench:
         """Return a bench with the samples."""
         frames: dict[str, DataFrame] = {}
         counts: dict[str, int] = {}
@@ -41,7 +40,7 @@ class Bench:
                 counts[name] = frames[name].count()
             if counts[name] == 0:
                 raise InputError(f"the sample of source {name!r} has no rows", at="--sample")
-        return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, error, budget)
+        return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, wish)
 
     def measured(self, operator: Operator, given: Sequence[str], speed: float) -> OperatorStatistics:
         """Measure an operator, whose inputs are known under these names, on a host of some speed; keep its output."""
@@ -57,8 +56,9 @@ class Bench:
             return OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
         for each, frame, size in zip(given, inputs, sizes, strict=True):
             if each not in self.base and size:
-                self.base[each] = slope_of([frame], [size], lambda rows: rows[0], self.error, min(self.budget, 1.5))
-        slope = slope_of(inputs, sizes, _applied(operator, speed), self.error, self.budget)
+                brief = attrs.evolve(self.wish, budget=min(self.wish.budget, 1.5))
+                self.base[each] = slope_of([frame], [size], lambda rows: rows[0], brief)
+        slope = slope_of(inputs, sizes, _applied(operator, speed), self.wish)
         read = [(self.base[each], n / taken) for each, n in zip(given, sizes, strict=True) if each in self.base]
         cost, relative, resolution = told_apart(slope, Slope.mixed(read))
         return OperatorStatistics(

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
+import attrs
 import numpy as np
 from pyspark.sql import DataFrame
 
@@ -15,12 +16,19 @@ SPREAD = 5
 """Sizes of a slope are at least this many times apart."""
 
 
+@attrs.frozen
+class Precision:
+    """How well to measure an operator: up to a relative standard error of the cost, or for so long (s)."""
+
+    error: float = 0.02
+    budget: float = 4.0
+
+
 def slope_of(
     frames: Sequence[DataFrame],
     sizes: Sequence[int],
     build: Callable[[list[DataFrame]], DataFrame],
-    error: float,
-    budget: float,
+    wish: Precision,
 ) -> Slope:
     """Return seconds per input row: the slope of job time between two sizes, repeated.
 
@@ -50,7 +58,7 @@ def slope_of(
     limit = total * 50
     while True:
         took = spend(large)
-        if took - floor > 0.25 or large >= limit or time.perf_counter() - begin > budget:
+        if took - floor > 0.25 or large >= limit or time.perf_counter() - begin > wish.budget:
             break
         growth = 0.35 / max(took - floor, 0.02)
         large = min(limit, large * min(max(growth, 2.0), 20.0))
@@ -63,5 +71,5 @@ def slope_of(
         if len(slopes) >= 3:
             mean = float(np.mean(slopes))
             spread = float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
-            if spread <= error * abs(mean) or time.perf_counter() - begin > budget:
+            if spread <= wish.error * abs(mean) or time.perf_counter() - begin > wish.budget:
                 return Slope(mean, spread, round(len(slopes) * large))
