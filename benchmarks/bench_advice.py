@@ -39,7 +39,7 @@ from penstock.advice import Aims, Burst, Report, consult, deployed
 from penstock.errors import InputError
 from penstock.files import plain
 from penstock.inspection import fit_batches, inspect
-from penstock.inspection.fit import warm
+from penstock.inspection.warm import warm
 from penstock.telemetry import Batches, read_telemetry
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -27,14 +27,17 @@ import numpy as np
 from bench_prediction import RESULTS, ROOT, auction, gaps, quantiles, two_steps
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control import chain, demo
+from penstock.control import two_sites
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
+from penstock.control.prediction import predict
 from penstock.control.record import Record
+from penstock.control.summary import summary as summarised
 from penstock.files import plain
 from penstock.latency.batches import BatchHosts
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.spark import calibrate, hosts, run
 from penstock.workload import Rates
@@ -52,7 +55,7 @@ USUAL = 1.15
 
 def sites(costly: str) -> tuple[Network, dict[str, str]]:
     """Return the demo's network, both steps of one site and its windows on one host."""
-    network = demo.network()
+    network = two_sites.network()
     other = "h2" if costly == "h1" else "h1"
     return network, {name: costly if name.endswith("_west") else other for name in network.operators}
 
@@ -120,15 +123,16 @@ def measure(number: int, record: Record) -> dict[str, Any]:
         engine = run.Engine(cluster, running)
         done("start")
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
-        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.0)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, calibrate.Precision(budget=1.0))
         priced = alone.complete(network, override=True)
         done("alone")
         rates = case.rates(priced, placed)
         job = Job(network, cluster, Placement(placed), Path(folder) / "calibration", rates=rates, seed=number)
-        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None, record=record)
+        statistics = record.applied(calibrate_in_place(engine, job, alone, lambda _what, _share: None), cluster)
         done("in place")
         known = statistics.complete(network, override=True)
-        prediction = chain.predict(known, cluster, placed, rates, statistics, rng=np.random.default_rng(number))
+        setting = Setting(network=known, cluster=cluster, placement=Placement(placed), statistics=statistics)
+        prediction = predict(setting, rates, rng=np.random.default_rng(number))
         job = attrs.evolve(job, folder=Path(folder) / "run", statistics=statistics)
         outcome = execute(engine, job, lambda _what, _share: None)
         done("run")
@@ -170,8 +174,8 @@ def in_hindsight(
     placing = BatchHosts.of(after, cluster).placed(load_model(network, rates), placed)
     result = placing.run(slower)
     _, latency, weight = result.whole()
-    medians = {name: chain.summary(*row[1:])["p50"] for name, row in result.sinks.items()}
-    return chain.summary(latency, weight), medians
+    medians = {name: summarised(*row[1:])["p50"] for name, row in result.sinks.items()}
+    return summarised(latency, weight), medians
 
 
 def hosts_of(statistics: Statistics) -> dict[str, Any]:

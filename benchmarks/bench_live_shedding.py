@@ -74,11 +74,10 @@ def measure(folder: Path) -> dict[str, Any]:
     with hosts.start_hosts(cluster) as running:
         engine = run.Engine(cluster, running)
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
-        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, calibrate.Precision(budget=1.5))
         placed = {name: "h1" if name in CHECKING else "h2" for name in network.operators}
-        priced = alone.complete(network, override=True)
         job = Job(network, cluster, placed, folder / "calibration", rates=burst())
-        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
+        statistics = calibrate_in_place(engine, job, alone, lambda _what, _share: None)
         known = statistics.complete(network, override=True)
         quotas = {name: MARGIN * (1 - row.overhead / TRIGGER) / row.factor for name, row in statistics.hosts.items()}
         limited = attrs.evolve(cluster, hosts={n: attrs.evolve(h, quota=quotas[n]) for n, h in cluster.hosts.items()})

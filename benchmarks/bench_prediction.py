@@ -25,11 +25,13 @@ import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control import chain
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job
+from penstock.control.prediction import Prediction, predict
+from penstock.control.summary import error_bar, summary
 from penstock.files import plain
 from penstock.load import Statistics
+from penstock.load.setting import Setting
 from penstock.network import Network, read_network
 from penstock.network.file import parse_network
 from penstock.spark import calibrate, hosts, run
@@ -133,9 +135,9 @@ CASES = {
 }
 
 
-def quantiles(prediction: chain.Prediction) -> dict[str, float]:
+def quantiles(prediction: Prediction) -> dict[str, float]:
     _, latency, weight = prediction.result.whole()
-    return chain.summary(latency, weight)
+    return summary(latency, weight)
 
 
 def gaps(guess: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
@@ -152,23 +154,24 @@ def measure(name: str, repeats: int, folder: Path, raw: Path | None) -> dict[str
     with hosts.start_hosts(cluster, pin=shared if len(cluster.hosts) > len(others) + 1 else True) as running:
         engine = run.Engine(cluster, running)
         samples = calibrate.read_samples(engine.sessions["h1"], network, None, events=6_000)
-        alone = calibrate.calibrate_alone(engine, "h1", network, samples, budget=1.5)
+        alone = calibrate.calibrate_alone(engine, "h1", network, samples, calibrate.Precision(budget=1.5))
         priced = alone.complete(network, override=True)
         job = Job(network, cluster, placed, folder / "calibration", rates=rates)
-        statistics = calibrate_in_place(engine, job, priced, alone, lambda _what, _share: None)
+        statistics = calibrate_in_place(engine, job, alone, lambda _what, _share: None)
         first = {host: speed(engine, host) for host in cluster.hosts}
         known = statistics.complete(network, override=True)
-        prediction = chain.predict(known, cluster, placed, rates, statistics)
-        guess, bar = quantiles(prediction), chain.error_bar(prediction, placed, cluster)
-        beside = [quantiles(chain.predict(known, cluster, placed, rates, dearer(statistics, e))) for e in (-E, E)]
+        setting = Setting(network=known, cluster=cluster, placement=placed, statistics=statistics)
+        prediction = predict(setting, rates)
+        guess, bar = quantiles(prediction), error_bar(prediction, placed, cluster)
+        beside = [quantiles(predict(attrs.evolve(setting, statistics=dearer(statistics, e)), rates)) for e in (-E, E)]
         rows, before = [], None
         for number in range(repeats):
             outcome = engine.run(engine.prepare(network, placed, folder / f"run{number}", rates=rates))
-            measured = chain.summary(outcome.latency())
+            measured = summary(outcome.latency())
             after = calibrate.calibrate_in_place(alone, priced, cluster, placed, outcome, rates)
             speeds = {host: speed(engine, host) for host in cluster.hosts}
             seen = after.complete(network, override=True)
-            hindsight = quantiles(chain.predict(seen, cluster, placed, rates, after))
+            hindsight = quantiles(predict(attrs.evolve(setting, network=seen, statistics=after), rates))
             rows.append(
                 {
                     "measured": measured,
@@ -208,7 +211,7 @@ def speed(engine: run.Engine, host: str) -> float:
     return 6e7 / (time.perf_counter() - begin)
 
 
-def write_raw(path: Path, outcome: Any, prediction: chain.Prediction) -> None:
+def write_raw(path: Path, outcome: Any, prediction: Prediction) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = {
         "measured": [(b.query, b.start - outcome.epoch, b.duration, b.rows) for b in outcome.batches],

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.advice import recursion
+from penstock.advice.draw import Draw, drawn
 from penstock.advice.kernel import batches as compiled
-from penstock.advice.measure import correlation, crowded, interval, with_burst
-from penstock.advice.replay import Draw, drawn, replay
+from penstock.advice.measure import correlation, crowded, interval
+from penstock.advice.rates import with_burst
+from penstock.advice.replay import replay
 from penstock.cluster import Cluster, Placement
 from penstock.latency.fragments import Fragment
 from penstock.latency.microbatch import microbatch

@@ -64,7 +64,7 @@ class Hosts:
 
 def calibrated(hosts: Hosts, **more: Any) -> Statistics:
     job = Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=RATES)
-    return calibrate_in_place(hosts, job, NETWORK, ALONE, lambda _what, _share: None, clock=lambda: hosts.now, **more)
+    return calibrate_in_place(hosts, job, ALONE, lambda _what, _share: None, clock=lambda: hosts.now, **more)
 
 
 @pytest.mark.parametrize("first", [1.0, 1.3])
@@ -107,7 +107,7 @@ def test_batches_that_tell_nothing_are_an_error() -> None:
     hosts = Hosts([1.0])
     job = Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=attrs.evolve(RATES, values=np.full_like(RATES.values, 1e-3)))
     with pytest.raises(EngineError, match="too few or too alike"):
-        calibrate_in_place(hosts, job, NETWORK, ALONE, lambda _what, _share: None, clock=lambda: hosts.now)
+        calibrate_in_place(hosts, job, ALONE, lambda _what, _share: None, clock=lambda: hosts.now)
 
 
 def test_a_burst_is_as_high_as_the_real_one() -> None:

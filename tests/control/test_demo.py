@@ -6,9 +6,11 @@ import attrs
 import pytest
 
 from penstock.cluster import Cluster, SparkSettings
-from penstock.control import chain
-from penstock.control.demo import IN_TURN, OURS, bursts, decide, in_turn, network, outcome_of, peak_of
+from penstock.control.demo import IN_TURN, OURS, decide, in_turn, outcome_of
+from penstock.control.prediction import predict
+from penstock.control.two_sites import bursts, network, peak_of
 from penstock.load import OperatorStatistics, Statistics
+from penstock.load.setting import Setting
 from penstock.load.statistics import HostStatistics
 from penstock.network.file import parse_network
 
@@ -50,10 +52,11 @@ def test_placing_is_worth_twice_by_the_model(overhead: float, cost: float, slowe
     whole = known(1.0).complete(graph, override=True)
     plans = {OURS: decide(OURS, whole, cluster, bursts(), 0), IN_TURN: in_turn(graph, list(cluster.hosts))}
     rates = bursts(peak_of(whole, cluster, plans[OURS], known(1.0)))
-    worst = {
-        name: chain.predict(whole, cluster, placed, rates, known(slower)).result.whole()[1].max()
+    settings = {
+        name: Setting(network=whole, cluster=cluster, placement=placed, statistics=known(slower))
         for name, placed in plans.items()
     }
+    worst = {name: predict(setting, rates).result.whole()[1].max() for name, setting in settings.items()}
     assert worst[IN_TURN] >= 2 * worst[OURS]
 
 

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, SparkSettings
+from penstock.control.course import Course
+from penstock.control.ended import seen
 from penstock.control.forecast import HORIZONS, MISSED, Seen, Speed, Watch, chance, history, learned
-from penstock.control.outlook import Course, forecasts, seen, with_measured
+from penstock.control.outlook import forecasts, with_measured
 from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.cores import alone
 from penstock.latency.microbatch import MicrobatchResult, predicted

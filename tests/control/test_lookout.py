@@ -10,9 +10,11 @@ import pytest
 from test_forecast import world
 from test_report import EPOCH, outcome_of
 
+from penstock.control.course import Forecast
+from penstock.control.ended import seen
 from penstock.control.forecast import Drift, Seen
 from penstock.control.lookout import Lookout
-from penstock.control.outlook import EVERY, Forecast, forecasts, seen
+from penstock.control.outlook import EVERY, forecasts
 
 
 def hear(length: int, slow: tuple[float, float], seed: int) -> tuple[list[Drift], list[tuple[float, Forecast]], float]:

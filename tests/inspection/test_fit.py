@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.inspection.fit import fit_batches, warm
+from penstock.inspection.fit import fit_batches
+from penstock.inspection.warm import warm
 
 
 @given(overhead=st.floats(0.001, 100), cost=st.floats(1e-7, 1), seed=st.integers(0, 1000))

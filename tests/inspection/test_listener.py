@@ -22,7 +22,7 @@ import penstock as package
 from penstock.errors import InputError
 from penstock.spark.hosts.java import find
 from penstock.telemetry import read_telemetry
-from penstock.telemetry.metrics import METRICS
+from penstock.telemetry.exposition import METRICS
 from penstock.telemetry.recorder import FILES
 from penstock.telemetry.worker import Worker
 

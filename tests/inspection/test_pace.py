@@ -13,16 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.inspection import Fit, inspect
-from penstock.inspection.pace import (
-    Running,
-    catch_up,
-    find_arrivals,
-    find_capacity,
-    find_limit,
-    find_trigger,
-    mean_rate,
-    rate_series,
-)
+from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series
+from penstock.inspection.capacity import catch_up, find_capacity, find_limit
+from penstock.inspection.running import Running
+from penstock.inspection.trigger import find_trigger
 from penstock.telemetry import Batches, read_telemetry
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.errors import InputError
 from penstock.telemetry import QueryLog, Telemetry, read_telemetry
 from penstock.telemetry.files import find_logs
-from penstock.telemetry.read import Reader
+from penstock.telemetry.reader import Reader
 
 FORMS = ("plain", "zstd", "zstd in frames", "gz", "lz4", "snappy", "lz4 frame")
 
@@ -203,7 +203,7 @@ def test_broken_streams_are_refused(tmp_path: Path, magic: bytes, rest: bytes) -
 
 def test_huge_line_is_passed_over(make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line of endless length is passed over without being held in memory."""
-    monkeypatch.setattr("penstock.telemetry.read.LONGEST", 10_000)
+    monkeypatch.setattr("penstock.telemetry.reader.LONGEST", 10_000)
     batches = make.paced(count=10)
     lines = make.events(batches)
     path = tmp_path / "long"
@@ -215,7 +215,7 @@ def test_huge_line_is_passed_over(make: SimpleNamespace, tmp_path: Path, monkeyp
 
 def test_a_large_file_of_something_else_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in which no line is an event is not read to its end."""
-    monkeypatch.setattr("penstock.telemetry.read.BLOCK", 10_000)
+    monkeypatch.setattr("penstock.telemetry.reader.BLOCK", 10_000)
     path = tmp_path / "data.csv"
     path.write_text("1,2,3\n" * 500_000)
     (log,) = find_logs([str(path)])

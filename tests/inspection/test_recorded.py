@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from penstock.inspection import inspect
-from penstock.inspection.fit import fit_batches, warm
+from penstock.inspection.fit import fit_batches
+from penstock.inspection.warm import warm
 from penstock.telemetry import read_telemetry
 
 ROOT = Path(__file__).resolve().parents[2]

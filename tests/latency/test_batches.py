@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from latency_cases import random_case, scaled_costs
 
 from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
-from penstock.control.chain import error_bar, predict, simulated, summary
+from penstock.control.as_modelled import simulated
+from penstock.control.prediction import predict
+from penstock.control.summary import error_bar, summary
 from penstock.latency.batches import microbatch_estimate
-from penstock.latency.models import with_interval
+from penstock.latency.intervals import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.setting import Setting
 from penstock.load.statistics import HostStatistics
 from penstock.network.shapes import chain
 from penstock.workload import Rates
@@ -52,14 +55,13 @@ def test_estimate_is_what_run_predicts(seed: int) -> None:
     model, placement, cluster, statistics = case(seed)
     network = model.network
     found = microbatch_estimate(load_model(statistics.complete(network), model.rates), placement, cluster, statistics)
-    prediction = predict(network, cluster, placement, model.rates, statistics)
+    setting = Setting(network=network, cluster=cluster, placement=placement, statistics=statistics)
+    prediction = predict(setting, model.rates)
     _, latency, weight = prediction.result.whole()
     told = summary(latency, weight)
     assert (told["max"], told["p99"], told["p50"]) == (found.total.worst, found.total.p99, found.total.p50)
     assert told["mean"] == pytest.approx(found.total.mean)
-    beside = predict(
-        network, cluster, placement, model.rates, statistics, rng=np.random.default_rng(seed), scheduled=False
-    )
+    beside = predict(setting, model.rates, rng=np.random.default_rng(seed), scheduled=False)
     interval = with_interval(
         found, prediction.model, placement, cluster, statistics, np.random.default_rng(seed)
     ).spread
@@ -78,7 +80,8 @@ def test_simulator_agrees() -> None:
     for seed in range(24):
         model, placement, cluster, statistics = case(seed, operators=4)
         found = microbatch_estimate(model, placement, cluster, statistics)
-        true = simulated(model.network, cluster, placement, model.rates, statistics).latency
+        setting = Setting(network=model.network, cluster=cluster, placement=placement, statistics=statistics)
+        true = simulated(setting, model.rates).latency
         mean.append(abs(found.total.mean / true["mean"] - 1))
         # Of what appears evenly during a batch the recursion has no single tuples.
         if cluster.spark.hop == "directory":
@@ -96,7 +99,8 @@ def test_capacity_and_factor_are_one_pace(capacity: float) -> None:
     cluster = Cluster.of([Host(name="h1", capacity=capacity)])
     statistics = Statistics(hosts={"h1": HostStatistics(factor=capacity)})
     assert microbatch_estimate(model, placement, cluster, statistics).total.worst == pytest.approx(base.total.worst)
-    worst = predict(model.network, cluster, placement, model.rates, statistics).result.whole()[1].max()
+    setting = Setting(network=model.network, cluster=cluster, placement=placement, statistics=statistics)
+    worst = predict(setting, model.rates).result.whole()[1].max()
     assert worst == pytest.approx(base.total.worst)
 
 
@@ -109,7 +113,8 @@ def test_error_bar_names_the_host_that_decides() -> None:
 
     def worst(first: float, second: float) -> tuple[float, str, float]:
         hosts = {"h1": HostStatistics(factor=first, error=0.01), "h2": HostStatistics(factor=second, error=0.01)}
-        prediction = predict(network, cluster, placement, rates, Statistics(hosts=hosts))
+        setting = Setting(network=network, cluster=cluster, placement=placement, statistics=Statistics(hosts=hosts))
+        prediction = predict(setting, rates)
         bar = error_bar(prediction, placement, cluster)
         return float(prediction.result.whole()[1].max()), bar["host"], bar["latency_error"]
 
@@ -130,7 +135,8 @@ def test_file_costs_win_in_every_command(penstock, tmp_path) -> None:
     open_ = type(network).of("n", network.sources.values(), rows, network.sinks.values())
     known = Statistics(operators={name: OperatorStatistics(cost=(0.009,)) for name in network.operators})
     cluster, placement = Cluster.uniform(1), Placement(dict.fromkeys(network.operators, "h1"))
-    prediction = predict(open_, cluster, placement, Rates.of(1.0, {"s1": [10.0] * 5}), known)
+    setting = Setting(network=open_, cluster=cluster, placement=placement, statistics=known)
+    prediction = predict(setting, Rates.of(1.0, {"s1": [10.0] * 5}))
     costs = {name: operator.cost for name, operator in prediction.model.network.operators.items()}
     assert costs == {"o1.1": (0.004,), "o1.2": (0.009,)}
     text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.004\n[sinks.t]\ninput = "a"\n'

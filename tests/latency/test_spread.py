@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from latency_cases import random_case
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control.demo import bursts
-from penstock.control.demo import network as two_sites
+from penstock.control.two_sites import bursts
+from penstock.control.two_sites import network as two_sites
 from penstock.latency.batches import BatchHosts, microbatch_estimate
 from penstock.latency.draws import draw
+from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.microbatch import COMMIT
-from penstock.latency.models import with_interval
 from penstock.latency.spread import HIGH, LOW
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics, read_statistics

@@ -19,7 +19,7 @@ from sinks_kit import read_parquet
 from penstock.cluster import Cluster, SparkSettings
 from penstock.network.file import parse_network
 from penstock.spark.hosts import start_hosts
-from penstock.spark.hosts.kept import end
+from penstock.spark.hosts.kept_file import end
 from penstock.spark.hosts.start import leave_hosts
 from penstock.spark.run import Engine, SparkEngine, claimed, noted_sessions, placement_of
 from penstock.workload import Rates, nexmark

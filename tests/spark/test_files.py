@@ -88,7 +88,7 @@ def test_an_empty_source_ends_in_time(engine: Engine, tmp_path: Path) -> None:
 
 def test_a_source_that_nobody_reads(engine: Engine, tmp_path: Path, penstock: Any) -> None:
     """A source without readers changes nothing, also in the report."""
-    from penstock.control.chain import measured_rates
+    from penstock.control.learned import measured_rates
 
     write_rows(tmp_path / "in", 0, [{"n": 1, "at": at(1)}])
     network = document(tmp_path, ALL, {"out": {"input": "kept"}})

@@ -16,12 +16,12 @@ from hosts_kit import READY, gone, script, within
 
 from penstock.errors import HostError, InputError
 from penstock.spark.hosts import EmbeddedHost, KeptHost
-from penstock.spark.hosts.kept import end, read_kept, write_kept
+from penstock.spark.hosts.kept_file import end, read_kept, write_kept
 
 LEAVE = """
 import sys
 from penstock.spark.hosts import EmbeddedHost
-from penstock.spark.hosts.kept import write_kept
+from penstock.spark.hosts.kept_file import write_kept
 host = EmbeddedHost("h1", java=sys.argv[1], folder=sys.argv[2], outlive=True).start()
 write_kept(sys.argv[3], {"h1": host.let_go()})
 """

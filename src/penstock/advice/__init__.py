@@ -6,9 +6,10 @@ kind and replays the recorded rates with and without each. Nothing is changed: a
 
 from penstock.advice.advise import advise
 from penstock.advice.consult import Burst, Consultation, consult
-from penstock.advice.deployed import deployed, planned
+from penstock.advice.deployed import deployed
 from penstock.advice.forecast import Forecast, forecast
-from penstock.advice.measure import with_burst
+from penstock.advice.planned import planned
+from penstock.advice.rates import with_burst
 from penstock.advice.values import Advice, Aims, Deployment, Job, Latency, Proposal, Report
 
 __all__ = [

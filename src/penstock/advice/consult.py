@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from penstock.advice.advise import advise
-from penstock.advice.deployed import busiest
-from penstock.advice.forecast import Outlook, outlook
-from penstock.advice.measure import with_burst
+from penstock.advice.busiest import busiest
+from penstock.advice.outlook import Outlook, outlook
+from penstock.advice.rates import with_burst
 from penstock.advice.replay import replay
 from penstock.advice.values import Aims, Deployment, Report
 from penstock.errors import InputError

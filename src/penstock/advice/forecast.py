@@ -8,19 +8,14 @@ import warnings
 import attrs
 import numpy as np
 
-from penstock.advice.deployed import busiest
-from penstock.advice.values import Deployment
 from penstock.arrays import Array
 from penstock.errors import InputError
-from penstock.files import Document
 from penstock.units import human
 
 DAY = 86400.0
 STEP = 1800.0
 """Step of the forecast (s)."""
 
-FINE = 60.0
-"""Step of the rates that are replayed (s): each forecast is held for so many steps."""
 
 HIGH = 1.645
 """Standard deviations of the error on the held-out day that make the high forecast: 95 % of the steps lie below."""
@@ -123,48 +118,3 @@ def _smoothed(values: Array, ahead: int) -> Array:
         )
         found = model.fit().forecast(ahead)
     return np.maximum(np.asarray(found, float) * scale, 0.0)
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Outlook:
-    """The deployment under forecast rates, and the forecasts by query."""
-
-    deployment: Deployment
-    forecasts: dict[str, Forecast]
-
-    def document(self) -> Document:
-        """Return what ``penstock advise --json`` prints of it."""
-        return {
-            "step": STEP,
-            "queries": {
-                name: {
-                    "middle": found.middle.tolist(),
-                    "high": found.high.tolist(),
-                    "error": found.error,
-                    "naive": found.naive,
-                }
-                for name, found in self.forecasts.items()
-            },
-        }
-
-
-def outlook(deployment: Deployment, horizon: float) -> Outlook:
-    """Return the deployment under the high forecast of its rates, over the busiest part of the horizon.
-
-    Parameters
-    ----------
-    deployment
-        With its whole history.
-
-    Raises
-    ------
-    InputError
-        If the history is too short.
-    """
-    forecasts = {name: forecast(job.rates, deployment.period, horizon) for name, job in deployment.jobs.items()}
-    jobs = {
-        name: attrs.evolve(job, rates=np.repeat(forecasts[name].high, round(STEP / FINE)), usual=None)
-        for name, job in deployment.jobs.items()
-    }
-    end = deployment.start + deployment.periods * deployment.period
-    return Outlook(deployment=busiest(attrs.evolve(deployment, jobs=jobs, period=FINE, start=end)), forecasts=forecasts)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from penstock.advice.replay import Draw, Replayed, Rows, replay
+from penstock.advice.draw import Draw
+from penstock.advice.replay import replay
+from penstock.advice.rows import Replayed, Rows
 from penstock.advice.values import Aims, Deployment, Interval, Latency
 from penstock.arrays import Array
 
@@ -94,33 +96,6 @@ def busy(deployment: Deployment, replayed: Mapping[str, Replayed]) -> dict[str, 
         name: float((rows.end - rows.start).sum() / max(span, float(rows.end.max(initial=0.0)), 1e-9))
         for name, rows in replayed.items()
     }
-
-
-def grown(deployment: Deployment, factor: float) -> Deployment:
-    """Return the deployment with all rates times a factor."""
-    jobs = {
-        name: attrs.evolve(job, rates=job.rates * factor, usual=job.rate * factor)
-        for name, job in deployment.jobs.items()
-    }
-    return attrs.evolve(deployment, jobs=jobs)
-
-
-def with_burst(deployment: Deployment, factor: float, length: float) -> Deployment:
-    """Return the deployment with a burst behind its rates: every query's mean rate times a factor, then as long again
-    its mean rate.
-
-    Parameters
-    ----------
-    length
-        Of the burst (s).
-    """
-    steps = max(int(np.ceil(length / deployment.period)), 1)
-    jobs = {}
-    for name, job in deployment.jobs.items():
-        usual = np.full(steps, job.rate)
-        rates = np.concatenate([job.rates, factor * usual, usual])
-        jobs[name] = attrs.evolve(job, rates=rates, usual=job.rate)
-    return attrs.evolve(deployment, jobs=jobs, recorded=deployment.periods)
 
 
 def crowded(deployment: Deployment, replayed: Mapping[str, Replayed], driver: str) -> float:

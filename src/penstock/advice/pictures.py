@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.advice.measure import correlation
-from penstock.advice.replay import Replayed, replay
+from penstock.advice.replay import replay
+from penstock.advice.rows import Replayed
 from penstock.advice.values import Advice, Deployment, Report
 from penstock.arrays import Array
 from penstock.errors import InputError

@@ -2,110 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import attrs
 import numpy as np
 
+from penstock.advice.draw import Draw
+from penstock.advice.rows import Replayed, Rows
 from penstock.advice.values import Deployment, Job
 from penstock.arrays import Array
 from penstock.errors import InputError
 
 MOST = 4_000_000
 """Batches of a driver that a replay may have."""
-
-
-@attrs.frozen(eq=False)
-class Rows:
-    """Latencies of a query's rows, in pieces within which it changes evenly; arrays (pieces,).
-
-    Attributes
-    ----------
-    first, last
-        Latency of the first and the last row of each piece (s).
-    weight
-        Rows of each piece.
-    arrival
-        When the first row of each piece arrived (s from the beginning of the rates).
-    """
-
-    first: Array
-    last: Array
-    weight: Array
-    arrival: Array
-
-    @classmethod
-    def joined(cls, parts: Iterable[Rows]) -> Rows:
-        """Return the rows of several queries together."""
-        every = tuple(parts)
-        return cls(
-            np.concatenate([rows.first for rows in every]),
-            np.concatenate([rows.last for rows in every]),
-            np.concatenate([rows.weight for rows in every]),
-            np.concatenate([rows.arrival for rows in every]),
-        )
-
-    @property
-    def worst(self) -> float:
-        """Largest latency (s)."""
-        return float(max(self.first.max(), self.last.max())) if self.weight.size else 0.0
-
-    def quantile(self, share: float) -> float:
-        """Return the latency (s) that a share of the rows does not exceed, exact to a ten-thousandth of the largest."""
-        if not self.weight.size:
-            return 0.0
-        low, high = np.minimum(self.first, self.last), np.maximum(self.first, self.last)
-        width = np.maximum(high - low, 1e-12)
-        bottom, top = float(low.min()), float(high.max())
-        wanted = share * self.weight.sum()
-        while top - bottom > 1e-4 * max(top, 1e-9):
-            middle = (bottom + top) / 2
-            below = self.weight @ np.clip((middle - low) / width, 0.0, 1.0)
-            bottom, top = (bottom, middle) if below >= wanted else (middle, top)
-        return top
-
-
-@attrs.frozen(eq=False)
-class Replayed:
-    """The batches of one query in a replay, and the latencies of its rows; arrays (batches,)."""
-
-    start: Array
-    end: Array
-    rows: Array
-    latency: Rows
-
-
-@attrs.frozen(eq=False)
-class Draw:
-    """One possible truth.
-
-    Attributes
-    ----------
-    errors
-        By query, how many standard errors its overhead and its cost are from the fit.
-    noise
-        By query, factors on the seconds of its successive batches.
-    share
-        How much of a change's uncertain effect comes true, 0 to 1.
-    """
-
-    errors: Mapping[str, tuple[float, float]] = attrs.field(factory=dict)
-    noise: Mapping[str, Array] = attrs.field(factory=dict)
-    share: float = 0.5
-
-    def line(self, job: Job) -> tuple[float, float]:
-        """Return overhead and cost of a query (s; s a row)."""
-        a, b = self.errors.get(job.known_as, (0.0, 0.0))
-        return max(job.overhead + a * job.overhead_error, 0.0), max(job.cost + b * job.cost_error, 0.05 * job.cost)
-
-
-def drawn(jobs: Mapping[str, Job], rng: np.random.Generator, length: int = 997) -> Draw:
-    """Draw a possible truth from the errors of the fits, and the differences between batches of one size."""
-    errors, noise = {}, {}
-    for name, job in jobs.items():
-        errors[name] = (float(rng.standard_normal()), float(rng.standard_normal()))
-        noise[name] = np.exp(job.spread * np.clip(rng.standard_normal(length), -3.0, 3.0))
-    return Draw(errors, noise, float(rng.random()))
 
 
 def replay(deployment: Deployment, draw: Draw | None = None) -> dict[str, Replayed]:

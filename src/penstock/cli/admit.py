@@ -54,8 +54,9 @@ def command(
     """
     from penstock.cli import reading
     from penstock.cluster import Placement
-    from penstock.control.chain import worst_simulated
+    from penstock.control.as_modelled import worst_simulated
     from penstock.latency.models import checked_bound, default_model
+    from penstock.load.setting import Setting
     from penstock.sizing.admit import admit
     from penstock.workload.rates import inline_rates
 
@@ -70,7 +71,8 @@ def command(
     found = admit(running, added, expected, placed, cluster, bound, model=name, sinks=bounds, statistics=known)
     if check:
         both = Placement({**placed, **found.placement})
-        found = found.checked(worst_simulated(whole, cluster, both, expected, known, name, answer.seed))
+        deployed = Setting(network=whole, cluster=cluster, placement=both, statistics=known)
+        found = found.checked(worst_simulated(deployed, expected, name, answer.seed))
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     if query.apply:
         document |= {"applied": False, **(_attached(added, expected, query.directory) if found.admitted else {})}

@@ -59,7 +59,7 @@ def command(
         raise InputError(f"{name!r} is no host of the cluster", at="--host")
     if not 0 < wish.error < 1 or not 0 < wish.budget < 1e6:
         raise InputError("expected an error between 0 and 1 and a budget > 0", at="--error")
-    from penstock.spark.calibrate import calibrate_alone, measure_overhead, read_samples
+    from penstock.spark.calibrate import Precision, calibrate_alone, measure_overhead, read_samples
     from penstock.spark.compile import check_network
     from penstock.spark.hosts import start_hosts
     from penstock.spark.run import Engine
@@ -70,7 +70,7 @@ def command(
         with start_hosts(cluster, names=[name]) as running:
             engine = Engine(cluster, running)
             samples = read_samples(engine.sessions[name], graph, sample.sample)
-            statistics = calibrate_alone(engine, name, graph, samples, **wish._asdict(), report=tell)
+            statistics = calibrate_alone(engine, name, graph, samples, Precision(*wish), report=tell)
             tell("overhead", 0.95)
             statistics = Record.of_user().applied(measure_overhead(engine, name, statistics), cluster)
     if out is not None:

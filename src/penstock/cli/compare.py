@@ -49,8 +49,10 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.chain import worst_simulated
-    from penstock.latency.models import default_model, model_of, with_interval
+    from penstock.control.as_modelled import worst_simulated
+    from penstock.latency.intervals import with_interval
+    from penstock.latency.models import default_model, model_of
+    from penstock.load.setting import Setting
     from penstock.sizing.compare import certain, compared, ranked, with_intervals
 
     check = model.check()
@@ -71,7 +73,8 @@ def command(
         return [(text, reading.get_placement(text, variant, cluster)) for text in plans.placements]
 
     def measure(variant: Network, placed: Placement) -> float:
-        return worst_simulated(variant, cluster, placed, expected, known, name, answer.seed)
+        deployed = Setting(network=variant, cluster=cluster, placement=placed, statistics=known)
+        return worst_simulated(deployed, expected, name, answer.seed)
 
     def refine(one: Candidate) -> Estimate:
         rng = np.random.default_rng(answer.seed)

@@ -41,8 +41,11 @@ def command(
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.chain import simulated
-    from penstock.latency.models import checked_bound, default_model, model_of, second_opinion, with_interval
+    from penstock.control.as_modelled import simulated
+    from penstock.latency.intervals import with_interval
+    from penstock.latency.models import checked_bound, default_model, model_of
+    from penstock.latency.second_opinion import second_opinion
+    from penstock.load.setting import Setting
     from penstock.sizing.headroom import headroom as largest
 
     check = model.check()
@@ -59,7 +62,8 @@ def command(
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
-        result = simulated(graph, cluster, placed, loads.rates, known, found.model, answer.seed)
+        deployed = Setting(network=graph, cluster=cluster, placement=placed, statistics=known)
+        result = simulated(deployed, loads.rates, found.model, answer.seed)
         document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
     if answer.json:
         common.answer(document)

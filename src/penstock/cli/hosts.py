@@ -41,7 +41,7 @@ def start(
     Example: penstock hosts start --hosts 2
     """
     from penstock.cluster import Cluster, read_cluster
-    from penstock.spark.hosts.kept import read_kept
+    from penstock.spark.hosts.kept_file import read_kept
     from penstock.spark.hosts.start import leave_hosts
 
     if (cluster_file is None) == (hosts is None):
@@ -63,7 +63,7 @@ def show(file: FileOption = FILE, json: options.JsonOption = False) -> None:
 
     Example: penstock hosts list --json
     """
-    from penstock.spark.hosts.kept import read_kept
+    from penstock.spark.hosts.kept_file import read_kept
 
     _show({"hosts": {name: _row(kept) for name, kept in read_kept(file).items()}, "file": file}, json)
 
@@ -74,7 +74,7 @@ def stop(names: NamesArgument = None, file: FileOption = FILE, json: options.Jso
 
     Example: penstock hosts stop h1
     """
-    from penstock.spark.hosts.kept import end
+    from penstock.spark.hosts.kept_file import end
 
     ended = end(file, names or None)
     if json:

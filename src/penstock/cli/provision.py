@@ -57,9 +57,10 @@ def command(
     --cluster examples/two-chains/cluster.toml --host-like h1 --latency 0.5
     """
     from penstock.cli import reading
-    from penstock.control.chain import worst_simulated
+    from penstock.control.as_modelled import worst_simulated
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
+    from penstock.load.setting import Setting
     from penstock.sizing.provision import curve, placing, provision
 
     graph, known = reading.get_network(fleet.network, fleet.statistics)
@@ -84,8 +85,8 @@ def command(
 
     found = enough(bound)
     if check:
-        placed, seed = found.placement, answer.seed
-        found = found.checked(worst_simulated(graph, found.cluster, placed, expected, known, search.model, seed))
+        deployed = Setting(network=graph, cluster=found.cluster, placement=found.placement, statistics=known)
+        found = found.checked(worst_simulated(deployed, expected, search.model, answer.seed))
     document = {"network": graph.name, **found.document()}
     if search.plot is not None:
         from penstock.sizing.plot import draw_hosts

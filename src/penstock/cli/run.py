@@ -103,8 +103,8 @@ def command(
     Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
     """
     from penstock.cli import reading
-    from penstock.control import chain
     from penstock.control.job import Job, execute, finish
+    from penstock.control.prediction import where
     from penstock.control.record import Record
     from penstock.workload.rates import joined
 
@@ -123,7 +123,7 @@ def command(
     check_network(graph, cluster.spark)
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
-    folder = chain.where(end.directory or cluster.spark.directory, graph)
+    folder = where(end.directory or cluster.spark.directory, graph)
     there = claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
     if there is not None:
         placed = placement_of(there).check(graph.operators, cluster.hosts)
@@ -155,10 +155,10 @@ def command(
 
 def _learned(job: Job, done: Done) -> Statistics:
     """Return the statistics of a job with what its run showed."""
-    from penstock.control import chain
+    from penstock.control.learned import learned
     from penstock.control.record import Record
 
-    told = chain.learned(job.network, job.cluster, job.placement, done.outcome, done.rates, job.statistics)
+    told = learned(job.network, job.cluster, job.placement, done.outcome, done.rates, job.statistics)
     return Record.of_user().applied(told, job.cluster)
 
 
@@ -172,9 +172,9 @@ def _check(drop: DropOptions, end: EndOptions) -> None:
 
 
 def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None:
-    from penstock.control import chain
+    from penstock.control.prediction import priced
 
-    if end.learn is not None and not chain.priced(network, known):
+    if end.learn is not None and not priced(network, known):
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
 
 

@@ -4,93 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.cluster.model import Cluster, Host, Link, SparkSettings
+from penstock.cluster.model import Cluster, Host, Link
+from penstock.cluster.spark_table import SparkTable, spark_settings
+from penstock.cluster.tables import ClusterFile, HostTable, LinkTable, MachineTable
 from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of
-from penstock.units import seconds, size
-
-Option = str | int | float | bool
-
-LEAST = 5.0
-"""Shortest interval (s) between checkpoints in real-time mode that Spark takes."""
-
-
-class HostTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[hosts.NAME]``: one host."""
-
-    capacity: Annotated[float, msgspec.Meta(gt=0, description="benchmark cores")] = 1.0
-    quota: Annotated[float, msgspec.Meta(gt=0, le=1, description="share of the capacity that we may use")] = 1.0
-    cores: Annotated[int, msgspec.Meta(ge=1, description="tuples served at a time")] = 1
-    spark: (
-        Annotated[str, msgspec.Meta(description="endpoint sc://host:port of a running Spark Connect server")] | None
-    ) = None
-    token_env: Annotated[str, msgspec.Meta(description="environment variable with the endpoint's token")] | None = None
-    price: Annotated[float, msgspec.Meta(ge=0, description="cost per hour")] = 1.0
-    memory: Annotated[str | float, msgspec.Meta(description="bytes of state that operators may keep, '4g'")] | None = (
-        None
-    )
-    machine: Annotated[str, msgspec.Meta(description="machine whose cores it shares with other hosts")] | None = None
-
-
-class MachineTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[machines.NAME]``: a machine whose cores several hosts share."""
-
-    cores: Annotated[int, msgspec.Meta(ge=1, description="hosts that can work at once")]
-
-
-class LinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[links."a->b"]``: one link."""
-
-    delay: Annotated[float, msgspec.Meta(ge=0, description="seconds")] | None = None
-    bandwidth: Annotated[float, msgspec.Meta(gt=0, description="tuples per second")] | None = None
-
-
-class SparkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[spark]``: how fragments run on Spark."""
-
-    mode: Annotated[
-        Literal["micro-batch", "real-time"],
-        msgspec.Meta(description="real-time: where Spark takes it, each row by itself from topic to topic"),
-    ] = "micro-batch"
-    trigger: Annotated[str | float, msgspec.Meta(description="interval of the micro-batches")] = "500 ms"
-    checkpoint: Annotated[
-        str | float,
-        msgspec.Meta(
-            description="how often Spark notes how far a query in real-time mode has come, at least 5 s; "
-            "rows wait then, for a second or so"
-        ),
-    ] = "1 minute"
-    hop: Annotated[
-        Literal["directory", "kafka"], msgspec.Meta(description="how rows pass between queries: by files or by topics")
-    ] = "directory"
-    directory: (
-        Annotated[str, msgspec.Meta(description="hop logs and checkpoints; a path that all hosts see")] | None
-    ) = None
-    conf: Annotated[dict[str, Option], msgspec.Meta(description="Spark settings of embedded hosts")] = {}
-    jars: Annotated[list[str], msgspec.Meta(description="jar files of embedded hosts; patterns are fine")] = []
-    packages: Annotated[list[str], msgspec.Meta(description="Maven coordinates for embedded hosts")] = []
-    kafka: Annotated[
-        dict[str, Option],
-        msgspec.Meta(
-            description="bootstrap or bootstrap_env, username_env, password_env, ca, partitions, replication; "
-            "with a dot: Kafka's client settings"
-        ),
-    ] = {}
-
-
-class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A cluster file."""
-
-    hosts: dict[str, HostTable]
-    links: Annotated[
-        Document, msgspec.Meta(description='delay and bandwidth of every pair, and tables "a->b" of single pairs')
-    ] = {}
-    spark: Document = {}
-    machines: Annotated[dict[str, MachineTable], msgspec.Meta(description="machines that hosts share")] = {}
+from penstock.units import size
 
 
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
@@ -122,7 +44,7 @@ def parse_cluster(document: Document) -> Cluster:
         name: convert(table, MachineTable, f"machines.{name}").cores
         for name, table in document.get("machines", {}).items()
     }
-    return Cluster.of(hosts, default, links, _spark(document.get("spark")), machines)
+    return Cluster.of(hosts, default, links, spark_settings(document.get("spark")), machines)
 
 
 def _host(name: str, document: object) -> Host:
@@ -169,36 +91,6 @@ def _link(document: object, default: Link, at: str) -> Link:
     if math.isnan(bandwidth):
         raise InputError("expected tuples per second, got nan", at=f"{at}.bandwidth")
     return Link(delay, bandwidth)
-
-
-def _spark(document: object) -> SparkSettings:
-    table = convert({} if document is None else document, SparkTable, "spark")
-    trigger, checkpoint = (_seconds(table, key) for key in ("trigger", "checkpoint"))
-    if checkpoint < LEAST:
-        raise InputError(
-            f"expected {LEAST:.0f} seconds at least, got {checkpoint:g}",
-            at="spark.checkpoint",
-            hint="Spark takes no less",
-        )
-    return SparkSettings(
-        mode=table.mode,
-        trigger=trigger,
-        checkpoint=checkpoint,
-        hop=table.hop,
-        directory=table.directory,
-        conf={key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in table.conf.items()},
-        jars=tuple(table.jars),
-        packages=tuple(table.packages),
-        kafka={key: str(value) for key, value in table.kafka.items()},
-        given=document is not None,
-    )
-
-
-def _seconds(table: SparkTable, key: str) -> float:
-    try:
-        return seconds(getattr(table, key))
-    except InputError as error:
-        raise InputError(error.problem, at=f"spark.{key}") from None
 
 
 def cluster_schema() -> Document:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from penstock.control.chain import Report
 from penstock.control.job import Job, execute
-from penstock.control.record import NOTHING, Record
+from penstock.control.prediction import Report
 from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
@@ -181,13 +180,11 @@ class Bursts:
 def calibrate_in_place(
     engine: Engine,
     job: Job,
-    priced: Network,
     alone: Statistics,
     tell: Report,
     *,
     budget: float = BUDGET,
     clock: Callable[[], float] = time.monotonic,
-    record: Record = NOTHING,
 ) -> Statistics:
     """Run bursts on a job's hosts, all at once, until two agree; return the statistics with what they tell.
 
@@ -195,18 +192,14 @@ def calibrate_in_place(
     ----------
     job
         What is going to run: its rates give the burst, its folder holds those of the bursts.
-    priced
-        Its network with every cost: factors are what these become in place.
     alone
-        Of the first pass.
+        Of the first pass, with every cost: factors are what these become in place.
     tell
         Told what is being done, and how much of it is done.
     budget
         Seconds after which no further run begins, unless a host has had too few batches.
     clock
         Tells the time (s).
-    record
-        Of earlier runs.
 
     Raises
     ------
@@ -217,7 +210,7 @@ def calibrate_in_place(
 
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
-    pace = faster(job.cluster.spark.trigger)
+    pace, priced = faster(job.cluster.spark.trigger), alone.complete(job.network, override=True)
     trace, begins = burst_rates(job.rates)
     bursts, begin, outcomes = Bursts(), clock(), []
     for number in range(MOST):
@@ -243,8 +236,7 @@ def calibrate_in_place(
         "beside": together(priced, job.placement, outcomes),
         "seconds": clock() - begin,
     }
-    found = attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
-    return record.applied(found, job.cluster)
+    return attrs.evolve(measured_selectivities(alone, priced, outcome, trace), hosts=bursts.told(), measured=measured)
 
 
 def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from penstock.control.decision import Line, seen_of
+from penstock.control.decision import seen_of
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder, Request
+from penstock.control.line import Line
 from penstock.control.loop import Asked, Control, Proposing, Turned
 from penstock.control.policies.admit import admit
 from penstock.control.policies.base import Proposal, counted, evacuated

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from penstock.cluster import Cluster, Placement, SparkSettings
-from penstock.control import chain
+from penstock.control.as_modelled import simulated
 from penstock.control.calibrating import calibrate_in_place
 from penstock.control.job import Job, execute, finish
+from penstock.control.prediction import Prediction, predict
 from penstock.control.record import Record
+from penstock.control.summary import summary
+from penstock.control.two_sites import bursts, network, peak_of
 from penstock.control.workplace import workplace
 from penstock.files import Document
-from penstock.latency.batches import BatchHosts
 from penstock.load import Statistics, load_model
-from penstock.network import Network, read_network
+from penstock.load.setting import Setting
+from penstock.network import Network
 from penstock.placement import Problem, place
 from penstock.workload import Rates
 
@@ -31,53 +32,6 @@ ALGORITHMS = ("correlation", "largest-first", "random")
 
 OURS, IN_TURN = "correlation", "in turn"
 """The plans that are run: penstock's, and queries dealt out in turn."""
-
-QUIET, PEAK = 250.0, 1_500.0
-"""Events a second of a site, and in the burst that calibrates."""
-
-BEFORE, LONG, BETWEEN, AFTER = 5, 17, 4, 7
-"""Seconds before the first burst, of each burst, between the two, and behind the second."""
-
-MOST = 20_000.0
-"""The highest burst (tuples/s): the hosts' sources make their events in Python."""
-
-BUSY = 1.1
-"""Share of its time for which the busiest host would work in a burst, placed by penstock, at its calibrated speed.
-
-Above one, since machines are often faster when the run comes: code has warmed up. By the model, queries dealt out in
-turn take at least 2.4 times as long as these on cores that became up to 1.4 times as fast, or 0.8 times."""
-
-
-def network() -> Network:
-    """Return the network of two auction sites, which is shipped with the package."""
-    with resources.as_file(resources.files("penstock") / "control" / "two-sites.toml") as path:
-        return read_network(path)
-
-
-def bursts(peak: float = PEAK) -> Rates:
-    """Return 50 s of events at two sites: each has a burst of 17 s, first the west, then the east."""
-    west, east = np.full((2, BEFORE + 2 * LONG + BETWEEN + AFTER), QUIET)
-    west[BEFORE : BEFORE + LONG] = peak
-    east[-AFTER - LONG : -AFTER] = peak
-    return Rates.of(1.0, {"west": west, "east": east})
-
-
-def peak_of(network: Network, cluster: Cluster, placement: Mapping[str, str], statistics: Statistics) -> float:
-    """Return the rate of bursts (tuples/s) that keeps the busiest host of a placement at work for `BUSY` of its time.
-
-    So the demo shows the same on fast machines and on slow ones: one placement bears what another cannot.
-    """
-    hosts = BatchHosts.of(statistics, cluster)
-    fixed = hosts.fixed(placement)
-
-    def busy(peak: float) -> float:
-        load = load_model(network, bursts(peak)).host_load(placement, cluster).max(axis=1)
-        rows = zip(cluster.hosts, load, strict=True)
-        return max(fixed[name] / hosts.trigger + hosts.factor[name] * float(most) for name, most in rows)
-
-    low, high = busy(QUIET), busy(PEAK)
-    borne = QUIET + (BUSY - low) / (high - low) * (PEAK - QUIET)
-    return float(np.clip(50 * math.floor(borne / 50), 2 * QUIET, MOST))
 
 
 def in_turn(network: Network, hosts: Sequence[str]) -> Placement:
@@ -133,17 +87,15 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
             plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
             warming = Job(graph, cluster, plans[OURS], scratch / "calibration", rates=rates)
-            statistics = calibrate_in_place(
-                engine, warming, known, alone, lambda what, share: tell(what, 0.18 + 0.17 * share), record=record
-            )
+            statistics = calibrate_in_place(engine, warming, alone, lambda what, share: tell(what, 0.18 + 0.17 * share))
+            statistics = record.applied(statistics, cluster)
             say(calibrated(statistics.measured))
             measured = statistics.complete(graph, override=True)
             rates = bursts(peak_of(measured, cluster, plans[OURS], statistics))
             say(f"bursts of {rates.values.max():,.0f} events/s, which take all that these hosts can do")
-            prediction = chain.predict(
-                measured, cluster, plans[OURS], rates, statistics, rng=np.random.default_rng(seed)
-            )
-            comparison = compare_plans(measured, cluster, plans, rates, statistics)
+            ours = Setting(network=measured, cluster=cluster, placement=plans[OURS], statistics=statistics)
+            prediction = predict(ours, rates, rng=np.random.default_rng(seed))
+            comparison = compare_plans(ours, plans, rates)
             say(foretold(prediction))
             job = Job(graph, cluster, plans[OURS], scratch / "run", statistics=statistics, rates=rates)
             outcome = execute(engine, job, lambda _what, share: tell("running", 0.37 + 0.28 * share))
@@ -154,7 +106,7 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         document = finish(job, outcome, prediction, record=record).report
         other = finish(dealt, beside).report
         tell("simulating", 0.98)
-        add_simulated(document, measured, chain.simulated(measured, cluster, plans[OURS], rates, statistics))
+        add_simulated(document, measured, simulated(ours, rates))
         comparison[OURS]["measured"] = document["latency"]
         comparison[IN_TURN]["measured"] = other["latency"]
         document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
@@ -176,13 +128,13 @@ def calibrated_alone(engine: Engine, network: Network, tell: Callable[[str, floa
 
     host = next(iter(engine.hosts))
     samples = calibrate.read_samples(engine.sessions[host], network, None, events=6_000)
-    return calibrate.calibrate_alone(engine, host, network, samples, budget=1.0, report=tell)
+    return calibrate.calibrate_alone(engine, host, network, samples, calibrate.Precision(budget=1.0), report=tell)
 
 
-def foretold(prediction: chain.Prediction) -> str:
+def foretold(prediction: Prediction) -> str:
     """Say what was predicted before the run."""
     _, latency, weight = prediction.result.whole()
-    guess = chain.summary(latency, weight)
+    guess = summary(latency, weight)
     figures = ", ".join(f"{word} {guess[key]:.2f} s" for word, key in (("worst", "max"), ("p99",) * 2, ("p50",) * 2))
     return f"predicted before the run: {figures}"
 
@@ -214,21 +166,19 @@ def decide(name: str, network: Network, cluster: Cluster, rates: Rates, seed: in
     return place(problem, name, np.random.default_rng(seed)).placement
 
 
-def compare_plans(
-    network: Network, cluster: Cluster, plans: dict[str, Placement], rates: Rates, statistics: Statistics
-) -> dict[str, Document]:
-    """Return load and predicted latency of each plan."""
+def compare_plans(setting: Setting, plans: dict[str, Placement], rates: Rates) -> dict[str, Document]:
+    """Return load and predicted latency of each plan, in place of the setting's own placement."""
     rows = {}
     for name, placed in plans.items():
-        prediction = chain.predict(network, cluster, placed, rates, statistics)
-        load = prediction.model.host_load(placed, cluster)
+        prediction = predict(attrs.evolve(setting, placement=placed), rates)
+        load = prediction.model.host_load(placed, setting.cluster)
         _, latency, weight = prediction.result.whole()
         rows[name] = {
             "placement": dict(placed),
             "load": {
                 host: {"mean": float(row.mean()), "std": float(row.std()), "max": float(row.max())}
-                for host, row in zip(cluster.hosts, load, strict=True)
+                for host, row in zip(setting.cluster.hosts, load, strict=True)
             },
-            "predicted": chain.summary(latency, weight),
+            "predicted": summary(latency, weight),
         }
     return rows

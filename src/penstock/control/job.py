@@ -14,14 +14,17 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement
-from penstock.control import chain
-from penstock.control.chain import Prediction, Report
+from penstock.control.course import Course, Forecast
+from penstock.control.ended import seen, slower
+from penstock.control.learned import measured_rates
 from penstock.control.lookout import Lookout
-from penstock.control.outlook import Course, Forecast, reported, seen, slower
+from penstock.control.outlook import reported
+from penstock.control.prediction import Prediction, Report, kept, predict, priced
 from penstock.control.record import NOTHING, Record
 from penstock.control.report import compare
 from penstock.files import Document, to_json
-from penstock.latency.models import default_model, model_of, with_interval
+from penstock.latency.intervals import with_interval
+from penstock.latency.models import default_model, model_of
 from penstock.latency.real_time import prompt_operators
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
@@ -137,7 +140,7 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         about=job.setting.document(),
     )
     heard = None
-    if not job.once and not job.real_time and chain.priced(job.network, job.statistics):
+    if not job.once and not job.real_time and priced(job.network, job.statistics):
         heard = watching(job, deployment.place / "forecasts.json", say).hear
     return engine.run(
         deployment,
@@ -165,14 +168,11 @@ def watching(job: Job, file: Place, say: Callable[[str], None]) -> Lookout:
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     """Return what the batch model says of a job; None where it is not its model, or a cost or the rates are unknown."""
-    if rates is None or job.once or job.real_time or not chain.priced(job.network, job.statistics):
+    if rates is None or job.once or job.real_time or not priced(job.network, job.statistics):
         return None
-    return chain.predict(
-        job.network,
-        job.cluster,
-        job.placement,
+    return predict(
+        job.setting,
         rates,
-        job.statistics,
         _kept(job, rates),
         rng=np.random.default_rng(job.seed),
         scheduled=job.rates is not None and job.network.scheduled,
@@ -181,12 +181,12 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
 
 def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
     """Return the keep fractions of a job: fixed ones, or those of its plan table by period."""
-    return job.keep if job.shedder is None else chain.kept(job.shedder, job.network, rates)
+    return job.keep if job.shedder is None else kept(job.shedder, job.network, rates)
 
 
 def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, record: Record = NOTHING) -> Done:
     """Compare a job's outcome with its prediction, made from measured rates where none were expected; note it."""
-    rates = job.rates or chain.measured_rates(job.network, outcome, even=bool(job.real_time))
+    rates = job.rates or measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.shedder)
     if prediction is not None:
@@ -205,7 +205,7 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
 def add_estimate(report: Document, job: Job, rates: Rates) -> None:
     """Add to a report what the model of real-time mode says, where all operators run in it and nothing is dropped."""
     whole = job.real_time == frozenset(job.network.operators)
-    if not whole or not chain.priced(job.network, job.statistics) or any(share < 1 for share in job.keep.values()):
+    if not whole or not priced(job.network, job.statistics) or any(share < 1 for share in job.keep.values()):
         return
     loads = load_model(job.statistics.complete(job.network), rates)
     name = default_model(job.cluster, job.network, job.placement)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from penstock.control.course import BACK, Course, Forecast
+from penstock.control.ended import seen
 from penstock.control.forecast import KEPT, Drift, Seen, Watch
-from penstock.control.outlook import BACK, EVERY, Course, Forecast, seen
+from penstock.control.outlook import EVERY
 from penstock.latency.batches import BatchHosts
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import attrs
 import numpy as np
 
 from penstock.cluster import base_name
-from penstock.control.decision import Line, came, decision
+from penstock.control.decision import came, decision
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
+from penstock.control.line import Line
 from penstock.control.policies.base import Policy, Proposal
 from penstock.control.policies.drain import drain
 from penstock.control.situation import Goals, Situation

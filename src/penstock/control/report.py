@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from penstock.arrays import Array
 from penstock.cluster import Cluster
-from penstock.control.chain import Prediction, error_bar, summary
+from penstock.control.prediction import Prediction
+from penstock.control.series import series
+from penstock.control.speeds import speed_of
+from penstock.control.summary import error_bar, summary
 from penstock.files import Document
 from penstock.latency.cores import covered
 from penstock.load import Statistics
-from penstock.load.statistics import HostStatistics
 from penstock.network import Network
 
 if TYPE_CHECKING:
@@ -106,93 +105,3 @@ def _add_prediction(document: Document, prediction: Prediction) -> None:
         document |= prediction.spread.document()
         for name, pairs in prediction.spread.sinks.items():
             document["sinks"][name]["interval"] = {key: list(pair) for key, pair in pairs.items()}
-
-
-def speed_of(
-    outcome: Outcome, host: str, host_of: Mapping[str, str], prediction: Prediction | None
-) -> dict[str, float]:
-    """Return how fast a host's core was in a run: ``speed`` (steps of a fixed loop a second), and what that is of
-    what it was while calibrated (``core``), as far as these are known.
-    """
-    looks = [b for b in outcome.batches if b.rows and b.speed and host_of.get(b.query) == host]
-    known = None if prediction is None else prediction.statistics.hosts.get(host, HostStatistics()).speed
-    if not looks:
-        return {}
-    # As calibration takes it: each batch counts as long as it took.
-    steps = [np.mean([each for _, each in b.speed]) for b in looks]
-    speed = float(np.average(steps, weights=[b.duration for b in looks]))
-    return {"speed": speed} if known is None else {"speed": speed, "core": speed / known}
-
-
-def series(
-    cluster: Cluster, placement: Mapping[str, str], outcome: Outcome, prediction: Prediction, host_of: Mapping[str, str]
-) -> Document:
-    """Return rate, load, busy share and worst latency per second, predicted and measured."""
-    model = prediction.model
-    length = int(np.ceil(model.rates.duration + 5))
-    edges = np.arange(length + 1, dtype=float)
-    periods = np.minimum((edges[:-1] / model.period).astype(int), model.rates.periods - 1)
-    active = edges[:-1] < model.rates.duration
-    hosts = {}
-    for (name, host), load in zip(cluster.hosts.items(), model.host_load(placement, cluster), strict=True):
-        if name in placement.values():
-            known = prediction.statistics.hosts.get(name, HostStatistics())
-            rows = [(b.start, b.start + b.duration) for b in prediction.result.batches if host_of[b.query] == name]
-            real = [
-                (b.start - outcome.epoch, b.start + b.duration - outcome.epoch)
-                for b in outcome.batches
-                if host_of[b.query] == name
-            ]
-            hosts[name] = {
-                "speed": _speeds(outcome, name, host_of, edges),
-                "predicted": np.where(active, load[periods] * known.factor / host.capacity, 0.0),
-                "busy": _busy(rows, edges),
-                "measured": _busy(real, edges),
-            }
-    stimulus, latency, weight = prediction.result.whole()
-    measured = outcome.latency()
-    entered = np.concatenate([np.zeros(0), *(outcome.stimulus[name] for name in sorted(outcome.stimulus))])
-    band = {}
-    if prediction.spread is not None:
-        for key, row in (("low", prediction.spread.low), ("high", prediction.spread.high)):
-            band[key] = [float(row[period]) if on else None for period, on in zip(periods, active, strict=True)]
-    return {
-        "time": edges[:-1],
-        "rate": {
-            name: np.where(active, row[periods], 0.0)
-            for name, row in zip(model.rates.sources, model.rates.values, strict=True)
-        },
-        "hosts": hosts,
-        "latency": {
-            "predicted": _worst(stimulus[weight > 0], latency[weight > 0], edges),
-            "measured": _worst(entered - outcome.epoch, measured, edges),
-            **band,
-        },
-    }
-
-
-def _busy(spans: list[tuple[float, float]], edges: Array) -> Array:
-    total = np.zeros(edges.size - 1)
-    for start, end in covered(spans, edges[0], edges[-1]):
-        total += np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0.0, None)
-    return total
-
-
-def _speeds(outcome: Outcome, host: str, host_of: Mapping[str, str], edges: Array) -> list[float | None]:
-    """Return how fast a host's core was in each period (steps/s); None where no batch began or ended in it."""
-    total, count = np.zeros(edges.size - 1), np.zeros(edges.size - 1)
-    for batch in outcome.batches:
-        for at, steps in batch.speed if host_of.get(batch.query) == host else ():
-            place = int(np.floor(at - outcome.epoch))
-            if 0 <= place < total.size:
-                total[place] += steps
-                count[place] += 1
-    return [float(a / b) if b else None for a, b in zip(total, count, strict=True)]
-
-
-def _worst(times: Array, values: Array, edges: Array) -> list[float | None]:
-    worst = np.full(edges.size - 1, -np.inf)
-    place = np.floor(times).astype(int)
-    inside = (place >= 0) & (place < worst.size)
-    np.maximum.at(worst, place[inside], values[inside])
-    return [None if value == -np.inf else float(value) for value in worst]

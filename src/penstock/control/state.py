@@ -8,8 +8,8 @@ from typing import TypedDict, TypeVar
 import attrs
 
 from penstock.cluster import Host
-from penstock.control.decision import Line
 from penstock.control.knowledge import Knowledge
+from penstock.control.line import Line
 from penstock.control.policies.base import Proposal
 from penstock.files import Document
 from penstock.network import Network, Operator, Sink, Source

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.arrays import Records
 from penstock.cluster import Cluster
-from penstock.control.chain import Report, interval
+from penstock.control.prediction import Report, interval
 from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model

@@ -6,8 +6,10 @@ which all other commands work.
 """
 
 from penstock.inspection.export import export
-from penstock.inspection.fit import Fit, fit_batches
-from penstock.inspection.inspect import inspect, moment
+from penstock.inspection.fit import fit_batches
+from penstock.inspection.fitted import Fit
+from penstock.inspection.inspect import inspect
+from penstock.inspection.span import moment
 from penstock.inspection.values import Capacity, Finding, Inspection, Query, alike
 
 __all__ = ["Capacity", "Finding", "Fit", "Inspection", "Query", "alike", "export", "fit_batches", "inspect", "moment"]

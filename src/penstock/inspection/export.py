@@ -19,7 +19,7 @@ import numpy as np
 from penstock.arrays import Array
 from penstock.errors import InputError
 from penstock.files import atomic, write_json
-from penstock.inspection.pace import rate_series
+from penstock.inspection.arrivals import rate_series
 from penstock.inspection.values import Inspection, Query
 from penstock.load.statistics import HostStatistics, OperatorStatistics, Statistics
 from penstock.workload import Rates

@@ -10,7 +10,8 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.inspection.pace import Running, find_limit
+from penstock.inspection.capacity import find_limit
+from penstock.inspection.running import Running
 from penstock.inspection.values import Finding, Query
 from penstock.telemetry import STATE_COMMIT, Application, QueryLog
 from penstock.units import human

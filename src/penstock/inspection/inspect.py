@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeVar
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.errors import InputError
+from penstock.inspection.arrivals import find_arrivals, mean_rate, rate_series, step_of
+from penstock.inspection.capacity import find_capacity, find_lag, find_limit
 from penstock.inspection.findings import Neighbours, find_all
-from penstock.inspection.fit import fit_batches, warm
-from penstock.inspection.pace import (
-    find_arrivals,
-    find_capacity,
-    find_lag,
-    find_limit,
-    find_trigger,
-    mean_rate,
-    rate_series,
-    step_of,
-)
+from penstock.inspection.fit import fit_batches
+from penstock.inspection.span import told, within
+from penstock.inspection.trigger import find_trigger
 from penstock.inspection.values import Inspection, Query
+from penstock.inspection.warm import warm
 from penstock.telemetry import Batches, QueryLog, Telemetry
-from penstock.telemetry.events import Unreadable, epoch
-from penstock.units import seconds
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -46,9 +37,9 @@ def inspect(telemetry: Telemetry, since: float | None = None, until: float | Non
     InputError
         If no batch began in this time.
     """
-    logs = {name: log for name, log in _within(telemetry.queries, since, until).items() if len(log.batches)}
+    logs = {name: log for name, log in within(telemetry.queries, since, until).items() if len(log.batches)}
     if not logs:
-        raise InputError("no batch began in this time", at="--since", hint=_told(telemetry.queries))
+        raise InputError("no batch began in this time", at="--since", hint=told(telemetry.queries))
     first = min(float(log.batches.start[0]) for log in logs.values())
     last = max(float(log.batches.end.max()) for log in logs.values())
     gaps = [float(np.median(np.diff(log.batches.start))) for log in logs.values() if len(log.batches) > 1]
@@ -114,55 +105,3 @@ def _most(batches: Batches, arrivals: Array, step: float, rate: float) -> float:
 def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
     array.setflags(write=False)
     return array
-
-
-def _within(queries: Mapping[str, QueryLog], since: float | None, until: float | None) -> dict[str, QueryLog]:
-    if since is None and until is None:
-        return dict(queries)
-    found = {}
-    for name, log in queries.items():
-        start = log.batches.start
-        which = (start >= (-np.inf if since is None else since)) & (start < (np.inf if until is None else until))
-        found[name] = attrs.evolve(log, batches=log.batches.take(which))
-    return found
-
-
-def _told(queries: Mapping[str, QueryLog]) -> str:
-    first = min(float(log.batches.start[0]) for log in queries.values())
-    last = max(float(log.batches.start[-1]) for log in queries.values())
-    return f"the logs have batches from {_iso(first)} to {_iso(last)}"
-
-
-def _iso(when: float) -> str:
-    return str(np.datetime64(round(when), "s")) + "Z"
-
-
-def moment(text: str, telemetry: Telemetry, option: str) -> float:
-    """Return the time that a text names, in seconds since the epoch.
-
-    Parameters
-    ----------
-    text
-        A time such as ``2026-01-31T10:00`` (UTC unless it says otherwise), seconds since the epoch, or a duration such
-        as ``"2 hours"``: so long before the last batch of the logs.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return epoch(text)
-    except Unreadable:
-        pass
-    try:
-        before = seconds(text)
-    except InputError:
-        raise InputError(
-            f"expected a time or a duration, got {text!r}", at=option, hint="e.g. 2026-01-31T10:00 or '2 hours'"
-        ) from None
-    return max(float(log.batches.end.max()) for log in telemetry.queries.values()) - before

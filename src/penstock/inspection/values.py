@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.files import Document
-from penstock.inspection.fit import Fit
+from penstock.inspection.fitted import Fit
 from penstock.telemetry import Application, Batches, QueryLog
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
-import numpy as np
 
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import suggest
-from penstock.latency.batches import BatchHosts, microbatch_estimate
-from penstock.latency.draws import DRAWS, certain, draw
-from penstock.latency.estimate import Estimate, Spread
+from penstock.latency.batches import microbatch_estimate
+from penstock.latency.estimate import Estimate
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.latency.real_time import batched
 from penstock.latency.sharing import sharing
-from penstock.latency.spread import spread_of
-from penstock.load import LoadModel, Statistics, load_model
+from penstock.load import LoadModel, Statistics
 from penstock.network import Network
 
 Model = Callable[[LoadModel, Mapping[str, str], Cluster, Statistics | None], Estimate]
@@ -98,15 +95,16 @@ def model_of(name: str) -> Model:
     InputError
         If there is no such model.
     """
-    return _row(name).estimate
+    return row_of(name).estimate
 
 
 def above_backlog(name: str, network: Network) -> bool:
     """Whether a model never answers less than the largest backlog of a host."""
-    return _row(name).above_backlog(network)
+    return row_of(name).above_backlog(network)
 
 
-def _row(name: str) -> Row:
+def row_of(name: str) -> Row:
+    """Return what is known of a model by name."""
     if name not in MODELS:
         raise InputError(f"{name!r} is no latency model", at="--model", hint=suggest(name, MODELS, "models"))
     return MODELS[name]
@@ -117,101 +115,3 @@ def checked_bound(latency: float, at: str = "--latency") -> float:
     if not (latency >= 0 and latency < float("inf")):
         raise InputError(f"expected a finite number of seconds >= 0, got {latency}", at=at)
     return latency
-
-
-FEW, NUMBERS = 50, 20_000_000
-"""Draws of models that are slower than Mace, and loads (operators times periods times draws) followed at most."""
-
-
-def with_interval(
-    found: Estimate,
-    model: LoadModel,
-    placement: Mapping[str, str],
-    cluster: Cluster,
-    statistics: Statistics | None,
-    rng: np.random.Generator,
-) -> Estimate:
-    """Return an estimate with its interval: the same model again, with what the statistics do not know drawn by chance.
-
-    Parameters
-    ----------
-    found
-        The estimate.
-    rng
-        Where chance comes from.
-    """
-    spread: Spread | None
-    if found.model == "microbatch":
-        placed = BatchHosts.of(statistics, cluster).placed(model, placement)
-        spread = placed.spread(rng, scheduled=model.network.scheduled)
-    else:
-        spread = _recomputed(found, model, placement, cluster, statistics, rng)
-    if spread is None:
-        nothing = Spread.none(found.total, found.sinks, found.series)
-        why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
-        return attrs.evolve(found, spread=nothing, notes=(*found.notes, f"the interval was not drawn: {why}"))
-    return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
-
-
-def _recomputed(
-    found: Estimate,
-    model: LoadModel,
-    placement: Mapping[str, str],
-    cluster: Cluster,
-    statistics: Statistics | None,
-    rng: np.random.Generator,
-) -> Spread | None:
-    """Return the interval of a model of single tuples: factors and speeds of hosts are drawn as part of the costs."""
-    count = DRAWS if found.model == "mace" else FEW
-    if certain(statistics) or model.load.size * count > NUMBERS:
-        return None
-    names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
-    drawn = draw(model, placement, names, statistics, rng, count=count)
-    home = {base_name(copy): names.index(host) for copy, host in placement.items()}
-    place = [home[name] for name in network.operators]
-    scale = drawn.cost * (drawn.factor * drawn.speed * drawn.wander[:, :, 0])[:, place]
-    answers = []
-    for row in scale.tolist():
-        dear = [
-            attrs.evolve(operator, cost=tuple(cost * factor for cost in operator.cost or ()))
-            for operator, factor in zip(network.operators.values(), row, strict=True)
-        ]
-        made = Network.of(network.name, network.sources.values(), dear, network.sinks.values(), network.file)
-        answers.append(decide(load_model(made, model.rates), placement, cluster, statistics))
-    rows = np.array([attrs.astuple(answer.total) for answer in answers])
-    sinks = {name: np.array([attrs.astuple(answer.sinks[name]) for answer in answers]) for name in found.sinks}
-    return spread_of(rows, sinks, np.array([answer.series for answer in answers]))
-
-
-SLICES = 200_000
-"""Operators times slices up to which a second opinion is asked for."""
-
-
-def second_opinion(
-    found: Estimate,
-    model: LoadModel,
-    placement: Mapping[str, str],
-    cluster: Cluster,
-    statistics: Statistics | None = None,
-) -> list[str]:
-    """Return a note if mace and pipelined differ by more than their bars, for networks where asking costs little.
-
-    The bars are those of the costs, and for each the span in which the model itself may be off: a period for mace,
-    a slice for pipelined.
-    """
-    other = _row(found.model).second
-    replicas = any("#" in name for name in placement)
-    # Backlog on one host alone is the same for both.
-    behind = sum(bool(series.any()) for series in found.excess.values())
-    if other is None or replicas or behind < 2 or 10 * model.load.size > SLICES:
-        return []
-    second = model_of(other)(model, placement, cluster, statistics)
-    low, high = sorted((found, second), key=lambda each: each.total.worst)
-    gap = high.total.worst - low.total.worst
-    bars = sum(each.error.relative * each.total.worst for each in (low, high)) + model.period
-    if gap <= bars:
-        return []
-    return [
-        f"{other} says {second.total.worst:.4g} s: the models differ by more than their error bars, because backlog "
-        "forms on one host after another; pipelined follows it"
-    ]

@@ -9,61 +9,21 @@ one's by 14 %.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import attrs
 import numpy as np
 
-from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.estimate import Estimate, Quantiles, episodes
+from penstock.latency.fluid import Fluid
 from penstock.latency.mace import cumulative_excess, described, error_bar
-from penstock.load import LoadModel, Statistics, growth_factor
-from penstock.network import Network
-
-STEP = 0.1
-"""Longest step of time, and slice of stimulus time (s)."""
-
-LIMIT = 2_000_000
-"""Operators times steps that are followed at most."""
+from penstock.load import LoadModel, Statistics
 
 NOTES = (
     "assumes that the connected queries of a host share it equally while they have work, each first in first out",
     "leaves out the service times of single tuples, the bandwidth of links, and what a poll costs beside its tuples",
 )
-
-
-def shares(demand: Array, capacity: float) -> Array:
-    """Return how a capacity is divided equally among those who can use it, array (queries,).
-
-    Nobody gets more than it asks for; what it leaves goes to the others in equal parts.
-
-    Examples
-    --------
-    >>> shares(np.array([0.1, 2.0, 2.0]), 1.0).tolist()
-    [0.1, 0.45, 0.45]
-    """
-    given = np.zeros(demand.size)
-    left, others = capacity, demand.size
-    for row in np.argsort(demand, kind="stable"):
-        given[row] = min(demand[row], left / others)
-        left -= given[row]
-        others -= 1
-    return given
-
-
-@attrs.define(eq=False)
-class _Parcel:
-    """Tuples of one slice in front of an operator: their work in the query, and when the last is there (s)."""
-
-    slice: int
-    operator: str
-    port: int
-    tuples: float
-    work: float
-    ready: float
 
 
 def sharing(
@@ -89,7 +49,7 @@ def sharing(
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
-    found, slices = _Fluid(model, placement, cluster).run()
+    found, slices = Fluid(model, placement, cluster).run()
     sinks = {}
     shown = np.zeros(slices)
     every: list[tuple[int, float, float]] = []
@@ -116,120 +76,3 @@ def sharing(
         statistics=described(statistics),
         episodes=episodes(bar.host, excess[row] / capacity[row], model.period),
     )
-
-
-class _Fluid:
-    """The state of all queries during the run."""
-
-    def __init__(self, model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> None:
-        self.model, self.placement, self.cluster = model, placement, cluster
-        self.network: Network = model.network
-        part = {name: number for number, query in enumerate(self.network.queries) for name in query}
-        self.home = {name: (placement[name], part[name]) for name in self.network.operators}
-        self.fine = max(1, int(np.ceil(model.period / STEP - 1e-9)))
-        self.width = model.period / self.fine
-        self.slices = model.rates.periods * self.fine
-        # Hosts in the order of the network, so that a step's output mostly reaches its readers in the same step.
-        self.waiting: dict[str, dict[int, deque[_Parcel]]] = {}
-        for host, number in self.home.values():
-            self.waiting.setdefault(host, {}).setdefault(number, deque())
-        self.coming: dict[int, list[_Parcel]] = {}
-        self.found: dict[str, list[tuple[int, float, float]]] = {name: [] for name in self.network.sinks}
-
-    def run(self) -> tuple[dict[str, list[tuple[int, float, float]]], int]:
-        """Return by sink the slices, latencies (s) and tuples that reach it, and the number of slices."""
-        k = 0
-        most = LIMIT // max(1, len(self.network.operators))
-        while k < self.slices or self.coming or any(any(rows.values()) for rows in self.waiting.values()):
-            if k > most:
-                raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
-            if k < self.slices:
-                self._enter(k)
-            for host, rows in self.waiting.items():
-                self._collect(k)
-                self._serve(k, rows, self.cluster.hosts[host].capacity)
-            self._collect(k)
-            k += 1
-        return self.found, self.slices
-
-    def _enter(self, k: int) -> None:
-        for row, source in enumerate(self.model.rates.sources):
-            tuples = float(self.model.rates.values[row, k // self.fine]) * self.width
-            host = self.network.sources[source].host
-            for stream in self.network.outputs(source) if tuples > 0 else ():
-                if stream.reader in self.network.sinks:
-                    self.found[stream.reader].append((k, 0.0, tuples))
-                else:
-                    far = self.cluster.link(host, self.placement[stream.reader]).delay if host else 0.0
-                    self._send(k, k, stream.reader, stream.port, tuples, (k + 1) * self.width + far)
-
-    def _send(self, now: int, q: int, reader: str, port: int, tuples: float, ready: float) -> None:
-        step = max(now, int(np.ceil(ready / self.width - 1e-9)) - 1)
-        work = self._each(q, reader, port, tuples, lambda *_: None)
-        self.coming.setdefault(step, []).append(_Parcel(q, reader, port, tuples, work, ready))
-
-    def _collect(self, k: int) -> None:
-        for parcel in self.coming.pop(k, ()):
-            host, number = self.home[parcel.operator]
-            self.waiting[host][number].append(parcel)
-
-    def _serve(self, k: int, rows: Mapping[int, deque[_Parcel]], capacity: float) -> None:
-        """Serve each query of a host for its share of one step."""
-        demand = np.array([sum(parcel.work for parcel in queue) for queue in rows.values()])
-        room = capacity * self.width
-        given = shares(demand, room)
-        # Alone or together, those who work do so until the step's work or the step is done.
-        span = min(self.width, float(demand.sum()) / capacity)
-        for queue, part, asked in zip(rows.values(), given.tolist(), demand.tolist(), strict=True):
-            used = 0.0
-            while queue:
-                parcel = queue[0]
-                if asked > part and used + parcel.work > part * (1 + 1e-12):
-                    # Cut: what is served of it leaves the work of the rest; its tuples leave with the last of them.
-                    parcel.work -= part - used
-                    break
-                used += parcel.work
-                queue.popleft()
-                at = max(parcel.ready, k * self.width + (span * used / part if part > 0 else 0.0))
-                self._leave(k, parcel, at)
-
-    def _leave(self, k: int, parcel: _Parcel, at: float) -> None:
-        """Hand on what a query puts out of a parcel."""
-
-        def out(name: str, reader: str, port: int, tuples: float) -> None:
-            if reader in self.network.sinks:
-                late = at - (parcel.slice + 1) * self.width
-                self.found[reader].append((parcel.slice, late, tuples))
-            else:
-                far = self.cluster.link(self.placement[name], self.placement[reader]).delay
-                self._send(k, parcel.slice, reader, port, tuples, at + far)
-
-        self._each(parcel.slice, parcel.operator, parcel.port, parcel.tuples, out)
-
-    def _each(self, q: int, name: str, port: int, tuples: float, out: Callable[[str, str, int, float], None]) -> float:
-        """Return the work of tuples at an operator and behind it in its query; tell what leaves the query."""
-        operator = self.network.operators[name]
-        work = tuples * (operator.cost or ())[port]
-        made = tuples * self._gain(name, port, q // self.fine)
-        for stream in self.network.outputs(name):
-            if made * stream.share <= 0:
-                continue
-            if self.home.get(stream.reader) == self.home[name]:
-                work += self._each(q, stream.reader, stream.port, made * stream.share, out)
-            else:
-                out(name, stream.reader, stream.port, made * stream.share)
-        return work
-
-    def _gain(self, name: str, port: int, period: int) -> float:
-        """Return the output tuples per tuple of an input; of a join with a time window half of its pairs."""
-        operator = self.network.operators[name]
-        selectivity = operator.selectivity or (1.0,) * len(operator.inputs)
-        if operator.kind != "join" and operator.growth is None:
-            return selectivity[port]
-        if operator.counts is not None:
-            return selectivity[port] * operator.counts[1 - port]
-        arrivals = self.model.inflow(name)[:, period]
-        factor = float(growth_factor(operator, arrivals[:, None])[0])
-        if operator.kind != "join":
-            return selectivity[port] * factor
-        return sum(selectivity) / 2 * (operator.within or 0.0) * float(arrivals[1 - port]) * factor

@@ -48,8 +48,6 @@ def steady_state(
     trigger: float,
     overhead: Mapping[str, float] | None = None,
     factor: Mapping[str, float] | None = None,
-    reading: float = READING,
-    commit: float = COMMIT,
 ) -> Steady | None:
     """Return the steady state at the mean rates, with outputs at the batches' ends; arguments as of `microbatch`.
 
@@ -89,7 +87,7 @@ def steady_state(
         few, many = hops[sink.input]
         if few != many:
             return None
-        worst = many * batch.every + batch.lasts - commit - reading
+        worst = many * batch.every + batch.lasts - COMMIT - READING
         sinks[name] = worst, worst - batch.every / 2
     return Steady(found, sinks)
 

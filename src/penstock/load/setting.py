@@ -10,7 +10,7 @@ import attrs
 
 from penstock.cluster import Cluster, Placement, SparkSettings, read_cluster, read_placement
 from penstock.cluster.model import Host, Link
-from penstock.cluster.placement import parse_placement
+from penstock.cluster.placement_file import parse_placement
 from penstock.files import Document
 from penstock.load.statistics import Statistics, parse_statistics, read_statistics
 from penstock.network import Network, read_network

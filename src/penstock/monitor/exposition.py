@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.files import Document
 from penstock.monitor.view import View
-from penstock.telemetry.metrics import Metric, exposed
+from penstock.telemetry.exposition import Metric, exposed
 
 METRICS = (
     Metric("penstock_run_running", "gauge", "1 while the run goes on", ()),

@@ -15,7 +15,8 @@ from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
 from penstock.monitor.view import Status, View, bins_for
-from penstock.telemetry.runs import News, RunBatch, RunReader
+from penstock.telemetry.run_news import News, RunBatch
+from penstock.telemetry.runs import RunReader
 
 ACTIONS = ("move", "drain", "stop")
 """What a controller can be asked for."""

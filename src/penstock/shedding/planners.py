@@ -18,7 +18,9 @@ from penstock.shedding.exact import DualTable, Exact
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.hosts import HostPart, host_parts
 from penstock.shedding.program import Matrix, Program
-from penstock.shedding.quadtree import build_solver, build_solver_w, descend
+from penstock.shedding.quadtree import descend
+from penstock.shedding.solver import build_solver
+from penstock.shedding.solver_w import build_solver_w
 from penstock.shedding.tables import PlanTable, fingerprint
 from penstock.shedding.trees import Tables, kept_rates, make_tables, restored, stored
 

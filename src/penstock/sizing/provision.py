@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -20,16 +19,13 @@ from penstock.placement import place as place_by
 from penstock.sizing.fleet import Fleet
 from penstock.sizing.packing import Packing
 from penstock.sizing.search import TIE, checked_document
-
-LEAVES = 400
-"""Divisions that a model slower than Mace weighs for one number of hosts, likewise."""
+from penstock.sizing.trials import Place, Trials
 
 STEPS = 8
 """Numbers of hosts tried one after another by an algorithm; after that the step doubles, and is bisected."""
 
-Place = Callable[[Cluster], Placement]
 Fitting = tuple[Placement, Cluster, Estimate]
-"""A placement algorithm on a given cluster; it may raise `Infeasible`."""
+"""A placement on a cluster, and what it comes to."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -170,9 +166,11 @@ def provision(
         raise Infeasible(alone, hosts=None, lower_bound=None)
     most = max(len(model.network.operators), 1)
 
+    trials = Trials(work=work, exact=exact, backlog=backlog, place=place, improve=improve)
+
     def fits(count: int) -> Fitting | None:
         made = fleet.hosts({like[0]: count})
-        for trial in _trials(work, made, count, exact, backlog, place, improve):
+        for trial in trials.on(made, count):
             found = estimate(trial, made)
             if found.total.worst <= bound + TIE:
                 return trial, made, found
@@ -242,34 +240,6 @@ def _least(fits: Callable[[int], Fitting | None], low: int, most: int) -> tuple[
             return answer, False
         below, step = count, 2 * step
     return None, False
-
-
-def _trials(
-    work: Packing, made: Cluster, count: int, exact: bool, backlog: bool, place: Place | None, improve: Place | None
-) -> Iterator[Placement]:
-    """Iterate over placements worth an estimate on so many hosts."""
-    if place is not None:
-        try:
-            yield place(made)
-        except Infeasible:
-            return
-        return
-    if not backlog:
-        # The model may wait less than the backlog says: nothing is cut off.
-        yield from itertools.islice(work.divisions(made, count, np.inf), LEAVES)
-        return
-    limit = 1 if exact else LEAVES
-    any_found = False
-    for trial in itertools.islice(work.divisions(made, count, work.bound), limit):
-        any_found = True
-        yield trial
-    if work.complete and not any_found:
-        return
-    if not (exact and any_found) and improve is not None:
-        try:
-            yield improve(made)
-        except Infeasible:
-            return
 
 
 class Need(NamedTuple):

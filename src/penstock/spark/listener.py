@@ -10,7 +10,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.errors import InputError
 from penstock.telemetry.events import parse
-from penstock.telemetry.metrics import Metrics, MetricsServer
+from penstock.telemetry.metrics import Metrics
+from penstock.telemetry.metrics_server import MetricsServer
 from penstock.telemetry.recorder import Recorder, event_line, progress_line
 from penstock.telemetry.worker import Worker
 

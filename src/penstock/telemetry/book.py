@@ -7,7 +7,7 @@ from array import array
 
 import attrs
 
-from penstock.telemetry.columns import BatchWork, Columns
+from penstock.telemetry.columns import Columns
 from penstock.telemetry.events import (
     ApplicationEnd,
     ApplicationStart,
@@ -23,7 +23,8 @@ from penstock.telemetry.events import (
     TaskEnd,
     epoch,
 )
-from penstock.telemetry.tables import Run
+from penstock.telemetry.query_log import Run
+from penstock.telemetry.work import BatchWork
 
 OPEN = 4096
 """Batches and stages whose tasks are kept while no progress report has told their end."""

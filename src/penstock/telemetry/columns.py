@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Iterable
-from statistics import median
 
-import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.arrays import Array
-from penstock.telemetry.events import Progress, SourceProgress, epoch, offsets
-from penstock.telemetry.tables import STATE_COMMIT, Batches, _frozen
+from penstock.telemetry.batches import STATE_COMMIT, Batches, frozen
+from penstock.telemetry.events import Progress, SourceProgress, epoch
+from penstock.telemetry.sources import NAN, rows_behind, taken
+from penstock.telemetry.work import BatchWork
 
-NAN = math.nan
 _PLAIN = ("start", "duration", "rows", "output", "event_time", "state_rows", "state_bytes", "late")
 _TASKS = ("tasks", "task_seconds", "task_cpu", "collecting", "slowest", "typical")
 _WHOLE = ("triggerExecution",)
-
-
-@attrs.define
-class BatchWork:
-    """The tasks of one batch so far: seconds run, on a core, collecting garbage, and of each task by stage."""
-
-    run: float = 0.0
-    cpu: float = 0.0
-    collecting: float = 0.0
-    stages: dict[int, array[float]] = attrs.field(factory=dict)
-
-    def row(self) -> tuple[float, ...]:
-        """Return the columns ``tasks`` to ``typical`` of `Batches`."""
-        count = 0
-        slowest = typical = NAN
-        for stage in self.stages.values():
-            count += len(stage)
-            if len(stage) >= 2:
-                ordered = sorted(stage)
-                if not ordered[-1] <= slowest:
-                    slowest, typical = ordered[-1], median(ordered[:-1])
-        return count, self.run, self.cpu, self.collecting, slowest, typical
 
 
 class Columns:
@@ -110,7 +84,7 @@ class Columns:
                 self.sources.append("")
             self.sources[number] = source.description or self.sources[number]
         for number, columns in enumerate(self.read):
-            values = _read(sources[number]) if number < len(sources) else (0.0, NAN, NAN)
+            values = taken(sources[number]) if number < len(sources) else (0.0, NAN, NAN)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
 
@@ -124,49 +98,12 @@ class Columns:
             run=np.frombuffer(self.run, dtype=np.int64),
             number=np.frombuffer(self.number, dtype=np.int64),
             parts={name: _array(column) for name, column in self.parts.items()},
-            source_rows=_frozen(source_rows),
-            lag=_frozen(_lag(read, self.sources, count)),
+            source_rows=frozen(source_rows),
+            lag=frozen(rows_behind(read, self.sources, count)),
             **arrays,
         )
 
 
 def _array(column: array[float]) -> Array:
     """Return a column as an array, without a copy."""
-    return _frozen(np.frombuffer(column, dtype=np.float64)) if column else _frozen(np.zeros(0))
-
-
-def _read(source: SourceProgress) -> tuple[float, float, float]:
-    """Return the rows of a source, by how much its offset went on, and by how much it is behind the latest one."""
-    start, end, latest = (offsets(raw) for raw in (source.start_offset, source.end_offset, source.latest_offset))
-    advanced = end - start if start is not None and end is not None else NAN
-    waiting = latest - end if latest is not None and end is not None else NAN
-    if latest is None:
-        waiting = _behind(source, end)
-    return float(source.num_input_rows or 0), advanced, max(waiting, 0.0)
-
-
-def _behind(source: SourceProgress, end: float | None) -> float:
-    """Return Kafka's own measure of offsets behind the latest: a mean over the partitions."""
-    try:
-        mean = float((source.metrics or {})["avgOffsetsBehindLatest"])
-    except (KeyError, TypeError, ValueError):
-        return NAN
-    partitions = bytes(source.end_offset).count(b":") - 1 if end is not None else 1
-    return mean * max(partitions, 1)
-
-
-def _lag(read: Iterable[dict[str, Array]], sources: Iterable[str], count: int) -> Array:
-    """Return the rows that wait at the sources, in rows: what an offset's step is in rows is learnt from the batches.
-
-    A step of Kafka's offset is a row, of the rate source a second, of a file source a batch of files.
-    """
-    total: NDArray[np.float64] = np.full(count, NAN)
-    for source, description in zip(read, sources, strict=True):
-        with np.errstate(invalid="ignore"):
-            told = (source["advanced"] > 0) & (source["rows"] > 0)
-        if np.isnan(source["waiting"]).all() or not (told.any() or description.startswith("Kafka")):
-            continue
-        step = float(np.median(source["rows"][told] / source["advanced"][told])) if told.any() else 1.0
-        waiting = source["waiting"] * step
-        total = np.where(np.isnan(total), waiting, total + np.nan_to_num(waiting))
-    return total
+    return frozen(np.frombuffer(column, dtype=np.float64)) if column else frozen(np.zeros(0))

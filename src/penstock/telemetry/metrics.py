@@ -1,49 +1,14 @@
-"""Metrics of running queries in Prometheus' text format, and the small server that shows them."""
+"""Metrics of running queries, kept up to date by what the queries tell, in Prometheus' text format."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
 
-import attrs
-
-from penstock.errors import InputError
 from penstock.telemetry.columns import Columns
 from penstock.telemetry.events import Event, Progress, QueryStarted, QueryTerminated, epoch
-
-BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, math.inf)
-"""Upper ends of the histogram of batch times (s)."""
-
-
-@attrs.frozen
-class Metric:
-    """One metric: its name (with the unit), its type, its labels besides ``query``, and what it says."""
-
-    name: str
-    type: str
-    help: str
-    labels: tuple[str, ...] = ("query",)
-
-
-METRICS: tuple[Metric, ...] = (
-    Metric("penstock_query_running", "gauge", "1 while the query runs, 0 after it has ended"),
-    Metric("penstock_query_starts_total", "counter", "starts of the query since the listener was added"),
-    Metric("penstock_query_failures_total", "counter", "ends of the query by an exception"),
-    Metric("penstock_query_rows_total", "counter", "rows read"),
-    Metric("penstock_query_output_rows_total", "counter", "rows that the sink took, where it counts them"),
-    Metric("penstock_query_late_rows_total", "counter", "rows that came behind the watermark and were not taken"),
-    Metric("penstock_query_batch_seconds", "histogram", "seconds a batch"),
-    Metric("penstock_query_part_seconds_total", "counter", "seconds spent in a part of the batches", ("query", "part")),
-    Metric("penstock_query_last_batch_timestamp_seconds", "gauge", "when the last batch began, since the epoch"),
-    Metric("penstock_query_lag_rows", "gauge", "rows that wait at the sources after the last batch"),
-    Metric("penstock_query_event_time_lag_seconds", "gauge", "begin of the last batch minus its youngest event time"),
-    Metric("penstock_query_state_rows", "gauge", "rows in the state of all stateful operators"),
-    Metric("penstock_query_state_bytes", "gauge", "memory of the state of all stateful operators"),
-    Metric("penstock_listener_dropped_events_total", "counter", "events left out because too many waited", ()),
-)
-"""All metrics; docs/reference/metrics.md is made from this table."""
+from penstock.telemetry.exposition import BUCKETS, METRICS, escaped, exposed, heading
 
 
 class Metrics:
@@ -113,7 +78,7 @@ class Metrics:
     def _lines(self) -> Iterator[str]:
         for metric in METRICS:
             if metric.type == "histogram":
-                yield from _heading(metric)
+                yield from heading(metric)
                 yield from self._histogram(metric.name)
             elif not metric.labels:
                 yield from exposed(metric, [((), self._dropped())])
@@ -122,77 +87,9 @@ class Metrics:
 
     def _histogram(self, name: str) -> Iterator[str]:
         for query, counts in sorted(self._buckets.items()):
-            label = f'query="{_escaped(query)}"'
+            label = f'query="{escaped(query)}"'
             for end, count in zip(BUCKETS, counts, strict=True):
                 shown = "+Inf" if math.isinf(end) else f"{end:g}"
                 yield f'{name}_bucket{{{label},le="{shown}"}} {count}'
             yield f"{name}_sum{{{label}}} {self._sums[query]:.17g}"
             yield f"{name}_count{{{label}}} {counts[-1]}"
-
-
-def exposed(metric: Metric, values: Iterable[tuple[tuple[str, ...], float]]) -> Iterator[str]:
-    """Return the lines of a metric that is no histogram: its labels' values, and its value."""
-    yield from _heading(metric)
-    for labels, value in values:
-        shown = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(metric.labels, labels, strict=True))
-        yield f"{metric.name}{{{shown}}} {value:.17g}" if shown else f"{metric.name} {value:.17g}"
-
-
-def _heading(metric: Metric) -> Iterator[str]:
-    yield f"# HELP {metric.name} {metric.help}"
-    yield f"# TYPE {metric.name} {metric.type}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-class MetricsServer:
-    """Shows metrics at ``/metrics``.
-
-    Parameters
-    ----------
-    metrics
-        What is shown.
-    port
-        0: any free one; `port` says which.
-    address
-        The loopback interface unless told otherwise.
-
-    Raises
-    ------
-    InputError
-        If the port is taken.
-    """
-
-    def __init__(self, metrics: Metrics, port: int, address: str = "127.0.0.1") -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = self.path.partition("?")[0] in ("/metrics", "/")
-                body = metrics.text().encode() if found else b"look at /metrics\n"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Stay silent."""
-
-        try:
-            self._server = ThreadingHTTPServer((address, port), Handler)
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise InputError(
-                f"cannot listen on {address}:{port}: {why}", at="prometheus", hint="give another port"
-            ) from None
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, name="penstock metrics", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)

@@ -7,71 +7,20 @@ looks for what is new, and a run needs nothing of those who look on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.errors import InputError
 from penstock.files import Document
+from penstock.telemetry.run_news import News, RunBatch, Seen
 
 ABOUT = "about.json"
 """The file in a run's folder that says what is deployed there, for those who look on."""
 
 WAIT = 2
 """Batches after which a report that is still missing is not waited for: a kill has taken it."""
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class RunBatch:
-    """One batch of a running query.
-
-    Attributes
-    ----------
-    query, number
-        Whose, and Spark's number of it.
-    start, duration
-        When it was triggered (s since the epoch), and how long it took (s); 0 where Spark's report was lost.
-    visible
-        When its rows could be seen (s since the epoch).
-    rows
-        Input rows.
-    counts
-        By stream: rows that arrived, and those of them that were dropped.
-    late
-        By stream: rows that came too late for a window.
-    logged
-        By operator: rows that went to its log.
-    """
-
-    query: str
-    number: int
-    start: float
-    duration: float
-    visible: float
-    rows: int
-    counts: Mapping[str, tuple[int, int]]
-    late: Mapping[str, int]
-    logged: Mapping[str, int]
-
-
-@attrs.frozen(eq=False)
-class Seen:
-    """Rows that a batch brought to a sink: when they became visible, and the stimulus time of each (s since 1970)."""
-
-    sink: str
-    visible: float
-    stimulus: NDArray[np.float64]
-
-
-@attrs.frozen(eq=False)
-class News:
-    """What came since the last look."""
-
-    batches: tuple[RunBatch, ...]
-    rows: tuple[Seen, ...]
 
 
 class RunReader:

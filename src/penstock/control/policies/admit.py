@@ -10,8 +10,9 @@ from penstock.control.situation import Situation
 from penstock.errors import Infeasible, InputError, NotReady
 from penstock.load import load_model
 from penstock.network import Network
-from penstock.sizing.admit import Admission, merged
+from penstock.sizing.admission import Admission
 from penstock.sizing.admit import admit as admission
+from penstock.sizing.admit import merged
 from penstock.steering import Admit, Plan
 from penstock.workload import Rates
 

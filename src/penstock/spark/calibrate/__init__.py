@@ -16,8 +16,10 @@ from penstock.spark.calibrate.in_place import (
     too_few,
 )
 from penstock.spark.calibrate.samples import read_samples
+from penstock.spark.calibrate.slope_of import Precision
 
 __all__ = [
+    "Precision",
     "calibrate_alone",
     "calibrate_in_place",
     "host_batches",

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from penstock.network import Network, Operator
 from penstock.network.model import Growth
 from penstock.spark.compile import kinds
-from penstock.spark.compile.schemas import blame
+from penstock.spark.compile.blame import blame
 
 FASTER = 2.0
 ENOUGH = 2.0

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError
 from penstock.network import Network, Source
-from penstock.spark.compile.schemas import blame
+from penstock.spark.compile.blame import blame
 from penstock.spark.compile.sources import read_source
 from penstock.spark.run import scheduled_rates
 from penstock.spark.shipped.deliver import FILES

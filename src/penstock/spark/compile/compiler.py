@@ -20,7 +20,7 @@ from penstock.latency.fragments import Fragment
 from penstock.network import Network, Operator, Stream
 from penstock.shedding import alone
 from penstock.spark import hop, shipped
-from penstock.spark.compile import kinds, passes, streams
+from penstock.spark.compile import counting, kinds, passes, streams
 from penstock.spark.compile.deciding import knobs_of, limits_file, shares_jvm
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.functions import import_function, parts_rows
@@ -142,7 +142,7 @@ class _Compiler:
         done = passes.evaluate(
             self.deployment, self._frame(origin), origin.lstrip("@"), graph.members(origin), readers, self.speed
         )
-        seen = passes.seen(self.deployment, done, readers, len(self.counted))
+        seen = counting.seen(self.deployment, done, readers, len(self.counted))
         self.counted.append(tuple(stream.name for stream in readers))
         # Exits share columns: a filter's rows have those of its input. What does not leave need not travel.
         columns: dict[str, str] = {}
@@ -306,7 +306,7 @@ class _Compiler:
         """Let Spark count rows of which none reaches the writer."""
         name = f"pass{len(self.observations)}"
         self.observations[name] = tuple(stream.name for stream in counted)
-        return passes.observed(self.deployment, done, counted, name)
+        return counting.observed(self.deployment, done, counted, name)
 
 
 def _is_nested(kind: DataType) -> bool:

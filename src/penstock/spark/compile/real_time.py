@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.latency.fragments import Fragment
 from penstock.network import Stream
-from penstock.spark.compile import kinds, passes
+from penstock.spark.compile import counting, kinds, passes
 from penstock.spark.compile.compiler import Query
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph
@@ -170,7 +170,7 @@ class _Compiler:
             return done
         name = f"pass{len(self.observations)}"
         self.observations[name] = (*(stream.name for stream in fresh), *(f"{LEFT}{writer}" for writer in logs))
-        return passes.observed(self.deployment, done, fresh, name, logs)
+        return counting.observed(self.deployment, done, fresh, name, logs)
 
     def _frame(self, origin: str) -> DataFrame:
         """Return the rows of an origin, with envelope and place."""

@@ -17,7 +17,7 @@ The workers are forks of the nursery, which has imported what they need.
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus
 from penstock.spark.hosts.embedded import EmbeddedHost
-from penstock.spark.hosts.kept import KeptHost
+from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
 from penstock.spark.hosts.start import start_hosts
 

@@ -12,7 +12,9 @@ from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus, share_cpus
 from penstock.spark.hosts.embedded import EmbeddedHost
-from penstock.spark.hosts.kept import Kept, KeptHost, read_kept, write_kept
+from penstock.spark.hosts.kept import Kept
+from penstock.spark.hosts.kept_file import read_kept, write_kept
+from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
 
 SLOTS = 32

@@ -1,0 +1,35 @@
+"""A deployment under other rates than the recorded ones."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from penstock.advice.values import Deployment
+
+
+def grown(deployment: Deployment, factor: float) -> Deployment:
+    """Return the deployment with all rates times a factor."""
+    jobs = {
+        name: attrs.evolve(job, rates=job.rates * factor, usual=job.rate * factor)
+        for name, job in deployment.jobs.items()
+    }
+    return attrs.evolve(deployment, jobs=jobs)
+
+
+def with_burst(deployment: Deployment, factor: float, length: float) -> Deployment:
+    """Return the deployment with a burst behind its rates: every query's mean rate times a factor, then as long again
+    its mean rate.
+
+    Parameters
+    ----------
+    length
+        Of the burst (s).
+    """
+    steps = max(int(np.ceil(length / deployment.period)), 1)
+    jobs = {}
+    for name, job in deployment.jobs.items():
+        usual = np.full(steps, job.rate)
+        rates = np.concatenate([job.rates, factor * usual, usual])
+        jobs[name] = attrs.evolve(job, rates=rates, usual=job.rate)
+    return attrs.evolve(deployment, jobs=jobs, recorded=deployment.periods)

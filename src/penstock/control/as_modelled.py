@@ -1,0 +1,39 @@
+"""Runs in the simulator the way a latency model sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.latency.batches import BatchHosts
+from penstock.load.setting import Setting
+from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.simulation import SimulationResult
+
+
+def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: int = 0) -> SimulationResult:
+    """Simulate a run the way a latency model sees it: in micro-batches with the statistics' overheads, or tuple-wise.
+
+    Parameters
+    ----------
+    setting
+        What is deployed; its own rates and keep fractions do not count.
+    model
+        Of `penstock.latency.models`; all but ``microbatch`` serve single tuples, the oldest stimulus first.
+    """
+    from penstock.simulation import MicroBatch, Options, simulate
+
+    cluster, placement, batches = setting.cluster, setting.placement, None
+    if model == "microbatch":
+        hosts = BatchHosts.of(setting.statistics, cluster)
+        batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.fixed(placement), progressive=hosts.progressive)
+        cluster = hosts.paced(cluster)
+    options = Options(policy="stimulus", drain=True, microbatch=batches)
+    return simulate(setting.network, cluster, placement, rates, options, seed=seed)
+
+
+def worst_simulated(setting: Setting, rates: Rates, model: str, seed: int) -> float:
+    """Return the worst latency (s) that `simulated` measures; 0 where nothing comes out."""
+    latency = simulated(setting, rates, model, seed).latency
+    return float(latency["max"]) if latency["count"] else 0.0

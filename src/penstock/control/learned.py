@@ -1,0 +1,62 @@
+"""What a run teaches: the rates that came, and statistics as its batches show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.cluster import Cluster
+from penstock.errors import EngineError
+from penstock.load import Statistics
+from penstock.network import Network
+from penstock.workload import Rates
+
+if TYPE_CHECKING:
+    from penstock.spark.run import Outcome
+
+
+def learned(
+    network: Network,
+    cluster: Cluster,
+    placement: Mapping[str, str],
+    outcome: Outcome,
+    rates: Rates | None,
+    statistics: Statistics,
+) -> Statistics:
+    """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
+
+    Its beginning does not count as far as its batches show that code was young: the rule of all calibration in place.
+
+    Raises
+    ------
+    EngineError
+        If a host had too few batches, or all of one size, and nothing is known of it.
+    """
+    from penstock.spark.calibrate import calibrate_in_place
+
+    if rates is None:
+        raise EngineError("nothing to learn from: no tuple came")
+    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates)
+
+
+def measured_rates(network: Network, outcome: Outcome, *, even: bool = False) -> Rates | None:
+    """Return the rates at which tuples of sources came, from the batches of a run; None if there were none.
+
+    ``even``: they came evenly while a batch lasted, as in real-time mode, and not all before it.
+    """
+    batches = [b for b in outcome.batches if b.rows]
+    if not batches:
+        return None
+    begin = min(b.start for b in batches)
+    length = int(max(b.start + even * b.duration for b in batches) - begin) + 1
+    values = {name: np.zeros(length) for name in network.sources}
+    for name in network.sources:
+        # Every reader of a source sees all of it: one of its streams is enough.
+        stream = next((stream.name for stream in network.outputs(name)), "")
+        for batch in batches:
+            first = min(int(batch.start - begin), length - 1)
+            last = min(int(batch.start + even * batch.duration - begin), length - 1)
+            values[name][first : last + 1] += batch.counts.get(stream, (0, 0))[0] / (last + 1 - first)
+    return Rates.of(1.0, values)

@@ -1,0 +1,38 @@
+"""Latencies in a few figures, and how far off the worst may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from penstock.arrays import Array
+from penstock.cluster import Cluster
+from penstock.control.prediction import Prediction
+from penstock.files import Document
+from penstock.latency.batches import BatchHosts
+from penstock.latency.mace import error_bar as latency_bar
+from penstock.latency.microbatch import weighted_quantile
+
+
+def summary(latency: Array, weight: Array | None = None) -> dict[str, float]:
+    """Return mean, p50, p99, max and count of latencies (s)."""
+    weights = np.ones(latency.size) if weight is None else weight
+    total = float(weights.sum())
+    if total <= 0:
+        return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0, "count": 0}
+    there = weights > 0
+    return {
+        "mean": float(latency @ weights / total),
+        "p50": weighted_quantile(latency, weights, 0.5),
+        "p99": weighted_quantile(latency, weights, 0.99),
+        "max": float(latency[there].max()),
+        "count": round(total),
+    }
+
+
+def error_bar(prediction: Prediction, placement: Mapping[str, str], cluster: Cluster) -> Document:
+    """Return how an error of the bottleneck's cost shows in the worst latency: e·ρ/(ρ−1) while it is overloaded."""
+    paced = BatchHosts.of(prediction.statistics, cluster).paced(cluster)
+    bar = latency_bar(prediction.model, placement, paced, prediction.statistics)
+    return {"host": bar.host, "load": bar.load, "cost_error": bar.cost_error, "latency_error": bar.relative}

@@ -1,0 +1,107 @@
+"""How far a query is behind, what limits its batches, and what it could bear."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.inspection.fitted import Fit
+from penstock.inspection.values import Capacity
+from penstock.telemetry import Batches
+
+HOUR = 3600.0
+
+
+def find_lag(batches: Batches, rate: float) -> tuple[float, float]:
+    """Return the rows that waited at the last batch, and how many seconds the query was behind; NaN if not told."""
+    rows = float(batches.lag[-1])
+    if not np.isnan(rows):
+        return rows, rows / rate if rate > 0 else (0.0 if rows == 0 else float("nan"))
+    told = np.flatnonzero(~np.isnan(batches.event_time))
+    if not told.size:
+        return rows, float("nan")
+    behind = float(batches.start[told[-1]] - batches.event_time[told[-1]])
+    # Event times of a replay say when the rows were made, which is no measure of lag.
+    return rows, behind if 0 <= behind < 30 * 24 * HOUR else float("nan")
+
+
+def find_limit(batches: Batches) -> float | None:
+    """Return the most rows that a batch takes, where many batches have just that many and rows are left behind.
+
+    Where the sources do not tell what waits, the other batches must be clearly smaller: else a steady source would
+    look the same.
+    """
+    there = batches.rows > 0
+    rows, lag = batches.rows[there], batches.lag[there]
+    if rows.size < 10:
+        return None
+    most = float(rows.max())
+    full = rows >= 0.999 * most
+    if full.sum() < max(5, 0.1 * rows.size):
+        return None
+    told = full & ~np.isnan(lag)
+    if told.any():
+        return most if (lag[told] > 0).mean() > 0.5 else None
+    return most if not full.all() and float(np.median(rows[~full])) < 0.8 * most else None
+
+
+def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | None) -> Capacity:
+    """Return how much a query could bear.
+
+    A batch takes what arrived during the one before, or its limit M. So the query falls behind for good once the rate
+    is above ``1 / cost``, or above ``M / max(trigger, overhead + cost · M)``.
+    """
+    if rate <= 0:
+        return Capacity(limit=limit)
+    interval = trigger or 0.0
+    if fit.cost is None or fit.overhead is None:
+        most = fit.cost_most
+        return Capacity(least=1 / (rate * most) if most else None, limit=limit)
+    bear = 1 / fit.cost
+    if limit is not None:
+        bear = limit / max(interval, fit.overhead + fit.cost * limit)
+    return Capacity(
+        headroom=bear / rate,
+        catch_up=catch_up(fit.overhead, fit.cost, rate, interval, limit, outage=HOUR),
+        limit=limit,
+    )
+
+
+def catch_up(
+    overhead: float, cost: float, rate: float, trigger: float, limit: float | None, *, outage: float
+) -> float | None:
+    """Return the seconds from the end of an outage until a query takes batches of the usual size again.
+
+    The recursion over its batches: each takes what waits, up to the limit, and while it runs further rows arrive.
+
+    Returns
+    -------
+    float or None
+        None where it never catches up.
+
+    Examples
+    --------
+    A query that can bear twice its rate needs as long as the outage lasted:
+
+    >>> round(catch_up(0.0, 0.001, 500.0, 0.0, None, outage=3600.0))
+    3600
+    """
+    most = np.inf if limit is None else limit
+    bear = 1 / cost if limit is None else limit / max(trigger, overhead + cost * limit)
+    if bear <= rate:
+        return None
+    steady = max(trigger, overhead / (1 - rate * cost)) if rate * cost < 1 else trigger
+    usual = min(max(rate * steady, 1.0), most)
+    waits, passed = rate * outage, 0.0
+    if np.isfinite(most) and waits > 2 * most:
+        # Full batches, one like the other, until little is left.
+        lasts = max(trigger, overhead + cost * most)
+        full = np.floor((waits - most) / (most - rate * lasts))
+        waits, passed = waits - full * (most - rate * lasts), full * lasts
+    for _ in range(100_000):
+        if waits <= 1.01 * usual:
+            break
+        taken = min(waits, most)
+        lasts = max(overhead + cost * taken, trigger if taken < most and overhead + cost * taken < trigger else 0.0)
+        lasts = max(lasts, trigger) if taken == most else lasts
+        waits, passed = waits - taken + rate * lasts, passed + lasts
+    return float(passed)

@@ -1,0 +1,67 @@
+"""The time that is looked at: which batches lie in it, and how a user names its ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.telemetry import QueryLog, Telemetry
+from penstock.telemetry.events import Unreadable, epoch
+from penstock.units import seconds
+
+
+def within(queries: Mapping[str, QueryLog], since: float | None, until: float | None) -> dict[str, QueryLog]:
+    """Return the logs with the batches that began in a time (s since the epoch)."""
+    if since is None and until is None:
+        return dict(queries)
+    found = {}
+    for name, log in queries.items():
+        start = log.batches.start
+        which = (start >= (-np.inf if since is None else since)) & (start < (np.inf if until is None else until))
+        found[name] = attrs.evolve(log, batches=log.batches.take(which))
+    return found
+
+
+def told(queries: Mapping[str, QueryLog]) -> str:
+    """Return a sentence that says of which time the logs tell."""
+    first = min(float(log.batches.start[0]) for log in queries.values())
+    last = max(float(log.batches.start[-1]) for log in queries.values())
+    return f"the logs have batches from {_iso(first)} to {_iso(last)}"
+
+
+def _iso(when: float) -> str:
+    return str(np.datetime64(round(when), "s")) + "Z"
+
+
+def moment(text: str, telemetry: Telemetry, option: str) -> float:
+    """Return the time that a text names, in seconds since the epoch.
+
+    Parameters
+    ----------
+    text
+        A time such as ``2026-01-31T10:00`` (UTC unless it says otherwise), seconds since the epoch, or a duration such
+        as ``"2 hours"``: so long before the last batch of the logs.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return epoch(text)
+    except Unreadable:
+        pass
+    try:
+        before = seconds(text)
+    except InputError:
+        raise InputError(
+            f"expected a time or a duration, got {text!r}", at=option, hint="e.g. 2026-01-31T10:00 or '2 hours'"
+        ) from None
+    return max(float(log.batches.end.max()) for log in telemetry.queries.values()) - before

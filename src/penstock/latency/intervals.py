@@ -1,0 +1,80 @@
+"""The interval of an estimate: the same model again, with what the statistics do not know drawn by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+
+from penstock.cluster import Cluster, base_name
+from penstock.latency.batches import BatchHosts
+from penstock.latency.draws import DRAWS, certain, draw
+from penstock.latency.estimate import Estimate, Spread
+from penstock.latency.models import model_of
+from penstock.latency.spread import spread_of
+from penstock.load import LoadModel, Statistics, load_model
+from penstock.network import Network
+
+FEW, NUMBERS = 50, 20_000_000
+"""Draws of models that are slower than Mace, and loads (operators times periods times draws) followed at most."""
+
+
+def with_interval(
+    found: Estimate,
+    model: LoadModel,
+    placement: Mapping[str, str],
+    cluster: Cluster,
+    statistics: Statistics | None,
+    rng: np.random.Generator,
+) -> Estimate:
+    """Return an estimate with its interval: the same model again, with what the statistics do not know drawn by chance.
+
+    Parameters
+    ----------
+    found
+        The estimate.
+    rng
+        Where chance comes from.
+    """
+    spread: Spread | None
+    if found.model == "microbatch":
+        placed = BatchHosts.of(statistics, cluster).placed(model, placement)
+        spread = placed.spread(rng, scheduled=model.network.scheduled)
+    else:
+        spread = _recomputed(found, model, placement, cluster, statistics, rng)
+    if spread is None:
+        nothing = Spread.none(found.total, found.sinks, found.series)
+        why = "no errors of the costs are known" if certain(statistics) else "it would take too long"
+        return attrs.evolve(found, spread=nothing, notes=(*found.notes, f"the interval was not drawn: {why}"))
+    return attrs.evolve(found, spread=spread.around(found.total, found.sinks, found.series))
+
+
+def _recomputed(
+    found: Estimate,
+    model: LoadModel,
+    placement: Mapping[str, str],
+    cluster: Cluster,
+    statistics: Statistics | None,
+    rng: np.random.Generator,
+) -> Spread | None:
+    """Return the interval of a model of single tuples: factors and speeds of hosts are drawn as part of the costs."""
+    count = DRAWS if found.model == "mace" else FEW
+    if certain(statistics) or model.load.size * count > NUMBERS:
+        return None
+    names, network, decide = list(cluster.hosts), model.network, model_of(found.model)
+    drawn = draw(model, placement, names, statistics, rng, count=count)
+    home = {base_name(copy): names.index(host) for copy, host in placement.items()}
+    place = [home[name] for name in network.operators]
+    scale = drawn.cost * (drawn.factor * drawn.speed * drawn.wander[:, :, 0])[:, place]
+    answers = []
+    for row in scale.tolist():
+        dear = [
+            attrs.evolve(operator, cost=tuple(cost * factor for cost in operator.cost or ()))
+            for operator, factor in zip(network.operators.values(), row, strict=True)
+        ]
+        made = Network.of(network.name, network.sources.values(), dear, network.sinks.values(), network.file)
+        answers.append(decide(load_model(made, model.rates), placement, cluster, statistics))
+    rows = np.array([attrs.astuple(answer.total) for answer in answers])
+    sinks = {name: np.array([attrs.astuple(answer.sinks[name]) for answer in answers]) for name in found.sinks}
+    return spread_of(rows, sinks, np.array([answer.series for answer in answers]))

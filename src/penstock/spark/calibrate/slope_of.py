@@ -1,0 +1,75 @@
+"""Timing jobs: the slope of their time over their rows."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+from pyspark.sql import DataFrame
+
+from penstock.load.fitting import Slope
+
+SPREAD = 5
+"""Sizes of a slope are at least this many times apart."""
+
+
+@attrs.frozen
+class Precision:
+    """How well to measure an operator: up to a relative standard error of the cost, or for so long (s)."""
+
+    error: float = 0.02
+    budget: float = 4.0
+
+
+def slope_of(
+    frames: Sequence[DataFrame],
+    sizes: Sequence[int],
+    build: Callable[[list[DataFrame]], DataFrame],
+    wish: Precision,
+) -> Slope:
+    """Return seconds per input row: the slope of job time between two sizes, repeated.
+
+    The larger size grows until the difference of times is well above the noise of a job, by going over the sample
+    again where it has too few rows.
+    """
+    total = sum(sizes)
+
+    def spend(rows: float) -> float:
+        share = rows / total
+        taken = []
+        for frame, size in zip(frames, sizes, strict=True):
+            if share <= 1:
+                taken.append(frame.limit(max(1, round(size * share))))
+            else:
+                copies = frame.sparkSession.range(0, round(share), 1, 1).selectExpr("id AS __copy")
+                taken.append(copies.crossJoin(frame).drop("__copy"))
+        begin = time.perf_counter()
+        build(taken).write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - begin
+
+    begin = time.perf_counter()
+    small = min(200.0, total / SPREAD)
+    spend(small)
+    floor = spend(small)
+    large = small * SPREAD
+    limit = total * 50
+    while True:
+        took = spend(large)
+        if took - floor > 0.25 or large >= limit or time.perf_counter() - begin > wish.budget:
+            break
+        growth = 0.35 / max(took - floor, 0.02)
+        large = min(limit, large * min(max(growth, 2.0), 20.0))
+        if large > total:
+            large = total * max(1, round(large / total))
+    slopes: list[float] = []
+    while True:
+        low, high = spend(small), spend(large)
+        slopes.append((high - low) / (large - small))
+        if len(slopes) >= 3:
+            mean = float(np.mean(slopes))
+            spread = float(np.std(slopes, ddof=1)) / math.sqrt(len(slopes))
+            if spread <= wish.error * abs(mean) or time.perf_counter() - begin > wish.budget:
+                return Slope(mean, spread, round(len(slopes) * large))

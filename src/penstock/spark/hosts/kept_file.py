@@ -1,0 +1,71 @@
+"""The file of hosts that outlive penstock: written, read, and its hosts ended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import attrs
+
+from penstock.errors import InputError
+from penstock.spark.hosts.kept import Kept
+
+DEFAULT = Path(".penstock") / "hosts.json"
+
+
+def read_kept(file: str | os.PathLike[str]) -> dict[str, Kept]:
+    """Return the hosts that a file names; none if there is no file.
+
+    Raises
+    ------
+    InputError
+        If the file is not one of hosts, or others may write it.
+    """
+    path = Path(file)
+    try:
+        status = path.stat()
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from None
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise InputError("belongs to, or can be read by, another user", file=str(path), hint=f"chmod 600 {path}")
+    try:
+        return {name: Kept(name=name, **row) for name, row in document["hosts"].items()}
+    except (TypeError, KeyError, AttributeError):
+        raise InputError("expected the hosts that penstock hosts start wrote", file=str(path)) from None
+
+
+def write_kept(file: str | os.PathLike[str], hosts: Mapping[str, Kept]) -> None:
+    """Write the file, whole; without hosts it goes."""
+    path = Path(file)
+    if not hosts:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = {name: {k: v for k, v in attrs.asdict(host).items() if k != "name"} for name, host in sorted(hosts.items())}
+    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        json.dump({"hosts": rows}, out, indent=1)
+    part.replace(path)
+
+
+def end(file: str | os.PathLike[str], names: Iterable[str] | None = None) -> list[str]:
+    """End hosts of a file (default: all), and forget them; return those that ran.
+
+    Raises
+    ------
+    InputError
+        If the file names no such host.
+    """
+    known = read_kept(file)
+    wanted = list(known) if names is None else list(names)
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"names no host {name!r}", file=str(file), hint="penstock hosts list shows them")
+    ended = [name for name in wanted if known[name].end()]
+    write_kept(file, {name: host for name, host in known.items() if name not in wanted})
+    return ended

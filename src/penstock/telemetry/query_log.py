@@ -1,0 +1,57 @@
+"""What the logs tell of one query: its runs and its batches."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.telemetry.batches import Batches
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """One run of a query, from its start to its end.
+
+    Attributes
+    ----------
+    id
+        Spark's ``runId``.
+    start, end
+        Seconds since the epoch; None where the log does not tell (cut off, or progress reports only).
+    error
+        The exception by which it ended.
+    """
+
+    id: str
+    start: float | None = None
+    end: float | None = None
+    error: str | None = None
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class QueryLog:
+    """What the logs tell of one query.
+
+    Attributes
+    ----------
+    name
+        The query's name, or its identifier if it has none; unique.
+    ids
+        Spark's identifiers: one a checkpoint.
+    app
+        Identifier of the application in which it ran last.
+    runs, batches
+        Its runs, and the batches of all of them.
+    sources, sink
+        As Spark describes them, e.g. ``KafkaV2[Subscribe[clicks]]``.
+    state
+        Names of its stateful operators, e.g. ``stateStoreSave``.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    app: str
+    runs: tuple[Run, ...]
+    batches: Batches
+    sources: tuple[str, ...]
+    sink: str
+    state: tuple[str, ...] = ()
