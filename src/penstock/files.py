@@ -29,6 +29,9 @@ MAX_BYTES = 256 * 2**20
 """No file that people write is larger; a longer one is a mistake (a data file, a device)."""
 
 
+TOO_LONG = "a number has more digits than a computer counts with"
+
+
 def file_of(given: str) -> str | None:
     """Return what messages call a file that was given; None where it is written out instead, as in ``a=1,b=2``."""
     if "=" in given and not os.path.exists(given):
@@ -87,6 +90,8 @@ class Text:
             ) from None
         except RecursionError:
             raise InputError("not valid TOML: nested too deeply", file=self.name) from None
+        except ValueError:
+            raise InputError(f"not valid TOML: {TOO_LONG}", file=self.name) from None
 
     def json(self) -> object:
         """Parse as JSON; a key given twice is an error."""
@@ -103,8 +108,10 @@ class Text:
             return json.loads(self.text, object_pairs_hook=once)
         except json.JSONDecodeError as error:
             raise InputError(f"not valid JSON: {error.msg}", file=self.name, line=error.lineno) from None
-        except (RecursionError, ValueError) as error:
-            raise InputError(f"not valid JSON: {error}", file=self.name) from None
+        except RecursionError:
+            raise InputError("not valid JSON: nested too deeply", file=self.name) from None
+        except ValueError:
+            raise InputError(f"not valid JSON: {TOO_LONG}", file=self.name) from None
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Iterate over CSV rows with their line numbers; blank lines are passed over."""

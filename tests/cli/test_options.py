@@ -95,3 +95,10 @@ def test_seeds_are_not_negative(penstock: Any, name: str) -> None:
     """Every command with a seed refuses a negative one in one message."""
     done = penstock(name, "--seed", "-1")
     assert (done.code, done.err) == (2, "penstock: --seed: expected a seed of at least 0, got -1\n")
+
+
+def test_standard_input_is_read_once(penstock: Any) -> None:
+    """Two inputs that are to come from standard input are refused before either is read."""
+    done = penstock("place", "-", "--hosts", "2", "--rates=-")
+    assert (done.code, done.out) == (2, "")
+    assert "only one input can come from standard input" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,15 @@ def test_each_codec_and_version(make: SimpleNamespace, tmp_path: Path, form: str
     assert read.applications["app-1"].version == version
     assert read.applications["app-1"].cores == 4
     assert read.applications["app-1"].task_seconds == pytest.approx(0.3 * len(batches))
+
+
+def test_byte_order_mark(make: SimpleNamespace, tmp_path: Path) -> None:
+    """A mark in front of the first line, as some editors write it, damages nothing."""
+    batches = make.paced()
+    (tmp_path / "app-1").write_bytes(codecs.BOM_UTF8 + make.text(make.events(batches)))
+    read = read_telemetry([str(tmp_path / "app-1")])
+    assert not read.warnings
+    check(read.queries["clicks"], batches)
 
 
 def test_rolling_folder(make: SimpleNamespace, tmp_path: Path) -> None:

@@ -313,10 +313,10 @@ def test_thresholds_are_parameters():
     problem = problems.drawn(7, hosts=2, operators=12, level=0.4)
     skewed = Placement({name: "h1" if index % 3 else "h2" for index, name in enumerate(problem.names)})
     problem = attrs.evolve(problem, previous=skewed, cluster=Cluster.uniform(2, 2.0))
-    eager = place(problem, "correlation-one-way", rng(), balance=0.0)
-    lazy = place(problem, "correlation-one-way", rng(), balance=1.0)
+    eager = place(problem, "correlation-one-way", rng(), load_threshold=0.0)
+    lazy = place(problem, "correlation-one-way", rng(), load_threshold=1.0)
     assert len(eager.moved) > len(lazy.moved) == 0
-    for wrong in ({"balance": -0.1}, {"score": 2.0}, {"threshold": -3.0}):
+    for wrong in ({"load_threshold": -0.1}, {"score_threshold": 2.0}, {"improvement_threshold": -3.0}):
         with pytest.raises(InputError, match="expected a threshold"):
             place(problem, "correlation-exchange", rng(), **wrong)
 
@@ -327,6 +327,9 @@ def test_short_link_is_said():
     cluster = Cluster.of([Host(name="a"), Host(name="b")], Link(0.1, 50.0))
     with pytest.raises(Infeasible, match=r"link a->b carries 200 of 50 tuples/s: short by 150"):
         place(Problem(model, cluster), "largest-first", rng())
+    best = place(Problem(model, cluster), "largest-first", rng(), Terms(overload=True))
+    assert [sentence.split(":")[0] for sentence in best.over] == ["link a->b carries 200 of 50 tuples/s"]
+    assert not best.document()["feasible"]
 
 
 def test_unknown_names_and_parameters():
@@ -334,8 +337,10 @@ def test_unknown_names_and_parameters():
     problem = problems.antiphase()
     with pytest.raises(InputError, match="did you mean 'correlation'"):
         place(problem, "corelation", rng())
-    with pytest.raises(InputError, match="no parameter 'restarts'"):
+    with pytest.raises(InputError, match=r"--restarts: correlation has no such .*algorithms that have it: mace-climb"):
         place(problem, "correlation", rng(), restarts=3)
+    with pytest.raises(InputError, match="did you mean 'restarts'"):
+        place(problem, "mace-climb", rng(), restart=3)
     with pytest.raises(InputError, match="expected one of latency"):
         place(problem, "exact", rng(), Terms(measure="speed"))
     with pytest.raises(InputError, match="load=A"):

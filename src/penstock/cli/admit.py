@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import InputError
+from penstock.errors import locating
 from penstock.files import Document
 
 if TYPE_CHECKING:
@@ -94,10 +94,8 @@ def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Net
     if statistics is None:
         return running, added, whole, Statistics()
     known = read_statistics(statistics, whole)
-    try:
+    with locating(statistics):
         return known.of(running).complete(running), known.of(added).complete(added), known.complete(whole), known
-    except InputError as error:
-        raise error.located(statistics) from None
 
 
 def _show(document: Document, bounds: dict[str, float], model: str) -> None:

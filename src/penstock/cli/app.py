@@ -123,7 +123,15 @@ def _top(
 
 
 def arguments(given: list[str]) -> list[str]:
-    """Return the arguments with ``--placements A B`` as ``--placements A --placements B``, and ``--quiet`` in front."""
+    """Return the arguments with ``--placements A B`` as ``--placements A --placements B``, and ``--quiet`` in front.
+
+    Raises
+    ------
+    InputError
+        If two inputs are to come from standard input, which can be read once.
+    """
+    if sum(word == "-" or word.endswith("=-") for word in given) > 1:
+        raise InputError("only one input can come from standard input", at="-", hint="write the others to files")
     # --quiet belongs to all commands: wherever it stands, it is taken for the one in front of them.
     if QUIET in given:
         given = [QUIET, *(word for word in given if word != QUIET)]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 
 if TYPE_CHECKING:
     from penstock.cluster import Placement
     from penstock.latency.estimate import Estimate
     from penstock.network import Network
     from penstock.sizing.compare import Candidate
+    from penstock.workload import Rates
 
 
 class PlanOptions(NamedTuple):
@@ -31,6 +32,16 @@ class PlanOptions(NamedTuple):
     reorder: Annotated[
         bool, typer.Option("--reorder", help="Also try other legal orders of filters, maps and joins.")
     ] = False
+
+    def others(self, statistics: str | None, rates: Rates) -> list[tuple[str, Network]]:
+        """Return the variants, with the files that they are from."""
+        from penstock.cli import reading
+
+        found = [(path, reading.get_network(path, statistics)[0]) for path in self.variants or []]
+        for path, variant in found:
+            with locating(path):
+                rates.check(variant.sources)
+        return found
 
 
 def command(
@@ -60,10 +71,7 @@ def command(
         raise InputError(f"expected at least 1 row, got {top}", at="--top")
     graph, known, cluster = reading.get_deployment(network)
     expected = reading.get_rates(graph, *rates)
-    graphs = [(network.network, graph)]
-    for path in plans.variants or []:
-        graphs.append((path, reading.get_network(path, network.statistics)[0]))
-        expected.check(graphs[-1][1].sources)
+    graphs = [(network.network, graph), *plans.others(network.statistics, expected)]
     name = model.model or default_model(cluster, graph)
 
     def choose(variant: Network) -> list[tuple[str, Placement]]:

@@ -31,7 +31,7 @@ class AlgorithmOptions(NamedTuple):
         typer.Option(
             "--overload",
             metavar="allow|soft",
-            help="Return the best placement even where none keeps the quotas; soft: quotas only guide.",
+            help="Return the best placement even where none keeps quotas and bandwidths; soft: quotas only guide.",
         ),
     ] = None
     replicas: Annotated[
@@ -78,7 +78,7 @@ class TuningOptions(NamedTuple):
     budget: Annotated[
         int | None, typer.Option("--budget", metavar="N", help="mace-climb: how many exchanges it may try.")
     ] = None
-    limit: Annotated[
+    seconds: Annotated[
         float | None, typer.Option("--seconds", metavar="S", parser=options.span, help="mace-climb: time limit (s).")
     ] = None
     load_threshold: Annotated[
@@ -101,9 +101,8 @@ class TuningOptions(NamedTuple):
     ] = None
 
     def parameters(self) -> dict[str, float]:
-        """Return those that are there, by the algorithms' names for them."""
-        names = ("restarts", "budget", "seconds", "balance", "score", "threshold")
-        return {name: value for name, value in zip(names, self, strict=True) if value is not None}
+        """Return those that are there."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 def command(

@@ -9,7 +9,7 @@ import os
 
 from penstock.cli.options import NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
 from penstock.network import Network, read_network
@@ -22,10 +22,8 @@ def get_network(path: str, statistics: str | None = None) -> tuple[Network, Stat
     if statistics is None:
         return network, Statistics()
     known = read_statistics(statistics, network)
-    try:
+    with locating(statistics):
         return known.complete(network), known
-    except InputError as error:
-        raise error.located(statistics) from None
 
 
 def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluster:
@@ -59,24 +57,22 @@ def get_previous(given: str | None, network: Network, cluster: Cluster, copies: 
 def get_placement(given: str, network: Network, cluster: Cluster) -> Placement:
     """Read a placement that names every operator, obeys the pins and knows the hosts."""
     placement = read_placement(given)
-    try:
+    with locating(file_of(given)):
         return placement.check(network.operators, cluster.hosts, network.pins)
-    except InputError as error:
-        raise error.located(file_of(given)) from None
 
 
 def get_model(network: Network, rates: str, duration: float, period: float) -> LoadModel:
     """Read the rates and compute the load model."""
-    return load_model(network, get_rates(network, rates, duration, period))
+    known = get_rates(network, rates, duration, period)
+    with locating(file_of(rates)):
+        return load_model(network, known)
 
 
 def get_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
     """Read the rates of exactly the network's sources."""
     read = read_rates(rates, duration, period)
-    try:
+    with locating(file_of(rates)):
         return read.check(network.sources)
-    except InputError as error:
-        raise error.located(file_of(rates)) from None
 
 
 def get_keep(given: str | None, network: Network, *, copies: bool = False) -> dict[str, float]:

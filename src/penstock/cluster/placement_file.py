@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from penstock.cluster.placement import Placement
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Text, file_of
 
 
@@ -40,7 +40,5 @@ def read_placement(given: str | os.PathLike[str]) -> Placement:
             hosts[name] = host
         return Placement(hosts)
     file = Text(given)
-    try:
+    with locating(file.name):
         return parse_placement(file.json())
-    except InputError as error:
-        raise error.located(file.name) from None

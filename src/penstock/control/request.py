@@ -13,7 +13,7 @@ from penstock.control.loop import Control
 from penstock.control.scenario import Happening, read_scenario
 from penstock.control.situation import Prices
 from penstock.control.state import network_document
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document, file_of, suggest
 from penstock.load import Statistics
 from penstock.network import Network
@@ -65,10 +65,8 @@ def control_rates(
         return None
     rates = read_rates(text, duration, period)
     more = {name for each in scenario if isinstance(each.event, Admit) for name in each.event.network.sources}
-    try:
+    with locating(file_of(text)):
         rates.check({*network.sources, *(more & set(rates.sources))})
-    except InputError as error:
-        raise error.located(file_of(text)) from None
     return rates
 
 

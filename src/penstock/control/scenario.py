@@ -9,7 +9,7 @@ import attrs
 import msgspec
 
 from penstock.cluster import Cluster
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document, Text, convert, schema_of, suggest
 from penstock.load import Statistics
 from penstock.network import Network, read_network
@@ -66,7 +66,7 @@ def read_scenario(
     """
     text = Text(path)
     beside = os.path.dirname(text.name) if os.path.exists(text.name) else ""
-    try:
+    with locating(text.name):
         rows = convert(text.toml(), ScenarioFile, "").events
         order = sorted(range(len(rows)), key=lambda k: rows[k].at)
         found: list[Happening] = []
@@ -85,8 +85,6 @@ def read_scenario(
             elif isinstance(event, Admit):
                 whole = merged(whole, event.network)
             found.append(Happening(rows[k].at, event))
-    except InputError as error:
-        raise error.located(text.name) from None
     return tuple(found)
 
 

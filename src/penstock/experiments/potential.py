@@ -391,7 +391,7 @@ def figure_10(ask: Ask) -> Made:
     gaps = ask.pick([20.0, 10.0], [20.0, 17.5, 15.0, 12.5, 10.0, 5.0, 2.0, 1.0])
 
     def one(trial: Trial) -> dict[str, float]:
-        xzh = algorithm("correlation", threshold=0.8)(trial.arrays, rng(0))
+        xzh = algorithm("correlation", improvement_threshold=0.8)(trial.arrays, rng(0))
         return {
             "PD": trial.latency(trial.decided(weights(*RECOMMENDED))), "XZH": trial.latency(xzh),
             "demand": float(trial.arrays.mean.sum() / trial.arrays.capacity.sum()),

@@ -39,7 +39,8 @@ def inspect(telemetry: Telemetry, since: float | None = None, until: float | Non
     """
     logs = {name: log for name, log in within(telemetry.queries, since, until).items() if len(log.batches)}
     if not logs:
-        raise InputError("no batch began in this time", at="--since", hint=told(telemetry.queries))
+        at = "--since" if since is not None else "--until"
+        raise InputError("no batch began in this time", at=at, hint=told(telemetry.queries))
     first = min(float(log.batches.start[0]) for log in logs.values())
     last = max(float(log.batches.end.max()) for log in logs.values())
     gaps = [float(np.median(np.diff(log.batches.start))) for log in logs.values() if len(log.batches) > 1]

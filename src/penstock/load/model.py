@@ -181,8 +181,10 @@ def _too_large(network: Network, matrix: Matrix, streams: bool) -> InputError:
     beyond = {names[row] for row in np.flatnonzero(~(matrix < HUGE).all(axis=1))}
     name = next(name for name in (*network.sources, *network.operators) if name in beyond)
     key = "selectivity" if streams else "cost"
-    at = f"operators.{name}.{key}" if name in network.operators else f"rates.{name}"
-    return InputError(f"too large: it leads to rates or loads above {HUGE:g}", file=network.file, at=at)
+    mine = name in network.operators
+    at = f"operators.{name}.{key}" if mine else f"rates.{name}"
+    problem = f"too large: it leads to rates or loads above {HUGE:g}"
+    return InputError(problem, file=network.file if mine else None, at=at)
 
 
 def _output(operator: Operator, rates: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import attrs
 import msgspec
 
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document, Text, convert, schema_of, shortened, suggest, write_json
 from penstock.network import Network
 from penstock.network.file import GrowthTable, growth_of
@@ -138,14 +138,15 @@ class Statistics:
                 changes: Document = {}
                 for key in ("cost", "selectivity"):
                     measured = getattr(known, key)
-                    if measured is not None and (override or getattr(operator, key) is None):
-                        if len(measured) not in (1, len(operator.inputs)):
-                            raise InputError(
-                                f"expected {len(operator.inputs)} numbers (one per input), got {len(measured)}",
-                                at=f"operators.{operator.name}.{key}",
-                            )
-                        values = measured * len(operator.inputs) if len(measured) == 1 else measured
-                        changes[key] = values
+                    if measured is None:
+                        continue
+                    if len(measured) not in (1, len(operator.inputs)):
+                        raise InputError(
+                            f"expected {len(operator.inputs)} numbers (one per input), got {len(measured)}",
+                            at=f"operators.{operator.name}.{key}",
+                        )
+                    if override or getattr(operator, key) is None:
+                        changes[key] = measured * len(operator.inputs) if len(measured) == 1 else measured
                 if "selectivity" in changes and known.growth is not None:
                     changes["growth"] = known.growth
                 if known.state is not None and (override or operator.state is None):
@@ -258,10 +259,8 @@ def read_statistics(path: str | os.PathLike[str], network: Network | None = None
         Naming file and key.
     """
     text = Text(path)
-    try:
+    with locating(text.name):
         return parse_statistics(text.json(), network)
-    except InputError as error:
-        raise error.located(text.name) from None
 
 
 def parse_statistics(document: object, network: Network | None = None) -> Statistics:

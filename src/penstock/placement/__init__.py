@@ -119,7 +119,9 @@ def algorithm(name: str, **parameters: object) -> Algorithm:
     known = _parameters(row) - set(row.fixed)
     for key in parameters:
         if key not in known:
-            raise InputError(f"{name} has no parameter {key!r}", hint=suggest(key, sorted(known), "parameters"))
+            able = [other for other, each in ALGORITHMS.items() if key in _parameters(each) - set(each.fixed)]
+            hint = f"algorithms that have it: {', '.join(able)}" if able else suggest(key, sorted(known), "parameters")
+            raise InputError(f"{name} has no such parameter", at=f"--{key.replace('_', '-')}", hint=hint)
     return row.factory(**row.fixed, **parameters)
 
 
@@ -175,7 +177,7 @@ class Answer:
     moved, moved_load
         The operators that ``previous`` has elsewhere, and their mean load in benchmark cores.
     over
-        A sentence for each host over its quota, which only ``overload`` allows.
+        A sentence for each host over its quota and each link over its bandwidth, which only ``overload`` allows.
     """
 
     placement: Placement
@@ -245,7 +247,8 @@ def place(
     links = matters(problem, measure)
     if links and row.minimises:
         where = improved(held, arrays, where, quotas=feasible)
-    if wrong := [*over_link(arrays, where), *over_memory(arrays, where)]:
+    short_links = over_link(arrays, where)
+    if wrong := [*([] if terms.overload else short_links), *over_memory(arrays, where)]:
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
     if found := faults(held, placement, apart=row.replicas == "apart", quotas=feasible, links=False):
@@ -260,7 +263,7 @@ def place(
         bound=whole_bound(arrays, tight) if tight else objective.bound(arrays, measure),
         moved=moved,
         moved_load=float(sum(load[operator] for operator in moved)),
-        over=tuple(over_quota(arrays, where)),
+        over=(*over_quota(arrays, where), *short_links),
     )
 
 

@@ -104,25 +104,25 @@ class Correlation:
 
     Attributes
     ----------
-    threshold
+    improvement_threshold
         Average correlation of all pairs of hosts that is good enough.
-    balance
+    load_threshold
         Difference of two hosts' shares of load above which the closing round balances them.
     """
 
-    threshold: float = 0.8
-    balance: float = 0.1
+    improvement_threshold: float = 0.8
+    load_threshold: float = 0.1
 
     def __attrs_post_init__(self) -> None:
-        _check_thresholds(load=self.balance, improvement=self.threshold)
+        _check_thresholds(load=self.load_threshold, improvement=self.improvement_threshold)
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
         given = Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, arrays.fixed.copy())
         greedy(given)
-        pairwise(given, np.zeros(len(given.where)), Rules(BY_CORRELATION, ONE_WAY, self.balance, 0.0, -2.0))
+        pairwise(given, np.zeros(len(given.where)), Rules(BY_CORRELATION, ONE_WAY, self.load_threshold, 0.0, -2.0))
         if len(arrays.hosts) > 1:
-            improve(given, self.threshold)
+            improve(given, self.improvement_threshold)
         return given.where
 
 
@@ -139,22 +139,22 @@ class Pairwise:
         last two with the improvement step of section 3.3.4.
     by
         How operators are chosen: ``correlation``; ``load``, the largest first; ``chance``.
-    balance, score, threshold
-        Thresholds: of the difference of two hosts' shares of load, of an exchanged operator's score, and of the
+    load_threshold, score_threshold, improvement_threshold
+        Of the difference of two hosts' shares of load, of an exchanged operator's score, and of the
         correlation of two hosts below which a host is improved whose divergent load level (mean plus standard
         deviation) exceeds what we may use of it.
     """
 
     step: str = "one-way"
     by: str = "correlation"
-    balance: float = 0.1
-    score: float = 0.2
-    threshold: float = 0.8
+    load_threshold: float = 0.1
+    score_threshold: float = 0.2
+    improvement_threshold: float = 0.8
 
     def __attrs_post_init__(self) -> None:
         if self.step not in STEPS or self.by not in MODES:
             raise InputError(f"expected a pair step and a way to choose, got {self.step!r} and {self.by!r}")
-        _check_thresholds(load=self.balance, score=self.score, improvement=self.threshold)
+        _check_thresholds(load=self.load_threshold, score=self.score_threshold, improvement=self.improvement_threshold)
 
     def __call__(self, arrays: Arrays, rng: np.random.Generator) -> Ints:
         """Return the host number of each operator."""
@@ -165,8 +165,9 @@ class Pairwise:
         priority = rng.random(len(where)) if self.by == "chance" else np.zeros(len(where))
         step = STEPS.index(self.step)
         given = Given(arrays.load, arrays.mean, arrays.usable, arrays.fixed < 0, where)
-        better = self.threshold if step else -2.0
-        pairwise(given, priority, Rules(MODES.index(self.by), step, self.balance, self.score, better))
+        better = self.improvement_threshold if step else -2.0
+        rules = Rules(MODES.index(self.by), step, self.load_threshold, self.score_threshold, better)
+        pairwise(given, priority, rules)
         return where
 
 

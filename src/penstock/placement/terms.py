@@ -56,7 +56,7 @@ class Terms:
     move_cost
         Units of the objective per benchmark core moved; only moves that pay are made.
     overload
-        Whether quotas may be exceeded where they cannot be kept.
+        Whether quotas and bandwidths may be exceeded where they cannot be kept.
     soft
         Whether quotas only guide the algorithm, as the energy of load does (Wang et al., section 3.2).
     tighten

@@ -24,6 +24,8 @@ from penstock.simulation.rows import inputs_of, outputs_of, sources_of, units_of
 from penstock.workload import Rates
 
 _NODES, _ROWS, _SEEN = 1024, 4096, 1024
+MOST = 1e11
+"""Input tuples of a run at most; that many take hours already."""
 WIDE = 5000
 """Operators beyond which memory is slower than the processor, so that it is worth fetching ahead."""
 FAIL, RECOVER, MOVE, RESUME, PAUSE = "fail", "recover", "move", "resume", "pause"
@@ -291,6 +293,9 @@ def _input(state: layout.State, network: Network, arrivals: Rates | Arrivals, op
         curve = np.zeros((len(network.sources), arrivals.periods + 1), layout.CURVE)
         curve["integral"][:, 1:] = np.cumsum(steps, axis=1)
         curve["rate"][:, :-1] = arrivals.values
+        many = float(curve["integral"][:, min(arrivals.periods, math.ceil(end / arrivals.period))].sum())
+        if many > MOST:
+            raise InputError(f"expected at most {MOST:g} tuples, got {many:.3g}", at="rates", hint="simulate less time")
         g["period"], g["periods"] = arrivals.period, arrivals.periods
         state = state._replace(curve=curve.reshape(-1))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster import Cluster, Placement
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
 from penstock.load import Statistics, load_model
@@ -32,7 +32,7 @@ def merged(network: Network, new: Network) -> Network:
                     hint="rename one",
                 )  # fmt: skip
     sources = {**new.sources, **network.sources}
-    try:
+    with locating(new.file):
         return Network.of(
             network.name,
             sources.values(),
@@ -40,8 +40,6 @@ def merged(network: Network, new: Network) -> Network:
             [*network.sinks.values(), *new.sinks.values()],
             network.file,
         )
-    except InputError as error:
-        raise error.located(new.file) from None
 
 
 def admit(

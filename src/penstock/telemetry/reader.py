@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +50,8 @@ class Reader:
         carry: list[bytes] = []
         length = 0
         try:
-            for block in blocks(file, BLOCK):
+            for number, block in enumerate(blocks(file, BLOCK)):
+                block = block if number else block.removeprefix(codecs.BOM_UTF8)  # as some editors write
                 head, newline, _ = block.partition(b"\n")
                 if not newline:
                     length += len(block)
