@@ -232,20 +232,22 @@ def test_replicas_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "cost", "selectivity", "at"),
+    ("rate", "cost", "selectivity", "at", "file"),
     [
-        (1e80, 0.1, 1.0, r"rates\.s"),
-        (10.0, 1e308, 1.0, r"operators\.o\.cost"),
-        (10.0, 0.1, 1e308, r"operators\.o\.selectivity"),
+        (1e80, 0.1, 1.0, "rates.s", None),
+        (10.0, 1e308, 1.0, "operators.o.cost", "n.toml"),
+        (10.0, 0.1, 1e308, "operators.o.selectivity", "n.toml"),
     ],
 )
-def test_numbers_beyond_all_bounds_are_refused(rate: float, cost: float, selectivity: float, at: str) -> None:
-    """What would overflow is refused with the name of the number that leads there."""
+def test_numbers_beyond_all_bounds_are_refused(
+    rate: float, cost: float, selectivity: float, at: str, file: str | None
+) -> None:
+    """What would overflow is refused with the name of the number that leads there, and of the network if it is there."""
     operators = [
         Operator(name="o", kind="map", inputs=("s",), cost=(cost,), selectivity=(selectivity,)),
         Operator(name="p", kind="map", inputs=("o",), cost=(0.1,)),
     ]
     network = Network.of("n", [Source(name="s")], operators, [Sink(name="t", input="p")], "n.toml")
-    with pytest.raises(InputError, match=rf"^n\.toml: {at}: too large") as caught:
+    with pytest.raises(InputError, match="too large") as caught:
         load_model(network, Rates.constant({"s": rate}, 2.0))
-    assert caught.value.file == "n.toml"
+    assert (caught.value.file, caught.value.at) == (file, at)
