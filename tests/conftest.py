@@ -21,7 +21,8 @@ from penstock.cli.app import main
 from penstock.cluster import Cluster, Host, SparkSettings
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+# What several rooms' tests use: the broker, and the models' references and cases.
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "latency")]
 # Runs of tests say nothing of this machine.
 os.environ["PENSTOCK_RECORD"] = ""
 

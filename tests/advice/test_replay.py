@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from batch_model import microbatch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from penstock.advice.rates import with_burst
 from penstock.advice.replay import replay
 from penstock.cluster import Cluster, Placement
 from penstock.latency.fragments import Fragment
-from penstock.latency.microbatch import microbatch
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch, Options, simulate

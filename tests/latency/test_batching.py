@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference_batches
 import reference_recursion
+from batch_model import microbatch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_recursion import Batches, Group, Under
@@ -19,7 +20,7 @@ from penstock.latency.batches import BatchHosts
 from penstock.latency.batching import Recursion
 from penstock.latency.carried import carried
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import microbatch, weighted_quantile
+from penstock.latency.microbatch import weighted_quantile
 from penstock.latency.shape import Pace
 from penstock.load import LoadModel, load_model
 from penstock.network import Network, Operator, Sink, Source, chains

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from batch_model import microbatch
 
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import COMMIT, microbatch
+from penstock.latency.microbatch import COMMIT
 from penstock.load import load_model
 from penstock.network.file import parse_network
 from penstock.workload import Rates

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from batch_model import microbatch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import microbatch
 from penstock.latency.steady import steady_state
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chains

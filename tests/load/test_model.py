@@ -242,7 +242,7 @@ def test_replicas_are_named() -> None:
 def test_numbers_beyond_all_bounds_are_refused(
     rate: float, cost: float, selectivity: float, at: str, file: str | None
 ) -> None:
-    """What would overflow is refused with the name of the number that leads there, and of the network if it is there."""
+    """What would overflow is refused with the name of the number that leads there, and with the file that has it."""
     operators = [
         Operator(name="o", kind="map", inputs=("s",), cost=(cost,), selectivity=(selectivity,)),
         Operator(name="p", kind="map", inputs=("o",), cost=(0.1,)),

@@ -8,13 +8,14 @@ import sys
 
 import numpy as np
 import pytest
+from batch_model import microbatch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import InputError
 from penstock.latency.fragments import fragments
-from penstock.latency.microbatch import microbatch, weighted_quantile
+from penstock.latency.microbatch import weighted_quantile
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.shedding import Exact, Question, build_program, build_table
