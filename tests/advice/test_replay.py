@@ -84,11 +84,12 @@ def test_one_query_is_the_batch_model(
         model, [Fragment("h", "h", ("q",))], trigger=trigger, overhead={"h": overhead}, reading=0.0, commit=0.0
     )
     here = replay(deployment(job(rates=values, trigger=trigger, overhead=overhead, cost=cost)))["q"]
-    # Where a row falls on the other side of a batch's start, a batch may be there once more or once less.
+    # Where a row falls on the other side of a batch's start, a batch may be there once more or once less, or a row wait
+    # for the next one.
     lasted = float(sum(batch.duration for batch in there.batches))
     assert float((here.end - here.start).sum()) == pytest.approx(lasted, rel=0.02, abs=overhead + 0.02)
     _, latency, weight = there.whole()
-    assert here.latency.worst == pytest.approx(float(latency[weight > 0].max()), rel=0.05, abs=0.2)
+    assert here.latency.worst == pytest.approx(float(latency[weight > 0].max()), rel=0.05, abs=max(0.2, 0.5 * trigger))
 
 
 def test_one_query_is_the_simulated_host(job: Any, deployment: Any) -> None:
@@ -112,6 +113,9 @@ def test_batches_at_once_share_the_cores(job: Any, deployment: Any) -> None:
     assert (shared["a"].end - shared["a"].start)[1] == pytest.approx(2 * length, rel=0.01)
     assert (free["a"].end - free["a"].start)[1] == pytest.approx(length, rel=0.01)
     assert crowded(deployment(*pair), shared, "d") > 0.9
+    # What the driver's thread does of it goes on beside the other's tasks.
+    beside = replay(deployment(*(attrs.evolve(each, tasks=0.0) for each in pair)))
+    assert (beside["a"].end - beside["a"].start)[1] == pytest.approx(0.2 + 2 * 0.001 * 4000, rel=0.01)
     assert crowded(deployment(*pair, cores=2.0), free, "d") == 0
 
 
@@ -137,6 +141,7 @@ def test_the_compiled_recursion_is_the_plain_one(seed: int) -> None:
             rng.choice([np.inf, 50.0, 400.0], jobs),
             rng.uniform(0.2, 3, jobs),
             np.zeros(jobs),
+            rng.choice([0.0, 0.4, 1.0], jobs),
         ]
     )
     arrived = np.zeros((jobs, periods + 1))

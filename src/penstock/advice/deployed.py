@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from penstock.advice.company import cores_of, slowdown
+from penstock.advice.company import Alone, alone
 from penstock.advice.planned import checked_weights
 from penstock.advice.values import Deployment, Facts, Job
 from penstock.arrays import Array
@@ -43,18 +43,16 @@ def deployed(inspection: Inspection, weights: Mapping[str, float] | None = None)
         # Without executors in the log one core stands for all: then every two batches at once share it.
         drivers[app] = float(cores) if np.isfinite(cores) and cores > 0 else 1.0
         queries = {name: inspection.queries[name] for name in inspection.of_application(app)}
-        used = {name: cores_of(query, drivers[app]) for name, query in queries.items()}
-        slowed = slowdown(queries, used, drivers[app])
-        for name, query in queries.items():
+        for name, own in alone(queries, drivers[app]).items():
+            query = queries[name]
             rates = rate_series(query.batches, query.arrivals, edges).sum(axis=0)
-            jobs[name] = _job(query, slowed[name], rates, (used[name], weights.get(name, 1.0)), application)
+            jobs[name] = _job(query, own, rates, weights.get(name, 1.0), application)
     return Deployment(jobs=jobs, drivers=drivers, period=inspection.period, start=first)
 
 
-def _job(query: Query, slowed: Array, rates: Array, told: tuple[float, float], application: Application | None) -> Job:
-    cores, weight = told
+def _job(query: Query, own: Alone, rates: Array, weight: float, application: Application | None) -> Job:
     batches, done = query.batches, query.warm
-    fit = fit_batches(batches.rows[done], batches.duration[done] / slowed[done])
+    fit = fit_batches(batches.rows[done], own.seconds[done])
     known = fit.overhead is not None
     progressive = query.log.sink.lower().startswith("kafka")
     reads = query.log.sources
@@ -68,7 +66,8 @@ def _job(query: Query, slowed: Array, rates: Array, told: tuple[float, float], a
         spread=min(fit.spread, 0.5) if known else 0.0,
         trigger=query.trigger or 0.0,
         limit=query.capacity.limit or float("inf"),
-        cores=cores,
+        cores=own.cores,
+        tasks=own.tasks,
         rates=rates,
         weight=weight,
         progressive=progressive,

@@ -104,9 +104,7 @@ def crowded(deployment: Deployment, replayed: Mapping[str, Replayed], driver: st
     times = np.concatenate([np.concatenate([replayed[name].start, replayed[name].end]) for name in names])
     if not times.size:
         return 0.0
-    change = np.concatenate(
-        [np.repeat([deployment.jobs[n].cores, -deployment.jobs[n].cores], replayed[n].start.size) for n in names]
-    )
+    change = np.concatenate([sign * deployment.jobs[n].wanted(replayed[n].rows) for n in names for sign in (1, -1)])
     order = np.argsort(times, kind="stable")
     wanted, lasts = np.cumsum(change[order])[:-1], np.diff(times[order])
     there = wanted > 1e-9

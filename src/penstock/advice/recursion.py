@@ -2,7 +2,8 @@
 
 A batch begins at the later of the end of the one before and the next multiple of its trigger after the start of that
 one, takes the rows that wait, up to its limit, and lasts overhead + cost · rows while the driver has cores for all
-batches that run. Where these would keep more cores busy than there are, all run slower by the same factor.
+tasks that run: those of the rows, and those that are a share of the overhead. Where these would keep more cores busy
+than there are, all run slower by the same factor.
 """
 
 from __future__ import annotations
@@ -50,14 +51,32 @@ def come(arrived: Array, period: float, now: float) -> int:
     return whole
 
 
+@register_jitable
+def stretch(tasks: float, slow: float) -> float:
+    """Return how many times as long an overhead takes, a share of which is tasks that run slower."""
+    return 1 - tasks + tasks * slow
+
+
+@register_jitable
+def lasts(fixed: float, work: float, tasks: float, slow: float) -> float:
+    """Return how long what a batch does now will take (s): first its overhead, then its rows."""
+    return fixed * stretch(tasks, slow) if fixed > 0 else work * slow
+
+
+@register_jitable
+def gone(left: float, done: float) -> float:
+    """Return what is left of some seconds; nothing, where only rounding is."""
+    return left - done if left - done > 1e-9 else 0.0
+
+
 def batches(settings: Array, arrived: Array, period: float, cores: float, noise: Array, most: int) -> Array:
     """Return all batches until every row has been taken.
 
     Parameters
     ----------
     settings
-        Array (jobs, 6): overhead, cost, trigger, limit, cores and phase of each query; phase is when the trigger fires
-        first (s).
+        Array (jobs, 7): overhead, cost, trigger, limit, cores, phase and tasks of each query; phase is when the trigger
+        fires first (s), tasks the share of the overhead in which they run.
     arrived
         Array (jobs, periods + 1): rows that have arrived up to the beginning of each period, and to the end.
     period
@@ -78,7 +97,7 @@ def batches(settings: Array, arrived: Array, period: float, cores: float, noise:
     found = np.zeros((most, 4))
     count = 0
     taken, size = np.zeros(jobs), np.zeros(jobs)
-    left, begun = np.zeros(jobs), np.zeros(jobs)
+    fixed, work, begun = np.zeros(jobs), np.zeros(jobs), np.zeros(jobs)
     running = np.zeros(jobs, np.bool_)
     number = np.zeros(jobs, np.int64)
     place = np.zeros(jobs, np.int64)
@@ -89,21 +108,23 @@ def batches(settings: Array, arrived: Array, period: float, cores: float, noise:
         busy = 0.0
         for j in range(jobs):
             if running[j]:
-                busy += settings[j, 4]
+                busy += settings[j, 4] * (settings[j, 6] if fixed[j] > 0 else 1.0)
             elif due[j] < 0:
                 place[j], due[j] = begins(settings[j], arrived[j], period, taken[j], place[j], max(ready[j], now))
-        speed = cores / busy if busy > cores else 1.0
+        slow = max(busy / cores, 1.0)
         event = np.inf
         for j in range(jobs):
-            event = min(event, now + left[j] / speed if running[j] else due[j])
+            event = min(event, now + lasts(fixed[j], work[j], settings[j, 6], slow) if running[j] else due[j])
         if event == np.inf:
             return found[:count]
         for j in range(jobs):
-            if running[j]:
-                left[j] -= (event - now) * speed
+            if running[j] and fixed[j] > 0:
+                fixed[j] = gone(fixed[j], (event - now) / stretch(settings[j, 6], slow))
+            elif running[j]:
+                work[j] = gone(work[j], (event - now) / slow)
         now = event
         for j in range(jobs):
-            if running[j] and left[j] <= 1e-9:
+            if running[j] and fixed[j] + work[j] == 0:
                 if count == most:
                     return found
                 found[count, 0], found[count, 1], found[count, 2], found[count, 3] = j, begun[j], now, size[j]
@@ -119,5 +140,6 @@ def batches(settings: Array, arrived: Array, period: float, cores: float, noise:
                 taken[j] += size[j]
                 begun[j], running[j], due[j] = now, True, -1.0
                 factor = noise[j, number[j] % noise.shape[1]]
-                left[j] = max((settings[j, 0] + settings[j, 1] * size[j]) * factor, SHORTEST)
+                work[j] = settings[j, 1] * size[j] * factor
+                fixed[j] = max(settings[j, 0] * factor, SHORTEST - work[j], 0.0)
                 number[j] += 1

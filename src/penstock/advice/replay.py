@@ -48,6 +48,7 @@ def _driver(deployment: Deployment, names: tuple[str, ...], cores: float, draw: 
                 job.limit,
                 min(job.cores, cores),
                 -deployment.start % job.trigger if job.trigger > 0 else 0.0,
+                job.tasks,
             )
             for job in jobs
         ]

@@ -57,7 +57,9 @@ class Job:
     limit
         Most rows of a batch; infinite without a limit.
     cores
-        Cores of the driver that its batches keep busy while they run.
+        Cores of the driver that its batches keep busy while their tasks run.
+    tasks
+        Share of the overhead in which tasks run; in the rest the driver plans and writes its logs.
     rates
         Rows a second that arrive in each period, shape ``(periods,)``.
     usual
@@ -88,6 +90,7 @@ class Job:
     trigger: float = 0.0
     limit: float = float("inf")
     cores: float = 1.0
+    tasks: float = 1.0
     rates: Array
     usual: float | None = None
     weight: float = 1.0
@@ -121,7 +124,12 @@ class Job:
         Without a trigger only the rows count: how often the overhead is paid depends on the load itself.
         """
         fixed = self.overhead / max(self.trigger, self.overhead) if self.trigger and self.overhead else 0.0
-        return np.asarray(self.cores * (self.cost * self.rates + fixed * (self.rates > 0)))
+        return np.asarray(self.cores * (self.cost * self.rates + self.tasks * fixed * (self.rates > 0)))
+
+    def wanted(self, rows: Array) -> Array:
+        """Return the cores that batches of so many rows keep busy, in the mean over each."""
+        lasts = np.maximum(self.overhead + self.cost * rows, 1e-12)
+        return np.asarray(self.cores * (self.tasks * self.overhead + self.cost * rows) / lasts)
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -40,7 +40,7 @@ def source(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         names = tuple(job.name for job in jobs)
         after, least = (_joined(deployment, jobs, share) for share in (WORK_MOST, 0.0))
         overhead = sum(job.overhead for job in jobs) - max(job.overhead for job in jobs)
-        cores = sum(job.cores for job in jobs) / len(jobs)
+        cores = sum(job.cores * job.tasks for job in jobs) / len(jobs)
         pace = max(trigger, max(job.overhead for job in jobs), 1e-3)
         yield Proposal(
             kind="source",

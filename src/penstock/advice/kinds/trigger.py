@@ -36,7 +36,7 @@ def trigger(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         shorter = _shorter(here, job, aims)
         if shorter is not None:
             share = [busy(each, replay(each))[job.name] for each in (here, here.having(job.name, trigger=shorter))]
-            yield _proposal(deployment, job, shorter, job.cores * (share[0] - share[1]))
+            yield _proposal(deployment, job, shorter, job.cores * job.tasks * (share[0] - share[1]))
             continue
         longer = _longer(here, job, aims)
         if longer is not None:
@@ -81,8 +81,9 @@ def _longer(here: Deployment, job: Job, aims: Aims) -> tuple[float, float] | Non
             continue
         changed = replay(here.having(job.name, trigger=interval))
         if all(rows.latency.worst <= SPARE * aims.latency for rows in changed.values()):
-            saved = job.cores * (before - busy(here, changed)[job.name])
-            return (interval, saved) if saved >= 0.05 * job.cores * before and saved > 0.01 else None
+            left = before - busy(here, changed)[job.name]
+            saved = job.cores * job.tasks * left
+            return (interval, saved) if left >= 0.05 * before and saved > 0.01 else None
     return None
 
 
