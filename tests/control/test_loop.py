@@ -140,6 +140,16 @@ def test_dead_host_is_failed_over(tmp_path):
     assert report["streams"]["dear2->t2"]["delivered"] > 60 * 35
 
 
+def test_host_that_comes_back_is_used(tmp_path):
+    """What had to leave a dead host and is too much for the others goes where there is room, once there is again."""
+    scenario = [Happening(10.0, Kill("h2")), Happening(25.0, Recover("h2"))]
+    report, lines = controlled(tmp_path, stepped((50, 150.0)), APART, "replicate,rebalance", scenario=scenario)
+    back = [line for line in lines if line["policy"] == "rebalance"]
+    assert 25 < back[0]["time"] <= 30
+    assert set(report["placement"].values()) == {"h1", "h2"}
+    assert report["balanced"]
+
+
 def test_copies_lose_nothing_when_a_host_dies(tmp_path):
     """With replicas a host's death loses no result, and its copies start elsewhere, never two on one host."""
     network = two_queries()
