@@ -162,6 +162,12 @@ def test_bad_input(penstock: Any, log: Path, tmp_path: Path) -> None:
     assert len(done.document["warnings"]) == 1
     assert len(done.document["skipped"]) == 1
     assert done.err.count("warning") == 2
+    for number in range(30):
+        (tmp_path / "folder" / f"{number}").write_text("hello\n")
+    done = penstock("inspect", log, tmp_path / "folder")
+    assert done.code == 0
+    assert done.err.count("warning") == 2
+    assert "skipped 30 files (0, 1, 10, …): each is neither an event log" in done.err
     assert penstock("inspect", log, "--out", tmp_path / "text").code == 2
 
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from penstock.inspection import Inspection
 
 
-SHOWN = 10
-"""Warnings that are shown."""
-
 APART = 0.25
 """Share by which replayed batches may differ from the recorded ones before it is said."""
 
@@ -161,7 +158,7 @@ def _inspected(logs: LogOptions) -> Inspection:
         None if logs.since is None else moment(logs.since, told, "--since"),
         None if logs.until is None else moment(logs.until, told, "--until"),
     )
-    for line in (*found.warnings, *(f"skipped {line}" for line in found.skipped))[:SHOWN]:
+    for line in found.notices():
         common.say(f"penstock: warning: {line}")
     return found
 

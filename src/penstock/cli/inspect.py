@@ -14,9 +14,6 @@ from penstock.cli import common, options
 if TYPE_CHECKING:
     from penstock.inspection import Inspection, Query
 
-SHOWN = 10
-"""Warnings of a kind that are shown to people."""
-
 _PARTS = (
     ("sources", ("latestOffset", "getOffset", "getBatch", "setOffsetRange", "getEndOffset")),
     ("planning", ("queryPlanning",)),
@@ -66,11 +63,8 @@ def command(
         common.answer(document)
     else:
         _show(found)
-    for lines in (found.warnings, [f"skipped {line}" for line in found.skipped]):
-        for line in lines[:SHOWN]:
-            common.say(f"penstock: warning: {line}")
-        if len(lines) > SHOWN:
-            common.say(f"penstock: warning: and {len(lines) - SHOWN} more like this (--json names all)")
+    for line in found.notices():
+        common.say(f"penstock: warning: {line}")
     for path in document.get("written", ()) if not json else ():
         common.say(f"wrote {path}")
 

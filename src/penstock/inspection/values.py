@@ -193,6 +193,21 @@ class Inspection:
     warnings: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
+    def notices(self, most: int = 10) -> list[str]:
+        """Return what was read in part or not at all in a few sentences; files for the same reason are one."""
+        told = list(self.warnings[:most])
+        if len(self.warnings) > most:
+            told.append(f"and {len(self.warnings) - most} more like this (--json names all)")
+        reasons: dict[str, list[str]] = {}
+        for line in self.skipped:
+            name, _, reason = line.partition(": ")
+            reasons.setdefault(reason, []).append(name)
+        for reason, names in reasons.items():
+            more = ", …" if len(names) > 3 else ""
+            what = names[0] if len(names) == 1 else f"{len(names)} files ({', '.join(names[:3])}{more})"
+            told.append(f"skipped {what}: {reason if len(names) == 1 else reason.replace('it is', 'each is', 1)}")
+        return told
+
     def of_application(self, identifier: str) -> tuple[str, ...]:
         """Return the names of an application's queries."""
         return tuple(name for name, query in self.queries.items() if query.log.app == identifier)
