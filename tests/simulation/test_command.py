@@ -158,7 +158,7 @@ def test_picture(files):
         ((*RATES, "--rebalance", "correlation-one-way", "--every", "0"), "period > 0"),
         ((*RATES, "--rebalance", "correlation-one-way", "--window", "0"), "at least 1 sample"),
         ((*RATES, "--rebalance", "correlation-one-way", "--sample", "0.3"), "multiple"),
-        ((*RATES, "--rebalance", "correlation-one-way", "--weights", "load=1"), "no parameter"),
+        ((*RATES, "--rebalance", "correlation-one-way", "--weights", "load=1"), "no such parameter"),
         ((*RATES, "--every", "2"), "--rebalance with --every"),
         ((*RATES, "--trigger", "-1"), "--trigger: "),
         ((*RATES, "--trigger", "1", "--overhead", "-1"), "--overhead: "),

@@ -71,6 +71,7 @@ class SparkEngine:
         self.engine = engine
         interval = engine.cluster.spark.trigger if trigger is None else trigger
         self._failures: dict[str, list[float]] = {}
+        self._told: list[Document] = []
         self._over = False
         self._asked = 0.0
         self._held = contextlib.ExitStack()
@@ -252,6 +253,7 @@ class SparkEngine:
             # It was to be attached, and nothing of it is there.
             return
         host = self.system.units[name].host
+        self._told.append({"time": self.now, "unit": name, "host": host, "why": short(error)})
         known = self.engine.hosts.get(host)
         if host in self.changes.down or (known is not None and not known.alive()):
             if host not in self.changes.down:
@@ -291,10 +293,10 @@ class SparkEngine:
                 raise InputError(f"{type(event).__name__} cannot happen on Spark", at="events")
 
     def report(self) -> Document:
-        """Return what came of the run so far, in the keys of ``penstock run``."""
+        """Return what came of the run so far, in the keys of ``penstock run``, and what failed on the way."""
         with self.system.lock:
             outcome = collect(self.system.deployment, self.system.queries, self.now)
-            return summary(outcome, self.network, self.system.deployment.placement)
+            return {**summary(outcome, self.network, self.system.deployment.placement), "failures": [*self._told]}
 
     def close(self, *, stop: bool = True) -> None:
         """Stop the run, or leave its queries running for the next controller."""
