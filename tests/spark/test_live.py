@@ -53,8 +53,11 @@ Start = Callable[..., SparkEngine]
 
 
 @pytest.fixture
-def start(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Iterator[Start]:
-    """Starts the network on three hosts, by an engine that a test may choose; afterwards all hosts run again."""
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
+    """Starts the network on three hosts, by an engine that a test may choose; afterwards all hosts run again.
+
+    An engine takes new sessions of hosts that were started again.
+    """
     chosen: Engine = request.getfixturevalue(getattr(request, "param", "engine"))
     begun: list[SparkEngine] = []
 
@@ -73,8 +76,6 @@ def start(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> Ite
             host = chosen.hosts[name]
             host.stop()
             host.start()
-            for each in {id(one): one for one in (engine, chosen)}.values():
-                each.add(each.cluster, host)
 
 
 def settle(live: SparkEngine, seen: list[Observation]) -> None:
@@ -139,7 +140,10 @@ def check(folder: Path, seconds: int = SECONDS) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", ["engine", pytest.param("topic_engine", marks=pytest.mark.kafka)], ids=["folders", "topics"], indirect=True
+    "start",
+    ["engine", pytest.param("topic_engine", marks=[pytest.mark.kafka, pytest.mark.slow])],
+    ids=["folders", "topics"],
+    indirect=True,
 )
 def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) -> None:
     """Two units move, a host dies and its units go on elsewhere; every row is delivered once, and counted once.

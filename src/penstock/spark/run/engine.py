@@ -42,7 +42,7 @@ from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
-from penstock.spark.run.sessions import settle, slots_of, speed_of
+from penstock.spark.run.sessions import ended, settle, slots_of, speed_of
 from penstock.spark.run.system import Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.run.watch import watch
@@ -85,6 +85,12 @@ class Engine:
         self.cluster = cluster
         self.hosts[host.name] = host
         self.sessions[host.name] = self._session(host.name)
+
+    def _renew(self) -> None:
+        """Take new sessions of hosts that somebody has started again meanwhile: the old ones ended with them."""
+        for name, session in [*self.sessions.items()]:
+            if ended(session) and self.hosts[name].alive():
+                self.sessions[name] = self._session(name)
 
     def _session(self, name: str) -> SparkSession:
         session = self._found(name)
@@ -146,6 +152,7 @@ class Engine:
         schedules = self.schedules(network, place, rates)
         busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
         with telling_deaths({name: self.hosts[name] for name in used}):
+            self._renew()
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
             schemas = derive_schemas(self.sessions[used[0]], network, None if kafka is None else kafka.spark)

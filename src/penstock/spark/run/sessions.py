@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 from penstock.spark.compile import SLOTS, register
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 SPLIT = 32 << 20
 """Bytes of a file that a task reads at once."""
@@ -55,3 +59,8 @@ def speed_of(session: SparkSession) -> float:
         small, large = spend(100, 20_000), spend(1_000, 20_000)
         slopes.append((large - small) / (900 * 20_000))
     return 1 / float(np.median(slopes))
+
+
+def ended(session: SparkSession) -> bool:
+    """Return whether a session was stopped, as all sessions of a host are with it."""
+    return cast("ConnectSession", session).is_stopped
