@@ -6,16 +6,15 @@ from collections.abc import Mapping
 
 import attrs
 import numpy as np
-from scipy.optimize import least_squares
 
 from penstock.arrays import Array, Bools, Ints
 from penstock.inspection import Query, fit_batches
 
 USUAL = 0.5
-"""Which part of the time for which others keep the cores a batch waits, as a rule: half of all batches come first."""
+"""A batch waits for this share of the time in which others hold the cores, unless the log tells otherwise."""
 
 MOST = 5000
-"""Batches that are enough to tell how much of the time others' tasks make a query wait."""
+"""Batches that this share is fitted to at most."""
 
 
 @attrs.frozen(eq=False)
@@ -38,9 +37,9 @@ class Alone:
 def alone(queries: Mapping[str, Query], cores: float) -> dict[str, Alone]:
     """Return what each query of a driver would be without the others.
 
-    Tasks wait for those of other queries where the driver has no core for them, while each driver's thread plans and
-    writes its logs beside the others. How much of the time in which others keep the cores a batch has waited is fitted
-    beside its overhead and its cost: some batches come first, others wait for all that the others do.
+    Tasks wait for those of other queries where the driver has no core for them; planning and logs go on meanwhile. How
+    long a query waits while others hold the cores is fitted together with its overhead and its cost, since some batches
+    come first and others wait for everything.
     """
     used = {name: _used(query, cores) for name, query in queries.items()}
     times = np.unique(np.concatenate([np.concatenate([q.batches.start, q.batches.end]) for q in queries.values()]))
@@ -76,6 +75,7 @@ def _alone(query: Query, used: Array, times: Array, everything: Array, cores: fl
     batches, warm = query.batches, query.warm
     tasks = np.where(batches.tasks > 0, np.minimum(batches.tasks, cores), cores)
     wants = float(np.quantile(tasks[warm], 0.9)) if warm.any() else cores
+    # Made again: kept for all queries at once, these would be as many numbers as queries times batches.
     others = everything - _steps(times, query, used)
     lost = np.clip(others - (cores - wants), 0.0, wants) / wants
     past = np.concatenate([[0.0], np.cumsum(lost[:-1] * np.diff(times))])
@@ -90,14 +90,17 @@ def _alone(query: Query, used: Array, times: Array, everything: Array, cores: fl
 
 
 def _waited(work: Array, seconds: Array, kept: Array, least: float) -> float:
-    """Return which part of the time for which others keep the cores a batch waits.
+    """Return the share of the time in which others hold the cores that a batch waits.
 
-    Fitted robustly beside an overhead and what work costs, ``least`` at least; where batches tell nothing, `USUAL`.
+    Fitted robustly together with an overhead and the cost of the work, which is at least ``least``; `USUAL` where
+    batches tell nothing.
     """
     if work.size == 0 or kept.sum() <= 0.01 * seconds.sum():
         return USUAL
     step = -(-work.size // MOST)
     work, seconds, kept = work[::step], seconds[::step], kept[::step]
+    from scipy.optimize import least_squares
+
     parts = np.column_stack([np.ones(work.size), work, kept])
     scale = float(np.median(np.abs(seconds - np.median(seconds)))) + 0.01 * float(np.median(seconds))
 

@@ -34,8 +34,8 @@ class State:
     known
         What was learned.
     moved, acted, advised
-        When each operator moved last, but off a dead host; when each policy last moved something; what each policy
-        advised last, and when.
+        When each operator moved last, not counting moves off dead hosts; when each policy last moved something; what
+        each policy advised last, and when.
     draining
         Hosts that are to become empty.
     decisions
@@ -72,7 +72,7 @@ class State:
         entry = ((applied.at, plan_document(plan)),) if journaled and applied.begun else ()
         return attrs.evolve(
             self,
-            # Who had to leave a dead host need not rest where there was room: the host may come back.
+            # An operator that had to leave a dead host need not rest: the host may come back.
             moved={**self.moved, **{c.name: applied.at for c in begun if seen.placement[c.name] not in seen.down}},
             acted={**self.acted, **dict.fromkeys(filter(None, (found.policy, found.course)), applied.at)}
             if large

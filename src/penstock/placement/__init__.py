@@ -116,10 +116,10 @@ def algorithm(name: str, **parameters: object) -> Algorithm:
         If there is no such algorithm or parameter.
     """
     row = _row(name)
-    known = _parameters(row) - set(row.fixed)
+    known = _tunable(row)
     for key in parameters:
         if key not in known:
-            able = [other for other, each in ALGORITHMS.items() if key in _parameters(each) - set(each.fixed)]
+            able = [other for other, each in ALGORITHMS.items() if key in _tunable(each)]
             hint = f"algorithms that have it: {', '.join(able)}" if able else suggest(key, sorted(known), "parameters")
             raise InputError(f"{name} has no such parameter", at=f"--{key.replace('_', '-')}", hint=hint)
     return row.factory(**row.fixed, **parameters)
@@ -318,6 +318,11 @@ def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]
         except Infeasible:
             low = middle
     return found, False
+
+
+def _tunable(row: Row) -> set[str]:
+    """Return the parameters of an algorithm that its row leaves open."""
+    return _parameters(row) - set(row.fixed)
 
 
 def _parameters(row: Row) -> set[str]:
