@@ -41,16 +41,35 @@ def alone(queries: Mapping[str, Query], cores: float) -> dict[str, Alone]:
     long a query waits while others hold the cores is fitted together with its overhead and its cost, since some batches
     come first and others wait for everything.
     """
-    used = {name: _used(query, cores) for name, query in queries.items()}
     times = np.unique(np.concatenate([np.concatenate([q.batches.start, q.batches.end]) for q in queries.values()]))
+    work = _work(queries, times, cores)
+    used = {name: _used(query, work[name], cores) for name, query in queries.items()}
     everything = sum((_steps(times, queries[name], used[name]) for name in queries), np.zeros(times.size))
-    return {name: _alone(query, used[name], times, everything, cores) for name, query in queries.items()}
+    # A query's own steps are made again: of all queries at once they would fill the memory.
+    return {
+        name: _alone(query, work[name], everything - _steps(times, query, used[name]), times, cores)
+        for name, query in queries.items()
+    }
 
 
-def _used(query: Query, cores: float) -> Array:
-    """Return the cores that each batch kept busy: seconds of its tasks over its own; all where no tasks are told."""
-    batches = query.batches
-    share = batches.task_seconds / np.maximum(batches.duration, 1e-9)
+def _work(queries: Mapping[str, Query], times: Array, cores: float) -> dict[str, Array]:
+    """Return the seconds of one core that the tasks of each batch are; 0 where no tasks are told.
+
+    Tasks have a core each, so that their seconds are the same in company. If all of a driver's are more than its cores
+    can do in the time in which batches run, tasks shared the cores, and took as much longer.
+    """
+    told = {name: np.where(_told(query), query.batches.task_seconds, 0.0) for name, query in queries.items()}
+    running = sum(
+        (_steps(times, query, np.ones(len(query.batches))) for query in queries.values()), np.zeros(times.size)
+    )
+    room = cores * float(np.diff(times)[running[:-1] > 0.5].sum())
+    shared = max(sum(float(seconds.sum()) for seconds in told.values()) / max(room, 1e-9), 1.0)
+    return {name: seconds / shared for name, seconds in told.items()}
+
+
+def _used(query: Query, work: Array, cores: float) -> Array:
+    """Return the cores that each batch kept busy: the work of its tasks over its seconds; all where none are told."""
+    share = work / np.maximum(query.batches.duration, 1e-9)
     return np.where(_told(query), np.clip(share, 0.0, cores), cores)
 
 
@@ -71,29 +90,28 @@ def _place(times: Array, at: Array) -> Ints:
     return np.searchsorted(times, at)
 
 
-def _alone(query: Query, used: Array, times: Array, everything: Array, cores: float) -> Alone:
+def _alone(query: Query, work: Array, others: Array, times: Array, cores: float) -> Alone:
     batches, warm = query.batches, query.warm
     tasks = np.where(batches.tasks > 0, np.minimum(batches.tasks, cores), cores)
     wants = float(np.quantile(tasks[warm], 0.9)) if warm.any() else cores
-    # Made again: kept for all queries at once, these would be as many numbers as queries times batches.
-    others = everything - _steps(times, query, used)
     lost = np.clip(others - (cores - wants), 0.0, wants) / wants
     past = np.concatenate([[0.0], np.cumsum(lost[:-1] * np.diff(times))])
     kept = past[_place(times, batches.end)] - past[_place(times, batches.start)]
-    # Tasks have a core each while they run, whoever else waits for it: their seconds are the same in company.
-    told = _told(query)
-    least = np.where(told, batches.task_seconds, 0.0) / wants
-    work = least if told.all() else batches.rows / max(float(batches.rows.max(initial=0.0)), 1.0)
-    share = _waited(work[warm], batches.duration[warm], kept[warm], 1.0 if told.all() else 0.0)
-    seconds = np.maximum(batches.duration - share * kept, np.maximum(least, 0.1 * batches.duration))
-    return Alone(seconds, *_cores(query, seconds, wants, cores))
+    if _told(query).all():
+        # At least one task runs at a time, and no more than there are cores for.
+        share = _waited(work[warm] / wants, batches.duration[warm], kept[warm], (1.0, wants))
+    else:
+        rows = batches.rows / max(float(batches.rows.max(initial=0.0)), 1.0)
+        share = _waited(rows[warm], batches.duration[warm], kept[warm], (0.0, np.inf))
+    seconds = np.maximum(batches.duration - share * kept, np.maximum(work / wants, 0.1 * batches.duration))
+    return Alone(seconds, *_cores(query, work, seconds, wants, cores))
 
 
-def _waited(work: Array, seconds: Array, kept: Array, least: float) -> float:
+def _waited(work: Array, seconds: Array, kept: Array, cost: tuple[float, float]) -> float:
     """Return the share of the time in which others hold the cores that a batch waits.
 
-    Fitted robustly together with an overhead and the cost of the work, which is at least ``least``; `USUAL` where
-    batches tell nothing.
+    Fitted robustly together with an overhead and the ``cost`` of the work, the least and the most that it can be;
+    `USUAL` where batches tell nothing.
     """
     if work.size == 0 or kept.sum() <= 0.01 * seconds.sum():
         return USUAL
@@ -107,12 +125,13 @@ def _waited(work: Array, seconds: Array, kept: Array, least: float) -> float:
     def off(found: Array) -> Array:
         return np.append((parts @ found - seconds) / scale, (found[2] - USUAL) / USUAL)
 
-    start = np.array([0.5 * float(np.median(seconds)), least + 0.1, USUAL])
-    limits = (np.array([0.0, least, 0.0]), np.array([np.inf, np.inf, 1.0]))
+    least, most = cost[0], max(cost[1], cost[0] + 1e-6)
+    start = np.array([0.5 * float(np.median(seconds)), min(least + 0.1, (least + most) / 2), USUAL])
+    limits = (np.array([0.0, least, 0.0]), np.array([np.inf, most, 1.0]))
     return float(least_squares(off, start, bounds=limits, loss="soft_l1").x[2])
 
 
-def _cores(query: Query, seconds: Array, wants: float, cores: float) -> tuple[float, float]:
+def _cores(query: Query, work: Array, seconds: Array, wants: float, cores: float) -> tuple[float, float]:
     """Return the cores that tasks keep busy while they run, and the share of the overhead in which they do.
 
     Seconds of tasks a row over seconds a row are how many run at once; at least one does, whatever company it had.
@@ -122,8 +141,8 @@ def _cores(query: Query, seconds: Array, wants: float, cores: float) -> tuple[fl
     told = query.warm & _told(query) & (seconds > 0)
     if not told.any():
         return cores, 1.0
-    whole, tasks = (fit_batches(batches.rows[told], each[told]) for each in (seconds, batches.task_seconds))
+    whole, tasks = (fit_batches(batches.rows[told], each[told]) for each in (seconds, work))
     if not (whole.overhead and whole.cost and tasks.cost and tasks.overhead is not None):
-        return float(np.clip(np.quantile(batches.task_seconds[told] / seconds[told], 0.9), 0.05, wants)), 1.0
+        return float(np.clip(np.quantile(work[told] / seconds[told], 0.9), 0.05, wants)), 1.0
     here = float(np.clip(tasks.cost / whole.cost, min(1.0, wants), wants))
     return here, min(tasks.overhead / (here * whole.overhead), 1.0)
