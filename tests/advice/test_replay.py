@@ -78,8 +78,8 @@ def test_one_query_is_the_batch_model(
     job: Any, deployment: Any, trigger: float, overhead: float, cost: float, rates: list[int]
 ) -> None:
     """Without limit and company the replay has the batches of the model of micro-batches."""
-    # The first tuple comes between two triggers: at one of them only the model would take it, which does not count whole
-    # rows, and all batches would be others.
+    # The first tuple comes between two triggers: at one of them only the model would take it, as it does not
+    # count whole rows, and all batches would be others.
     values = np.array([0, *rates], float)
     model = load_model(one_query(cost), Rates.of(1.0, {"s": values}))
     there = microbatch(
