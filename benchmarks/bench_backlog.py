@@ -87,7 +87,7 @@ def measure(form: str, rows: int, base: Path) -> dict[str, Any]:
         begin = time.perf_counter()
         try:
             deployment = engine.prepare(network, {"wanted": "h1", "priced": "h2"}, base / "run")
-            outcome = engine.run(deployment, once=True)
+            outcome = engine.run_once(deployment)
         finally:
             ended.set()
             watcher.join()

@@ -35,7 +35,7 @@ from penstock.files import plain
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import build_program
-from penstock.simulation import MicroBatch, Options, SimulationEngine
+from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine
 from penstock.steering import Admit, Kill, Recover
 from penstock.workload import Rates
 
@@ -124,7 +124,7 @@ def one_burst(arrivals: str, batches: MicroBatch | None, seed: int) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         place = Folder(folder)
         engine = SimulationEngine(
-            network, cluster, placement, rates, Options(microbatch=batches), seed=seed, trace=trace
+            network, cluster, placement, rates, Options(microbatch=batches, seed=seed), record=Recording(trace=trace)
         )
         controller = Controller(engine=engine, control=control, folder=place, until=float(length), tell=tell)
         with place.held():
@@ -263,7 +263,9 @@ def _priced(network: Network, rates: Rates, goals: Goals, chosen: tuple[Policy, 
         late[0] += float(weight[rows["sink"][rows["egress"] - rows["stimulus"] > goals.bound]].sum())
 
     placement = {f"{kind}{q}": f"h{1 + q % 2}" for q in range(6) for kind in ("cheap", "dear")}
-    engine = SimulationEngine(network, Cluster.uniform(2), placement, rates, Options(move_time=0.5), trace=trace)
+    engine = SimulationEngine(
+        network, Cluster.uniform(2), placement, rates, Options(move_time=0.5), record=Recording(trace=trace)
+    )
     control = Control(policies=chosen, act=True, every=every, goals=goals)
     state, flow, hours, at = State(), None, 0.0, 0.0
     while engine.wait(at + every):

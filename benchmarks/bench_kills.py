@@ -36,7 +36,7 @@ from penstock.control.policies import policies
 from penstock.control.scenario import Happening
 from penstock.files import plain
 from penstock.network import Network, Operator, Sink, Source
-from penstock.simulation import MicroBatch, Options, SimulationEngine
+from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine
 from penstock.steering import Kill
 from penstock.workload import Rates
 
@@ -173,7 +173,12 @@ def silent_with_replicas(seed: int) -> dict[str, Any]:
 
     batches = MicroBatch(trigger=TRIGGER, overhead=0.05)
     engine = SimulationEngine(
-        network, Cluster.uniform(2), places, rates, Options(microbatch=batches), seed=seed, trace=trace
+        network,
+        Cluster.uniform(2),
+        places,
+        rates,
+        Options(microbatch=batches, seed=seed),
+        record=Recording(trace=trace),
     )
     control = Control(policies=policies("replicate"), act=True)
     with tempfile.TemporaryDirectory() as scratch:

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 sys.path.insert(0, str(HERE.parent / "tests/latency"))
 
-from latency_cases import random_case, random_network, renamed, slack  # noqa: E402
+from latency_cases import random_case, random_network, renamed, runs, slack  # noqa: E402
 
 from penstock.cluster import Cluster, Placement  # noqa: E402
 from penstock.errors import Infeasible  # noqa: E402
@@ -35,6 +35,7 @@ from penstock.load import load_model  # noqa: E402
 from penstock.network import Network, chains  # noqa: E402
 from penstock.simulation import Options, simulate  # noqa: E402
 from penstock.sizing.admit import Candidates, admit, merged  # noqa: E402
+from penstock.sizing.fleet import Fleet  # noqa: E402
 from penstock.sizing.provision import provision  # noqa: E402
 from penstock.workload import Rates  # noqa: E402
 
@@ -91,10 +92,10 @@ def verdicts(count: int, name: str) -> dict[str, Any]:
         new = renamed(random_network(rng, int(rng.integers(1, 3)), 2, joins=False), "new-")
         cluster = Cluster.uniform(int(rng.integers(2, 5)))
         placement = Placement({n: str(rng.choice(list(cluster.hosts))) for n in running.operators})
-        found = admit(running, new, rates, placement, cluster, 1.0, model=name)
+        found = admit(runs(running, rates, placement, cluster), new, 1.0, model=name)
         if found.after.total.worst > 0.2:
             bound = found.after.total.worst * float(rng.uniform(0.9, 1.1))
-            found = admit(running, new, rates, placement, cluster, bound, model=name)
+            found = admit(runs(running, rates, placement, cluster), new, bound, model=name)
             whole = merged(running, new)
             both = Placement({**placement, **found.placement})
             true = simulated(whole, cluster, both, rates)
@@ -103,10 +104,10 @@ def verdicts(count: int, name: str) -> dict[str, Any]:
             agree["admit"] += found.admitted == (true <= bound)
             wrongly["admit"] += found.admitted and true > bound + span
         model = load_model(running, rates)
-        first = provision(model, Cluster.uniform(1), ["h1"], 1e6, name=name)
+        first = provision(model, Fleet.of(model, Cluster.uniform(1), ["h1"]), 1e6, name=name)
         bound = float(rng.uniform(0.2, 0.8)) * max(first.estimate.total.worst, 0.5)
         try:
-            fewest = provision(model, Cluster.uniform(1), ["h1"], bound, name=name)
+            fewest = provision(model, Fleet.of(model, Cluster.uniform(1), ["h1"]), bound, name=name)
         except Infeasible:
             fewest = None
         if fewest is not None:
@@ -183,7 +184,9 @@ def speed() -> dict[str, Any]:
         "decision_ms": median_ms(
             lambda: Candidates(loads, whole, tuple(new.operators), placement, cluster).by_waits(), 5
         ),
-        "with_load_models_and_estimates_ms": median_ms(lambda: admit(network, new, rates, placement, cluster, 1.0), 3),
+        "with_load_models_and_estimates_ms": median_ms(
+            lambda: admit(runs(network, rates, placement, cluster), new, 1.0), 3
+        ),
     }
     # The same decision by simulation, on a size at which it can be done at all: one simulation for every host.
     network, hosts = chains(costs[:20].tolist()), 20
@@ -198,7 +201,7 @@ def speed() -> dict[str, Any]:
             for host in cluster.hosts
         )
 
-    ours = median_ms(lambda: admit(network, new, rates, placement, cluster, 1.0), 5)
+    ours = median_ms(lambda: admit(runs(network, rates, placement, cluster), new, 1.0), 5)
     peer = median_ms(by_simulation, 1)
     found["admit 1 operator, 20 hosts x 200 operators x 60 periods"] = {
         "ours_ms": ours,

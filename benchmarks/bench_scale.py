@@ -68,7 +68,7 @@ def measure(made: Any, executors: int, folder: Path, work: Path) -> float:
                 work / f"{name}{executors}",
                 apart=["more"],
             )
-            outcome = engine.run(deployment, once=True)
+            outcome = engine.run_once(deployment)
             assert outcome.balanced(network)
     found = max(batch.duration for batch in outcome.batches if batch.query == "waits")
     print(f"{executors}: {found:.2f} s", file=sys.stderr)

@@ -65,7 +65,7 @@ def penstock_row(count: int, tuples: int) -> tuple[float, float]:
     network = stations(count)
     placement = {name: f"h{k + 1}" for k, name in enumerate(network.operators)}
     result = simulate(
-        network, Cluster.uniform(count), placement, Rates.constant({"s": 0.8}, tuples / 0.8, 1e3), seed=SEED
+        network, Cluster.uniform(count), placement, Rates.constant({"s": 0.8}, tuples / 0.8, 1e3), Options(seed=SEED)
     )
     return result.events, result.streams["s->o00"]["arrived"]
 
@@ -132,12 +132,12 @@ def paper(
     short = Rates.constant(dict.fromkeys(network.sources, rate), min(1e-3, seconds / 1000), 1e-4)
     # What a run of no length takes is the set-up: reading names into arrays.
     began = time.perf_counter()
-    simulate(network, cluster, placement, short, Options(policy=policy), seed=SEED)
+    simulate(network, cluster, placement, short, Options(policy=policy, seed=SEED))
     setup = time.perf_counter() - began
     speeds = []
     for _ in range(times):
         began = time.perf_counter()
-        result = simulate(network, cluster, placement, rates, Options(policy=policy), seed=SEED)
+        result = simulate(network, cluster, placement, rates, Options(policy=policy, seed=SEED))
         speeds.append(result.events / (time.perf_counter() - began - setup))
     return {"hosts": hosts, "operators": rows * length, "policy": policy, "events": result.events, "setup_s": setup,
             "events_per_s": statistics.median(speeds)}  # fmt: skip
@@ -149,7 +149,7 @@ def memory() -> dict[str, float]:
     placement = {name: f"h{k + 1}" for k, name in enumerate(network.operators)}
 
     def peak(seconds: float) -> float:
-        simulate(network, Cluster.uniform(10), placement, Rates.constant({"s": 0.8}, seconds, 1e3), seed=SEED)
+        simulate(network, Cluster.uniform(10), placement, Rates.constant({"s": 0.8}, seconds, 1e3), Options(seed=SEED))
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
     first = peak(1e5)

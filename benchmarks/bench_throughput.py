@@ -90,7 +90,7 @@ def by_penstock(engine: Engine, network: Network, work: Path) -> tuple[float, in
     """Run the network; return seconds, rows, and seconds of each batch."""
     deployment = engine.prepare(network, dict.fromkeys(network.operators, "h1"), work, everything=True)
     begin = time.perf_counter()
-    outcome = engine.run(deployment, once=True)
+    outcome = engine.run_once(deployment)
     seconds = time.perf_counter() - begin
     assert outcome.balanced(network)
     return seconds, rows_in(work / "sinks/out"), [batch.duration for batch in outcome.batches if batch.rows]

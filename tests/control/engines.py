@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cluster import Cluster
 from penstock.network import Network, Operator, Sink, Source
-from penstock.simulation import Options, SimulationEngine
+from penstock.simulation import Options, Recording, SimulationEngine
 from penstock.workload import Rates
 
 
@@ -37,9 +37,8 @@ def simulated(
         hosts if isinstance(hosts, Cluster) else Cluster.uniform(hosts),
         placement,
         rates,
-        Options(move_time=0.2, **options),
-        seed=seed,
-        trace=trace,
+        Options(move_time=0.2, **options, seed=seed),
+        record=Recording(trace=trace),
     )
 
 

@@ -239,14 +239,14 @@ def test_the_simulator_steered_by_the_policy(name):
     """Chains evenly out of phase are cut by what the simulator measures: latency falls to a fraction, and stays low."""
     network, rates, placement = spread(0)
     cluster = Cluster.uniform(4)
-    still = simulate(network, cluster, placement, rates, Options(warmup=20.0), seed=3)
+    still = simulate(network, cluster, placement, rates, Options(warmup=20.0, seed=3))
     # The ten seconds before the warm-up ends are a whole cycle.
     policy = Rebalance(algorithm=name, warmup=10.0)
-    moved = simulate(network, cluster, placement, rates, Options(warmup=20.0, steer=policy, move_time=0.2), seed=3)
+    moved = simulate(network, cluster, placement, rates, Options(warmup=20.0, steer=policy, move_time=0.2, seed=3))
     assert moved.balanced
     assert moved.moves
     assert moved.latency["mean"] < still.latency["mean"] / 5
-    again = simulate(network, cluster, placement, rates, Options(warmup=20.0, steer=policy, move_time=0.2), seed=3)
+    again = simulate(network, cluster, placement, rates, Options(warmup=20.0, steer=policy, move_time=0.2, seed=3))
     assert again.moves == moved.moves
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.load import LoadModel, load_model
+from penstock.load.setting import Setting
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.workload import Rates
 
@@ -93,6 +94,11 @@ def slack(model: LoadModel, cluster: Cluster) -> float:
     """Return the sum of all costs on the slowest host (s): what single services may add to a fluid's latency."""
     costs = sum(max(operator.cost or (0.0,)) for operator in model.network.operators.values())
     return costs / min(host.capacity for host in cluster.hosts.values())
+
+
+def runs(network: Network, rates: Rates, placement: Placement, cluster: Cluster) -> Setting:
+    """Return a network that runs, of which nothing was measured."""
+    return Setting(network=network, rates=rates, placement=placement, cluster=cluster)
 
 
 def renamed(network: Network, prefix: str) -> Network:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_cases import random_case, random_network, renamed, slack
+from latency_cases import random_case, random_network, renamed, runs, slack
 
 from penstock.cluster import Cluster, Placement
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.network import Network
-from penstock.simulation import Options, SimulationResult, simulate
+from penstock.simulation import Options, Recording, SimulationResult, simulate
 from penstock.sizing.admit import admit, merged
 from penstock.workload import Rates
 
@@ -21,7 +21,9 @@ SLICE = 0.1
 
 
 def simulated(network: Network, cluster: Cluster, placement: Placement, rates: Rates) -> SimulationResult:
-    return simulate(network, cluster, placement, rates, Options(policy="stimulus", drain=True), trace=True)
+    return simulate(
+        network, cluster, placement, rates, Options(policy="stimulus", drain=True), record=Recording(trace=True)
+    )
 
 
 def errors(seeds: range, *, joins: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -111,11 +113,11 @@ def test_admissions_agree_with_the_simulator() -> None:
         new = renamed(random_network(rng, int(rng.integers(1, 3)), 2, joins=False), "new-")
         cluster = Cluster.uniform(int(rng.integers(2, 5)))
         placement = Placement({name: str(rng.choice(list(cluster.hosts))) for name in running.operators})
-        found = admit(running, new, rates, placement, cluster, 1.0, model="pipelined")
+        found = admit(runs(running, rates, placement, cluster), new, 1.0, model="pipelined")
         if found.after.total.worst <= 0.2:
             continue
         bound = found.after.total.worst * float(rng.uniform(0.9, 1.1))
-        found = admit(running, new, rates, placement, cluster, bound, model="pipelined")
+        found = admit(runs(running, rates, placement, cluster), new, bound, model="pipelined")
         whole = merged(running, new)
         both = Placement({**placement, **found.placement})
         true = simulated(whole, cluster, both, rates).latency["max"]

@@ -16,7 +16,7 @@ from penstock.errors import InputError
 from penstock.latency.mace import mace
 from penstock.load import load_model
 from penstock.network.shapes import chain, chains
-from penstock.simulation import Arrivals, Options, simulate
+from penstock.simulation import Arrivals, Options, Recording, simulate
 from penstock.workload import Rates
 
 
@@ -162,7 +162,11 @@ def test_one_long_subinterval_is_first_come_first_served_and_a_short_one_stimulu
 
     def traced(policy: str, subinterval: float = 0.0) -> list[float]:
         options = Options(policy=policy, subinterval=subinterval, drain=True)
-        return simulate(network, cluster, placement, arrivals, options, trace=True).trace["egress"].tolist()
+        return (
+            simulate(network, cluster, placement, arrivals, options, record=Recording(trace=True))
+            .trace["egress"]
+            .tolist()
+        )
 
     assert traced("stimulus", 1e6) == traced("fcfs")
     assert traced("stimulus", 1e-6) == traced("stimulus")

@@ -11,7 +11,7 @@ from penstock.load import load_model
 from penstock.native.jit import compiling
 from penstock.network.shapes import chains, tree
 from penstock.placement import Problem, place
-from penstock.simulation import Failure, Options, simulate
+from penstock.simulation import Failure, Options, Recording, simulate
 from penstock.workload import Rates
 
 
@@ -33,7 +33,9 @@ def test_order_of_latencies(level):
 
 
 def _results(network, cluster, placement, rates, *failures):
-    run = simulate(network, cluster, placement, rates, Options(failures=failures, drain=True), trace=True)
+    run = simulate(
+        network, cluster, placement, rates, Options(failures=failures, drain=True), record=Recording(trace=True)
+    )
     assert run.balanced
     return {(int(row["sink"]), round(float(row["stimulus"]), 9)) for row in run.trace}
 

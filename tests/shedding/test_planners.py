@@ -183,11 +183,10 @@ def test_index_equals_scan() -> None:
 
     program = two_hosts((0.03, 0.05, 0.02), (0.06, 0.01, 0.04))
     arrays = plain_table(Exact(program), 0.2)
+    tree = kernels.Tree(arrays["low"], arrays["first"], arrays["last"], arrays["most"])
     for point in overloads(program, np.full(3, 60.0), 500, 2):
         a = kernels.scan(arrays["points"], arrays["score"], point)
-        b = kernels.search(
-            arrays["low"], arrays["first"], arrays["last"], arrays["most"], arrays["points"], arrays["score"], point
-        )
+        b = kernels.search(tree, arrays["points"], arrays["score"], point)
         assert a >= 0
         assert arrays["score"][a] == arrays["score"][b]
 

@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, Placement
 from penstock.errors import InputError
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import Exact, LookUp, Question, build_program, build_table
-from penstock.simulation import Arrivals, Failure, Options, Shed, simulate
+from penstock.simulation import Arrivals, Failure, Options, Recording, Shed, simulate
 from penstock.simulation.state import ARRIVAL, COMPLETE
 from penstock.workload import Rates
 
@@ -103,7 +103,7 @@ def test_latency_comes_back() -> None:
     rates = Rates.of(10.0, {"s": [50.0, *[300.0] * 12, 50.0]})
     plain = simulate(*case, rates, Options(drain=True)).latency
     shed = Shed(table=table_of(case, 300.0), period=1.0)
-    planned = simulate(*case, rates, Options(drain=True, shed=shed), trace=True)
+    planned = simulate(*case, rates, Options(drain=True, shed=shed))
     assert plain["max"] > 200
     assert planned.latency["max"] < 10
 
@@ -129,10 +129,12 @@ def test_windows_drop_whole_while_fractions_change() -> None:
     rates = Rates.of(1.0, {"s": np.tile([50.0, 400.0, 200.0, 300.0], 40)})
     shed = Shed(table=table_of((network, cluster, placement), 500.0), period=0.5)
     idle = Cluster.of([*Cluster.uniform(1, 1e3).hosts.values()])
-    result = simulate(network, cluster, placement, rates, Options(shed=shed, drain=True), trace=True, log=True)
+    result = simulate(
+        network, cluster, placement, rates, Options(shed=shed, drain=True), record=Recording(trace=True, log=True)
+    )
     assert result.streams["s->a"]["dropped"] > 1000
     counts: dict[int, set[bool]] = {}
-    true = simulate(network, idle, placement, rates, Options(drain=True), log=True)
+    true = simulate(network, idle, placement, rates, Options(drain=True), record=Recording(log=True))
     entered = {e["identity"]: e["time"] for e in true.log if e["kind"] == ARRIVAL}  # type: ignore[union-attr]
     served = {e["identity"] for e in result.log if e["kind"] == COMPLETE}  # type: ignore[union-attr]
     for identity, time in entered.items():
@@ -151,8 +153,8 @@ def test_same_with_failure_and_seed() -> None:
         [Sink(name="t", input="b")],
     )
     case = (network, Cluster.uniform(2), Placement({"a": "h1", "b": "h2"}))
-    options = Options(shed=Shed(table=table_of(case, 300.0)), failures=(Failure("h2", 7.5),), duration=20.0)
-    results = [simulate(*case, Rates.constant({"s": 200}, 20), options, seed=3) for _ in range(2)]
+    options = Options(shed=Shed(table=table_of(case, 300.0)), failures=(Failure("h2", 7.5),), duration=20.0, seed=3)
+    results = [simulate(*case, Rates.constant({"s": 200}, 20), options) for _ in range(2)]
     assert results[0].balanced
     assert results[0].totals["dropped"] > 0
     assert results[0].totals["lost"] > 0

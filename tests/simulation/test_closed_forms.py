@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cluster import Cluster, Host, Link
 from penstock.network import Network, Operator, Sink, Source, chain
-from penstock.simulation import Arrivals, Options, simulate
+from penstock.simulation import Arrivals, Options, Recording, simulate
 from penstock.workload import Rates
 
 TUPLES = 1_000_000
@@ -31,7 +31,7 @@ def tandem(services, costs):
 
 def waits(service, load, seed, **options):
     rates = Rates.constant({"s": load}, TUPLES / load / 4, period=1e3)
-    return simulate(station(service), Cluster.uniform(1), {"a": "h1"}, rates, Options(**options), seed=seed)
+    return simulate(station(service), Cluster.uniform(1), {"a": "h1"}, rates, Options(**options, seed=seed))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_jackson_network():
         [Sink(name="t", input="c")],
     )
     rates = Rates.constant({"s": 0.6}, TUPLES, period=1e3)
-    result = simulate(network, Cluster.uniform(3), {"a": "h1", "b": "h2", "c": "h3"}, rates, seed=3)
+    result = simulate(network, Cluster.uniform(3), {"a": "h1", "b": "h2", "c": "h3"}, rates, Options(seed=3))
     for name, load in {"a": 0.6, "b": 0.18, "c": 0.6}.items():
         assert result.operators[name]["wait"] == pytest.approx(load / (1 - load), rel=0.03)
 
@@ -106,7 +106,7 @@ def test_kleinrock_conservation(policy):
         [Sink(name=f"t{n}", input=n) for n in costs],
     )
     given = Rates.constant({f"s{n}": r for n, r in rates.items()}, 800_000, period=1e3)
-    result = simulate(network, Cluster.uniform(1), dict.fromkeys(costs, "h1"), given, Options(policy=policy), seed=5)
+    result = simulate(network, Cluster.uniform(1), dict.fromkeys(costs, "h1"), given, Options(policy=policy, seed=5))
     load = sum(rates[n] * costs[n] for n in costs)
     residual = sum(rates[n] * costs[n] ** 2 for n in costs) / 2
     found = sum(rates[n] * costs[n] * result.operators[n]["wait"] for n in costs)
@@ -131,7 +131,9 @@ def test_order_of_deterministic_stages_does_not_matter():
     for costs in itertools.permutations([0.3, 0.95, 0.6]):
         network = tandem(["constant"] * 3, costs)
         placement = {f"o{k}": f"h{k + 1}" for k in range(3)}
-        trace = simulate(network, Cluster.uniform(3), placement, arrivals, Options(drain=True), trace=True).trace
+        trace = simulate(
+            network, Cluster.uniform(3), placement, arrivals, Options(drain=True), record=Recording(trace=True)
+        ).trace
         latencies.append(trace["egress"] - trace["stimulus"])
     for other in latencies[1:]:
         np.testing.assert_allclose(other, latencies[0], atol=1e-9)
@@ -150,7 +152,7 @@ def test_lindley(rough):
         {"a": "h1"},
         Arrivals.of(times, "s", work),
         Options(drain=True),
-        trace=True,
+        record=Recording(trace=True),
     ).trace
     free, egress = 0.0, []
     for time, factor in zip(times.tolist(), work.tolist(), strict=True):
@@ -164,7 +166,7 @@ def test_link_throughput():
     network = chain([0.0, 0.0])
     cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.5, 20.0))
     rates = Rates.constant({"s1": 100}, 60)
-    result = simulate(network, cluster, {"o1.1": "h1", "o1.2": "h2"}, rates, trace=True)
+    result = simulate(network, cluster, {"o1.1": "h1", "o1.2": "h2"}, rates, record=Recording(trace=True))
     delivered = result.latency["count"]
     assert 60 / 0.5 * 10 - 10 < delivered <= 60 / 0.5 * 10
     assert result.links["h1->h2"] == {"sent": delivered + 10, "queued": 6000 - delivered}
@@ -201,7 +203,7 @@ def test_scheme_one_has_the_goldens_of_all_placements():
     def latencies(cost, hosts):
         network = chain([cost] * 9)
         placement = {o: f"h{k}" for o, k in zip(network.operators, hosts, strict=True)}
-        trace = simulate(network, cluster, placement, arrivals, Options(drain=True), trace=True).trace
+        trace = simulate(network, cluster, placement, arrivals, Options(drain=True), record=Recording(trace=True)).trace
         return trace["egress"] - trace["stimulus"]
 
     means = []

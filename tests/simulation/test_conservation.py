@@ -36,7 +36,7 @@ def test_conservation(seed, stops, batches):
     found = []
     for stop in sorted(stops):
         at = attrs.evolve(options, duration=stop, drain=False)
-        result = simulate(network, cluster, placement, arrivals, at, seed=seed)
+        result = simulate(network, cluster, placement, arrivals, attrs.evolve(at, seed=seed))
         assert result.balanced
         for row in result.streams.values():
             assert row["arrived"] == sum(row[part] for part in PARTS)
@@ -45,7 +45,7 @@ def test_conservation(seed, stops, batches):
             assert result.totals[part] == sum(row[part] for row in result.streams.values())
         found.append(result.streams)
     assert grown(*found)
-    drained = simulate(network, cluster, placement, arrivals, attrs.evolve(options, drain=True), seed=seed)
+    drained = simulate(network, cluster, placement, arrivals, attrs.evolve(options, drain=True, seed=seed))
     assert drained.balanced
 
 
@@ -60,6 +60,6 @@ def test_conservation_under_a_plan(seed, stop):
     upto = arrivals.values.max(axis=1) + 1.0
     table = build_table("input-only", Question(Exact(program), upto, 0.05))
     options = attrs.evolve(options, keep={}, shed=Shed(table=table, period=0.4), duration=stop, drain=False)
-    result = simulate(network, cluster, placement, arrivals, options, seed=seed)
+    result = simulate(network, cluster, placement, arrivals, attrs.evolve(options, seed=seed))
     assert result.balanced
     assert len(result.shed) == pytest.approx(stop / 0.4, abs=1)

@@ -15,7 +15,16 @@ from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import InputError
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains
-from penstock.simulation import Failure, MicroBatch, Options, Recovery, Simulation, SimulationEngine, simulate
+from penstock.simulation import (
+    Failure,
+    MicroBatch,
+    Options,
+    Recording,
+    Recovery,
+    Simulation,
+    SimulationEngine,
+    simulate,
+)
 from penstock.simulation.engine import spliced
 from penstock.sizing.admit import merged
 from penstock.steering import Kill, NewRates, Plan, Recover, Slow
@@ -38,8 +47,17 @@ def test_stops_and_rebuilding_change_nothing(seed, batches, stops):
     if options.policy == "round-robin":
         options = attrs.evolve(options, policy="fcfs")  # whose turn it is begins anew
     options = attrs.evolve(options, moves=())
-    whole = simulate(network, cluster, placement, arrivals, options, seed=seed, trace=True)
-    run = Simulation(network, cluster, placement, arrivals, options, seed=seed, trace=True, changing=True)
+    whole = simulate(
+        network, cluster, placement, arrivals, attrs.evolve(options, seed=seed), record=Recording(trace=True)
+    )
+    run = Simulation(
+        network,
+        cluster,
+        placement,
+        arrivals,
+        attrs.evolve(options, seed=seed, changing=True),
+        record=Recording(trace=True),
+    )
     for k in range(stops):
         if run.go((k + 0.37) * whole.end / stops):
             run.observe(1.0)

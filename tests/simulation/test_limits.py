@@ -21,6 +21,7 @@ from penstock.simulation import (
     MicroBatch,
     Move,
     Options,
+    Recording,
     Recovery,
     Simulation,
     SimulationEngine,
@@ -46,7 +47,9 @@ def one(cost=0.0):
 def started(times, cost=0.0, **options):
     """Return a run of one operator on one host that goes on until all is out."""
     options = Options(drain=True, **options)
-    return Simulation(one(cost), Cluster.uniform(1), {"o": "h1"}, Arrivals.of(times, "s"), options, trace=True)
+    return Simulation(
+        one(cost), Cluster.uniform(1), {"o": "h1"}, Arrivals.of(times, "s"), options, record=Recording(trace=True)
+    )
 
 
 def rows(simulation):
@@ -145,7 +148,14 @@ def test_limits_that_nothing_reaches_change_nothing(seed, batches):
     if batches:
         options = attrs.evolve(options, microbatch=MicroBatch(trigger=0.3, overhead=0.05, progressive=seed % 2 == 0))
     free, limited = (
-        simulate(network, cluster, placement, arrivals, attrs.evolve(options, limits=limits), seed=seed, trace=True)
+        simulate(
+            network,
+            cluster,
+            placement,
+            arrivals,
+            attrs.evolve(options, limits=limits, seed=seed),
+            record=Recording(trace=True),
+        )
         for limits in ({}, dict.fromkeys(network.sources, 1e300))
     )
     # What comes at time 0 waits for 1e-300 s: an event more, and nothing that can be told apart.
@@ -189,7 +199,7 @@ def test_nothing_is_read_while_its_reader_is_away(batch):
         moves=(Move("o", "h2", 6.0),), move_time=1.0, microbatch=batch,
     )  # fmt: skip
     rates = Rates.constant({"s": 100.0}, 10.0)
-    result = simulate(one(0.001), Cluster.uniform(2), {"o": "h1"}, rates, options, trace=True)
+    result = simulate(one(0.001), Cluster.uniform(2), {"o": "h1"}, rates, options, record=Recording(trace=True))
     stream = result.streams["s->o"]
     assert stream["lost"] <= (1 if batch is None else 21)
     assert stream["consumed"] + stream["lost"] == stream["arrived"] == 1000
@@ -204,9 +214,13 @@ def test_each_reader_reads_by_itself():
     sinks = [Sink(name=f"t{k}", input=f"o{k}") for k in (1, 2)]
     network = Network.of("two", [Source(name="s")], operators, sinks)
     run = Simulation(
-        network, Cluster.uniform(2), {"o1": "h1", "o2": "h2"}, Rates.constant({"s": 100.0}, 5.0),
-        Options(drain=True, limits={"s": 50.0}, microbatch=MicroBatch(trigger=0.5)), trace=True,
-    )  # fmt: skip
+        network,
+        Cluster.uniform(2),
+        {"o1": "h1", "o2": "h2"},
+        Rates.constant({"s": 100.0}, 5.0),
+        Options(drain=True, limits={"s": 50.0}, microbatch=MicroBatch(trigger=0.5)),
+        record=Recording(trace=True),
+    )
     run.trigger("h2", 0.02)
     run.go()
     trace = run.result().trace

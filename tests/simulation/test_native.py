@@ -22,18 +22,18 @@ from penstock.network import Network
 from penstock.latency.slices import KERNEL as SLICES
 from penstock.native import Kernel
 from penstock.network.shapes import chains
-from penstock.simulation import Options, simulate
+from penstock.simulation import Options, Recording, simulate
 from penstock.workload import Rates
 if sys.argv[2] == "numba":
     Kernel._translate = lambda self, llvm: None
 Kernel._folder = lambda self: __import__("pathlib").Path(sys.argv[1])
-options = Options(policy="stimulus")
+options = Options(policy="stimulus", seed=3)
 network = chains([[1e-3] * 3] * 4)
 drawn = [attrs.evolve(o, service="gamma:0.5") for o in network.operators.values()]
 network = Network.of("drawn", network.sources.values(), drawn, network.sinks.values())
 placement = {name: f"h{k % 2 + 1}" for k, name in enumerate(network.operators)}
 rates = Rates.constant(dict.fromkeys(network.sources, 120.0), 20.0)
-result = simulate(network, Cluster.uniform(2), placement, rates, options, seed=3, trace=True)
+result = simulate(network, Cluster.uniform(2), placement, rates, options, record=Recording(trace=True))
 sys.stdout.buffer.write(result.trace.tobytes())
 print("numba" in sys.modules, file=sys.stderr)
 """

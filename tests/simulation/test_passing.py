@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cluster import Cluster
 from penstock.network import Network, Operator, Sink, Source
-from penstock.simulation import Job, Options, SimulationResult, simulate
+from penstock.simulation import Job, Options, Recording, SimulationResult, simulate
 from penstock.simulation.passing import packed, unpacked
 from penstock.workload import Rates
 
@@ -26,7 +26,9 @@ NETWORK = Network.of(
 def run(warmup: float = 0.0) -> SimulationResult:
     """Return what a short run has shown, with all that can be asked for."""
     rates, options = Rates.constant({"s": 50}, 2), Options(warmup=warmup)
-    return simulate(NETWORK, Cluster.uniform(1), {"a": "h1"}, rates, options, trace=True, log=True, sample=0.5)
+    return simulate(
+        NETWORK, Cluster.uniform(1), {"a": "h1"}, rates, options, record=Recording(trace=True, log=True, sample=0.5)
+    )
 
 
 def test_a_result_comes_back_as_it_was():

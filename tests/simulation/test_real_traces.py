@@ -12,7 +12,7 @@ import pytest
 
 from penstock.cluster import Cluster
 from penstock.network import Network, Operator, Sink, Source, chain
-from penstock.simulation import Arrivals, Options, simulate
+from penstock.simulation import Arrivals, Options, Recording, simulate
 from penstock.workload import Rates
 
 DATA = Path(os.environ.get("PENSTOCK_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -51,7 +51,9 @@ def test_lindley():
     times = np.sort(np.concatenate([60 * (k + rng.random(int(c / 100))) for k, c in enumerate(counts)]))
     cost = 0.9 / (len(times) / times[-1])
     arrivals = Arrivals.of(times, "s1")
-    trace = simulate(chain([cost]), Cluster.uniform(1), {"o1.1": "h1"}, arrivals, Options(drain=True), trace=True).trace
+    trace = simulate(
+        chain([cost]), Cluster.uniform(1), {"o1.1": "h1"}, arrivals, Options(drain=True), record=Recording(trace=True)
+    ).trace
     free, egress = 0.0, []
     for time in times.tolist():
         free = max(free, time) + cost
@@ -67,7 +69,9 @@ def test_order_of_stages():
     for costs in ([0.02, 0.045, 0.03], [0.045, 0.03, 0.02]):
         placement = {f"o1.{k}": f"h{k}" for k in (1, 2, 3)}
         arrivals = Arrivals.of(times, "s1")
-        trace = simulate(chain(costs), Cluster.uniform(3), placement, arrivals, Options(drain=True), trace=True).trace
+        trace = simulate(
+            chain(costs), Cluster.uniform(3), placement, arrivals, Options(drain=True), record=Recording(trace=True)
+        ).trace
         found.append(trace["egress"] - trace["stimulus"])
     assert found[0].max() > 1
     np.testing.assert_allclose(found[0], found[1], atol=1e-9)

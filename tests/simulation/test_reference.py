@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from penstock.simulation import MicroBatch, simulate
+from penstock.simulation import MicroBatch, Recording, simulate
 
 
 def _load(name):
@@ -29,7 +29,9 @@ def compare(seed, batches=False):
         trigger = (0.0, 0.1, 0.25)[seed % 3]
         batch = MicroBatch(trigger=trigger, overhead=0.01 * (1 + seed % 4), progressive=seed % 2 == 0)
         options = attrs.evolve(options, microbatch=batch)
-    fast = simulate(network, cluster, placement, arrivals, options, seed=seed, trace=True, log=True)
+    fast = simulate(
+        network, cluster, placement, arrivals, attrs.evolve(options, seed=seed), record=Recording(trace=True, log=True)
+    )
     slow = (Batches if batches else Reference)(network, cluster, placement, arrivals, options, seed=seed)
     assert [(time, kind, identity) for time, identity, kind, _ in fast.log.tolist()] == slow.events
     sinks = list(network.sinks)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import attrs
 import numpy as np
 import pytest
 from batch_model import microbatch
@@ -19,7 +20,7 @@ from penstock.latency.microbatch import weighted_quantile
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.shedding import Exact, Question, build_program, build_table
-from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recovery, Shed, simulate
+from penstock.simulation import Arrivals, Failure, MicroBatch, Move, Options, Recording, Recovery, Shed, simulate
 from penstock.simulation.state import ARRIVAL, COMPLETE
 from penstock.workload import Rates
 
@@ -31,17 +32,10 @@ def one(kind="map", *, sources=("s",), service="constant", **extra):
     return Network.of("one", [Source(name=s) for s in sources], [operator], [Sink(name="t", input="a")])
 
 
-def run(network, arrivals, options=None, *, hosts=1, placement=None, **extra):
+def run(network, arrivals, options=None, *, hosts=1, placement=None, **kept):
     cluster = hosts if isinstance(hosts, Cluster) else Cluster.uniform(hosts)
-    return simulate(
-        network,
-        cluster,
-        placement or dict.fromkeys(network.operators, "h1"),
-        arrivals,
-        options or Options(),
-        trace=True,
-        **extra,
-    )
+    where, record = placement or dict.fromkeys(network.operators, "h1"), Recording(trace=True, **kept)
+    return simulate(network, cluster, where, arrivals, options or Options(), record=record)
 
 
 def test_even_arrivals_follow_the_integral_of_the_rate():
@@ -186,7 +180,7 @@ def test_keep_fractions_nest_and_do_not_depend_on_the_policy():
 
     def kept(share, policy, seed):
         options = Options(policy=policy, keep={"s->a": share}, drain=True)
-        return run(one(), Rates.constant({"s": 500}, 10), options, seed=seed).trace["stimulus"].tolist()
+        return run(one(), Rates.constant({"s": 500}, 10), attrs.evolve(options, seed=seed)).trace["stimulus"].tolist()
 
     few, more = kept(0.2, "fcfs", 0), kept(0.4, "fcfs", 0)
     assert set(few) < set(more)
@@ -379,7 +373,9 @@ def test_conservation_at_every_moment(stop, seed, policy):
     )
     cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.05, 50.0))
     placement = {"o1.1": "h1", "o1.2": "h2", "o1.3": "h2", "o1.1#2": "h2"}
-    result = run(network, Rates.constant({"s1": 120}, 4), options, hosts=cluster, placement=placement, seed=seed)
+    result = run(
+        network, Rates.constant({"s1": 120}, 4), attrs.evolve(options, seed=seed), hosts=cluster, placement=placement
+    )
     assert result.balanced
     assert result.totals["arrived"] == sum(row["arrived"] for row in result.streams.values())
 
@@ -391,7 +387,7 @@ def test_same_seed_same_bytes_in_another_process():
         "from penstock.simulation import *; from penstock.network import Operator, Network, Source, Sink;"
         "n = Network.of('n', [Source(name='s', arrivals='poisson')], [Operator(name='a', kind='map', inputs=('s',),"
         " cost=(0.01,), service='gamma:2')], [Sink(name='t', input='a')]);"
-        "print(simulate(n, Cluster.uniform(1), {'a': 'h1'}, Rates.constant({'s': 80}, 20), seed=4).document())"
+        "print(simulate(n, Cluster.uniform(1), {'a': 'h1'}, Rates.constant({'s': 80}, 20), Options(seed=4)).document())"
     )
     outputs = {
         subprocess.run(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import InputError
 from penstock.network import Network, Operator, Sink, Source
-from penstock.simulation import Arrivals, MicroBatch, Move, Options, simulate
+from penstock.simulation import Arrivals, MicroBatch, Move, Options, Recording, simulate
 from penstock.workload import Rates
 
 spec = importlib.util.spec_from_file_location("simulation_networks", Path(__file__).with_name("networks.py"))
@@ -74,13 +74,22 @@ def test_steered_runs_are_those_with_the_same_moves(seed, batches):
     options = attrs.evolve(options, moves=(), move_time_per_tuple=0.0)
     steer = Steer(anywhere(list(cluster.hosts)))
     first = simulate(
-        network, cluster, placement, arrivals, attrs.evolve(options, steer=steer), seed=seed, trace=True, log=True
+        network,
+        cluster,
+        placement,
+        arrivals,
+        attrs.evolve(options, steer=steer, seed=seed),
+        record=Recording(trace=True, log=True),
     )
     told = tuple(Move(move.operator, move.end, move.time) for move in first.moves)
     again = simulate(
-        network, cluster, placement, arrivals,
-        attrs.evolve(options, moves=told, move_time=options.move_time + delay), seed=seed, trace=True, log=True,
-    )  # fmt: skip
+        network,
+        cluster,
+        placement,
+        arrivals,
+        attrs.evolve(options, moves=told, move_time=options.move_time + delay, seed=seed),
+        record=Recording(trace=True, log=True),
+    )
     assert first.balanced
     assert first.moves == again.moves
     assert first.streams == again.streams
@@ -97,7 +106,7 @@ def test_counts_of_looks_add_up(seed, batches):
     tick = 0.250123
     steer = Steer(anywhere(list(cluster.hosts)), tick)
     options = attrs.evolve(options, steer=steer, duration=12 * tick, drain=False, move_time_per_tuple=0.01)
-    result = simulate(network, cluster, placement, arrivals, options, seed=seed)
+    result = simulate(network, cluster, placement, arrivals, attrs.evolve(options, seed=seed))
     assert result.balanced
     assert len(steer.seen) == 12
     assert [seen.at for seen in steer.seen] == pytest.approx(np.arange(1, 13) * tick)
@@ -153,7 +162,7 @@ def test_a_move_costs_what_it_is_said_to(queued):
     # One tuple is in service from 0.5 s to 1.5 s, the others wait.
     times = [0.5] + [0.6] * queued + [1.2]
     options = Options(steer=steer, move_time=0.2, move_time_per_tuple=0.03, drain=True)
-    result = simulate(one(1.0), cluster, {"o": "h1"}, Arrivals.of(times, "s"), options, trace=True)
+    result = simulate(one(1.0), cluster, {"o": "h1"}, Arrivals.of(times, "s"), options, record=Recording(trace=True))
     pause = 0.2 + 0.03 * queued + 0.25 + queued / 4.0
     first = max(1.0 + pause, 1.2) + 1.0
     end = first + queued

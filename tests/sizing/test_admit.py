@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_cases import random_network, renamed
+from latency_cases import random_network, renamed, runs
 
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible, InputError
@@ -50,12 +50,12 @@ def test_admission_is_trying_every_host(seed: int, linked: bool) -> None:
     case = random_admission(seed, most=3, link=Link(0.1, 150.0) if linked else Link())
     running, new, rates, placement, cluster = case
     best = best_of_all(*case, mace)
-    found = admit(running, new, rates, placement, cluster, best)
+    found = admit(runs(running, rates, placement, cluster), new, best)
     assert found.admitted
     assert found.after.total.worst == pytest.approx(best, abs=1e-9)
     assert found.exhaustive
     if best > 1e-6:
-        refused = admit(running, new, rates, placement, cluster, best * 0.999)
+        refused = admit(runs(running, rates, placement, cluster), new, best * 0.999)
         assert not refused.admitted
         assert refused.breaks
     assert list(found.placement) == sorted(new.operators)
@@ -66,7 +66,8 @@ def test_admission_is_trying_every_host(seed: int, linked: bool) -> None:
 def test_admission_by_pipelined_is_trying_every_host(seed: int) -> None:
     """The slower model gives the answer of trying every host too."""
     case = random_admission(seed, most=2)
-    found = admit(*case, 0.0, model="pipelined")
+    running, new, *known = case
+    found = admit(runs(running, *known), new, 0.0, model="pipelined")
     assert found.after.total.worst == pytest.approx(best_of_all(*case, pipelined), abs=1e-9)
 
 
@@ -77,7 +78,7 @@ def test_large_query_is_never_worse_than_no_search() -> None:
     cluster = Cluster.uniform(20)
     rates = Rates.of(1.0, {f"s{k}": rng.choice([50.0, 200.0], 20) for k in range(2)})
     placement = Placement({name: f"h{1 + k % 19}" for k, name in enumerate(running.operators)})
-    found = admit(running, new, rates, placement, cluster, 1.0)
+    found = admit(runs(running, rates, placement, cluster), new, 1.0)
     loads = load_model(merged(running, new), rates)
     whole = mace(loads, Placement({**placement, **dict.fromkeys(new.operators, "h20")}), cluster)
     assert found.after.total.worst <= whole.total.worst
@@ -91,9 +92,9 @@ def test_tighter_bounds_of_single_sinks() -> None:
         [Sink(name="t-new", input="n")],
     )  # fmt: skip
     rates = Rates.of(1.0, {"s1": [100.0, 0.0]})
-    arguments = (running, new, rates, Placement({"o1.1": "h1"}), Cluster.uniform(1))
-    assert admit(*arguments, 0.3).admitted
-    refused = admit(*arguments, 0.3, sinks={"t1": 0.1})
+    setting = runs(running, rates, Placement({"o1.1": "h1"}), Cluster.uniform(1))
+    assert admit(setting, new, 0.3).admitted
+    refused = admit(setting, new, 0.3, sinks={"t1": 0.1})
     assert not refused.admitted
     assert refused.breaks == ("t1",)
 
@@ -105,10 +106,10 @@ def test_quotas_and_pins_hold() -> None:
     new = Network.of("new", [Source(name="s1")], [operator])
     rates = Rates.constant({"s1": 100.0}, 5)
     placement = Placement({"o1.1": "h1"})
-    assert admit(running, new, rates, placement, Cluster.uniform(3), 1.0).placement == {"n": "h2"}
+    assert admit(runs(running, rates, placement, Cluster.uniform(3)), new, 1.0).placement == {"n": "h2"}
     tight = Cluster.of([Host(name="h1"), Host(name="h2", quota=0.3)])
     with pytest.raises(Infeasible):
-        admit(running, new, rates, placement, tight, 1.0)
+        admit(runs(running, rates, placement, tight), new, 1.0)
 
 
 def test_shared_names_are_refused() -> None:

@@ -17,6 +17,7 @@ from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.network import Network, chains
+from penstock.sizing.fleet import Fleet
 from penstock.sizing.provision import provision
 from penstock.workload import Rates
 
@@ -55,9 +56,9 @@ def test_fewest_hosts_by_brute_force(seed: int) -> None:
     enough = [n for n, value in sorted(best.items()) if value <= bound + 1e-9]
     if not enough:
         with pytest.raises(Infeasible):
-            provision(model, Cluster.of([like]), ["h1"], bound)
+            provision(model, Fleet.of(model, Cluster.of([like]), ["h1"]), bound)
         return
-    found = provision(model, Cluster.of([like]), ["h1"], bound)
+    found = provision(model, Fleet.of(model, Cluster.of([like]), ["h1"]), bound)
     assert found.hosts == enough[0]
     assert found.lower_bound == enough[0]
     assert found.estimate.total.worst <= bound + 1e-9
@@ -73,7 +74,7 @@ def test_fewest_hosts_by_pipelined(seed: int) -> None:
     best = worst_by_hosts(model, like, pipelined)
     enough = [n for n, value in sorted(best.items()) if value <= bound + 1e-9]
     try:
-        found = provision(model, Cluster.of([like]), ["h1"], bound, name="pipelined")
+        found = provision(model, Fleet.of(model, Cluster.of([like]), ["h1"]), bound, name="pipelined")
     except Infeasible:
         assert not enough
         return
@@ -86,7 +87,7 @@ def test_large_network_meets_its_bound_near_the_certificate() -> None:
     network = chains(rng.uniform(0.2e-3, 2e-3, (40, 5)).tolist())
     rates = Rates.of(1.0, {name: rng.choice([30.0, 100.0], 20) for name in network.sources})
     model = load_model(network, rates)
-    found = provision(model, Cluster.uniform(1), ["h1"], 0.3)
+    found = provision(model, Fleet.of(model, Cluster.uniform(1), ["h1"]), 0.3)
     assert found.estimate.total.worst <= 0.3 + 1e-9
     assert found.lower_bound <= found.hosts <= found.lower_bound + 3
 
@@ -109,9 +110,9 @@ def test_cheapest_mix_by_brute_force() -> None:
                     cheapest = price
         if not np.isfinite(cheapest):
             with pytest.raises(Infeasible):
-                provision(model, cluster, ["small", "large"], bound)
+                provision(model, Fleet.of(model, cluster, ["small", "large"]), bound)
             continue
-        found = provision(model, cluster, ["small", "large"], bound)
+        found = provision(model, Fleet.of(model, cluster, ["small", "large"]), bound)
         assert found.price == pytest.approx(cheapest)
         assert found.lower_price <= cheapest + 1e-9
         assert sum(found.mix.values()) == found.hosts
@@ -123,7 +124,7 @@ def test_hosts_are_named_after_the_one_they_are_like() -> None:
     network = chains([[0.009], [0.009], [0.009], [0.009]])
     model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0), 10))
     cluster = Cluster.of([Host(name="h1"), Host(name="h2", capacity=0.1), Host(name="h4")])
-    found = provision(model, cluster, ["h1"], 0.1)
+    found = provision(model, Fleet.of(model, cluster, ["h1"]), 0.1)
     assert sorted(set(found.placement.values())) == ["h1", "h3", "h4", "h5"]
 
 
@@ -134,13 +135,13 @@ def test_pins_and_links_count() -> None:
     made = Network.of("pinned", network.sources.values(), pinned, network.sinks.values())
     model = load_model(made, Rates.constant({"s1": 600.0}, 10))
     cluster = Cluster.of([Host(name="edge"), Host(name="h1")], Link(0.2))
-    near = provision(model, cluster, ["h1"], 3.0)
+    near = provision(model, Fleet.of(model, cluster, ["h1"]), 3.0)
     assert near.placement["o1.1"] == "edge"
     assert near.hosts == 1
-    far = provision(model, cluster, ["h1"], 0.5)
+    far = provision(model, Fleet.of(model, cluster, ["h1"]), 0.5)
     assert dict(far.placement) == {"o1.1": "edge", "o1.2": "h1"}
     with pytest.raises(Infeasible):
-        provision(model, cluster, ["h1"], 0.1)
+        provision(model, Fleet.of(model, cluster, ["h1"]), 0.1)
 
 
 def test_strangers_are_refused() -> None:
@@ -148,7 +149,7 @@ def test_strangers_are_refused() -> None:
     model, _ = random_provision(1)
     for like in (["h9"], ["h1", "h1"], []):
         with pytest.raises(InputError):
-            provision(model, Cluster.uniform(1), like, 1.0)
+            provision(model, Fleet.of(model, Cluster.uniform(1), like), 1.0)
 
 
 def test_command(penstock, examples, tmp_path) -> None:

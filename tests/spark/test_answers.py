@@ -99,7 +99,7 @@ def plain(engine: Engine, folder: Path, sink: str, closed: bool, rates: Rates = 
 def run(engine: Engine, network: Network, placement: dict[str, str], folder: Path, **options: Any) -> Outcome:
     """Run a network over all its events."""
     deployment = engine.prepare(network, placement, folder, rates=RATES, everything=True, **options)
-    return engine.run(deployment, once=True)
+    return engine.run_once(deployment)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -27,7 +27,7 @@ def plan_dropped(engine: Engine, network: Network, host: str, folder: Path) -> i
     deployment = engine.prepare(network, placement, folder / f"plan-{host}", live=True)
     announced = {"keep": {"twice->both": 0.5}, "looked": {}}
     Place(str(folder / f"plan-{host}" / ANNOUNCED)).replace(json.dumps(announced).encode())
-    outcome = engine.run(deployment, once=True)
+    outcome = engine.run_once(deployment)
     assert outcome.balanced(network)
     return outcome.streams(network)["twice->both"]["dropped"]
 
@@ -66,7 +66,7 @@ def test_a_cluster_and_an_embedded_host_run_one_network(tmp_path: Path, monkeypa
         with start_hosts(cluster) as hosts:
             engine = Engine(cluster, hosts)
             placement = {"twice": "far", "even": "near", "sums": "far"}
-            outcome = engine.run(engine.prepare(network, placement, tmp_path / "run"), once=True)
+            outcome = engine.run_once(engine.prepare(network, placement, tmp_path / "run"))
             assert outcome.balanced(network)
             dropped = [plan_dropped(engine, network, host, tmp_path) for host in ("near", "far")]
     assert dropped[0] == dropped[1]

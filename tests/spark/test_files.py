@@ -50,7 +50,8 @@ def run(engine: Engine, network: dict[str, Any], folder: Path, host: Any = "h1",
     """Run a network; return what came of it, and its streams."""
     graph = parse_network(network)
     placement = host if isinstance(host, dict) else dict.fromkeys(graph.operators, host)
-    outcome = engine.run(engine.prepare(graph, placement, folder), **(how or {"once": True}))
+    deployment = engine.prepare(graph, placement, folder)
+    outcome = engine.run(deployment, **how) if how else engine.run_once(deployment)
     assert outcome.balanced(graph)
     return outcome, outcome.streams(graph)
 

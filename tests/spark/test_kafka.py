@@ -25,7 +25,7 @@ def run(engine: Engine, document: dict[str, Any], folder: Path) -> Outcome:
     """Run a network over what its topics hold."""
     network = parse_network(document)
     deployment = engine.prepare(network, dict.fromkeys(network.operators, "h1"), folder)
-    outcome = engine.run(deployment, once=True)
+    outcome = engine.run_once(deployment)
     assert outcome.balanced(network)
     return outcome
 

@@ -15,14 +15,14 @@ import pytest
 from hosts_kit import READY, gone, script, within
 
 from penstock.errors import HostError, InputError
-from penstock.spark.hosts import EmbeddedHost, KeptHost
+from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch
 from penstock.spark.hosts.kept_file import end, read_kept, write_kept
 
 LEAVE = """
 import sys
-from penstock.spark.hosts import EmbeddedHost
+from penstock.spark.hosts import EmbeddedHost, Launch
 from penstock.spark.hosts.kept_file import write_kept
-host = EmbeddedHost("h1", java=sys.argv[1], folder=sys.argv[2], outlive=True).start()
+host = EmbeddedHost("h1", launch=Launch(java=sys.argv[1], folder=sys.argv[2], outlive=True)).start()
 write_kept(sys.argv[3], {"h1": host.let_go()})
 """
 
@@ -94,7 +94,7 @@ def test_another_process_is_not_taken_for_a_host(tmp_path: Path) -> None:
 
 def test_only_a_host_that_outlives_is_let_go(tmp_path: Path) -> None:
     """A host that ends with penstock cannot be left to others."""
-    made = EmbeddedHost("h1", java=script(tmp_path / "bin", READY), folder=tmp_path / "work")
+    made = EmbeddedHost("h1", launch=Launch(java=script(tmp_path / "bin", READY), folder=tmp_path / "work"))
     with made as host, pytest.raises(HostError, match="does not outlive penstock"):
         host.let_go()
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from hosts_kit import within
 
-from penstock.spark.hosts import EmbeddedHost, nursery, settings
+from penstock.spark.hosts import EmbeddedHost, Launch, nursery, settings
 from penstock.spark.hosts.processes import family
 
 pytestmark = [
@@ -28,7 +28,7 @@ pytestmark = [
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[EmbeddedHost]:
     """A host whose nursery the test may kill."""
-    with EmbeddedHost("h1", folder=tmp_path / "h") as running:
+    with EmbeddedHost("h1", launch=Launch(folder=tmp_path / "h")) as running:
         yield running
 
 
@@ -129,7 +129,7 @@ def test_a_session_whose_daemon_has_ended_gets_another(tmp_path: Path, monkeypat
 
     plain = settings.nursery
     monkeypatch.setattr(settings, "nursery", lambda door: [*plain(door), "3"])
-    with EmbeddedHost("h1", folder=tmp_path / "h") as host:
+    with EmbeddedHost("h1", launch=Launch(folder=tmp_path / "h")) as host:
         session = host.session()
         more = udf(lambda number: number + 1, "long")
         for _ in range(2):

@@ -84,7 +84,7 @@ def test_everything_is_on_an_object_store(stored: Engine, tmp_path: Path, monkey
     for files in (range(4), range(4, 9)):
         put(files)
         deployment = stored.prepare(network, placement, "s3a://bucket/run")
-        assert stored.run(deployment, once=True).balanced(network)
+        assert stored.run_once(deployment).balanced(network)
     rows = Counter(
         row["n"] for file in taken("rows", ".parquet") for row in pq.read_table(io.BytesIO(file)).to_pylist()
     )

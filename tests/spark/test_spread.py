@@ -291,7 +291,7 @@ PLACEMENT = {"third": "h2", "sums": "h2", "all": "h1"}
 def test_tasks_write_what_leaves_a_host_with_two_slots(engine: Engine, tmp_path: Path) -> None:
     """Each slot writes its file of a log and of a sink, states have a part for each, and every row is counted once."""
     network, run = network_over(tmp_path), tmp_path / "run"
-    outcome = engine.run(engine.prepare(network, PLACEMENT, run), once=True)
+    outcome = engine.run_once(engine.prepare(network, PLACEMENT, run))
     assert outcome.balanced(network)
     wanted = sorted([n // 2 for n in range(300) if n // 2 % 3 == 0] * 4)
     for found in (read_parquet(run / "sinks/own"), read_json(tmp_path / "out"), read_parquet(run / "sinks/far")):
@@ -314,7 +314,7 @@ def test_keep_fractions_reach_executors(engine: Engine, tmp_path: Path, monkeypa
         run = tmp_path / f"run {far}"
         deployment = engine.prepare(network, PLACEMENT, run, live=True)
         Place(str(run / ANNOUNCED)).replace(json.dumps({"keep": keep, "looked": {}}).encode())
-        outcome = engine.run(deployment, once=True)
+        outcome = engine.run_once(deployment)
         assert outcome.balanced(network)
         dropped = {name: counts["dropped"] for name, counts in outcome.streams(network).items() if counts["dropped"]}
         rows = {name: sorted(map(str, read_parquet(run / "sinks" / name))) for name in ("far", "counts")}

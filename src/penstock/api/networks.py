@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TypedDict, Unpack
 
 import attrs
 import numpy as np
@@ -123,7 +124,7 @@ def simulate(
     hosts: Hosts = 2,
     *,
     options: Options | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> SimulationResult:
     """Run a placed network in virtual time; as ``penstock simulate``.
 
@@ -131,6 +132,8 @@ def simulate(
     ----------
     options
         Policy, bounds, drops, failures, moves: `penstock.simulation.Options`.
+    seed
+        Of everything random, instead of the one of the options.
 
     Returns
     -------
@@ -143,7 +146,17 @@ def simulate(
         If the parts do not fit each other.
     """
     cluster = _cluster(hosts, network)
-    return run(network, cluster, _placement(placement, network, cluster), _rates(network, rates), options, seed=seed)
+    options = options or Options()
+    if seed is not None:
+        options = attrs.evolve(options, seed=seed)
+    return run(network, cluster, _placement(placement, network, cluster), _rates(network, rates), options)
+
+
+class Promise(TypedDict, total=False):
+    """What a plan table is made for: its region, ``upto``, and the share of the optimum that it may lose, ``error``."""
+
+    upto: Mapping[str, float] | None
+    error: float
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -177,8 +190,7 @@ def shed(
     hosts: Hosts = 2,
     *,
     planner: str = "exact",
-    upto: Mapping[str, float] | None = None,
-    error: float = 0.05,
+    **promise: Unpack[Promise],
 ) -> Shed:
     """Decide what to drop when sources bring these rates; as ``penstock shed``.
 
@@ -186,10 +198,9 @@ def shed(
     ----------
     at
         Tuples a second, by source.
-    upto
-        Bounds the region of the plan table; twice `at` by default.
-    error
-        Share of the optimum that the table may lose.
+    promise
+        ``upto`` bounds the region of the plan table, twice ``at`` by default; ``error`` is the share of the optimum
+        that it may lose, 0.05 by default.
 
     Raises
     ------
@@ -198,6 +209,7 @@ def shed(
     """
     if planner not in PLANNERS:
         raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, PLANNERS, "planners"))
+    upto, error = promise.get("upto"), promise.get("error", 0.05)
     if not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error:g}", at="error")
     cluster = _cluster(hosts, network)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import attrs
 import typer
 
 from penstock.cli import common, options
@@ -68,10 +69,10 @@ def command(
     placed = reading.get_placement(query.placement, running, cluster)
     expected = reading.get_rates(whole, *rates)
     name = model.model or default_model(cluster, whole, placed)
-    found = admit(running, added, expected, placed, cluster, bound, model=name, sinks=bounds, statistics=known)
+    runs = Setting(network=running, cluster=cluster, placement=placed, statistics=known, rates=expected)
+    found = admit(runs, added, bound, model=name, sinks=bounds)
     if check:
-        both = Placement({**placed, **found.placement})
-        deployed = Setting(network=whole, cluster=cluster, placement=both, statistics=known)
+        deployed = attrs.evolve(runs, network=whole, placement=Placement({**placed, **found.placement}))
         found = found.checked(worst_simulated(deployed, expected, name, answer.seed))
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     if query.apply:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -80,18 +79,16 @@ class Wanted:
 def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """Give the simulator."""
     from penstock.files import write_json
-    from penstock.simulation import MicroBatch, Options, SimulationEngine
+    from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine, held_back
     from penstock.telemetry.runs import ABOUT
 
     if wanted.rates is None:
         raise InputError("the simulator needs rates", at="--rates")
     batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
     write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
-    options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches)
-    yield SimulationEngine(
-        wanted.network, wanted.cluster, wanted.placement, wanted.rates, options, seed=wanted.seed, pace=wanted.pace,
-        clock=time.monotonic, sleep=time.sleep,
-    )  # fmt: skip
+    options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
+    record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace))
+    yield SimulationEngine(wanted.network, wanted.cluster, wanted.placement, wanted.rates, options, record=record)
 
 
 @contextmanager

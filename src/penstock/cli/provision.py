@@ -61,6 +61,7 @@ def command(
     from penstock.latency.models import checked_bound
     from penstock.load import load_model
     from penstock.load.setting import Setting
+    from penstock.sizing.fleet import Fleet
     from penstock.sizing.provision import curve, placing, provision
 
     graph, known = reading.get_network(fleet.network, fleet.statistics)
@@ -70,17 +71,16 @@ def command(
     cluster = _types(fleet.cluster, like, graph)
     expected = reading.get_rates(graph, *rates)
     loads = load_model(graph, expected)
+    hosts = Fleet.of(loads, cluster, like, known)
 
     def enough(wanted: float) -> Provision:
         return provision(
             loads,
-            cluster,
-            like,
+            hosts,
             wanted,
             name=search.model,
             place=None if search.algorithm is None else placing(loads, search.algorithm, answer.seed),
             improve=placing(loads, "mace-climb", answer.seed),
-            statistics=known,
         )
 
     found = enough(bound)

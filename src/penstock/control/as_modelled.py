@@ -29,8 +29,8 @@ def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: i
         hosts = BatchHosts.of(setting.statistics, cluster)
         batches = MicroBatch(trigger=hosts.trigger, overhead=hosts.fixed(placement), progressive=hosts.progressive)
         cluster = hosts.paced(cluster)
-    options = Options(policy="stimulus", drain=True, microbatch=batches)
-    return simulate(setting.network, cluster, placement, rates, options, seed=seed)
+    options = Options(policy="stimulus", drain=True, microbatch=batches, seed=seed)
+    return simulate(setting.network, cluster, placement, rates, options)
 
 
 def worst_simulated(setting: Setting, rates: Rates, model: str, seed: int) -> float:

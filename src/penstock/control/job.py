@@ -139,13 +139,14 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         live=job.shedder is not None,
         about=job.setting.document(),
     )
+    if job.once:
+        return engine.run_once(deployment, trigger=job.trigger, report=tell)
     heard = None
-    if not job.once and not job.real_time and priced(job.network, job.statistics):
+    if not job.real_time and priced(job.network, job.statistics):
         heard = watching(job, deployment.place / "forecasts.json", say).hear
     return engine.run(
         deployment,
         seconds=job.seconds,
-        once=job.once,
         trigger=job.trigger,
         shedder=job.shedder,
         report=tell,

@@ -15,7 +15,7 @@ from penstock.control.prediction import Report, interval
 from penstock.files import Document, atomic
 from penstock.latency.batches import BatchHosts
 from penstock.load import load_model
-from penstock.simulation import Job, SimulationResult, Steering, repeat, simulate, summary
+from penstock.simulation import Job, Recording, SimulationResult, Steering, repeat, summary
 from penstock.workload import Rates
 
 PICTURED = 200
@@ -40,11 +40,12 @@ def once(job: Job, seed: int, tell: Report, trace: str | None = None, plot: str 
         write = None
         if trace is not None:
             write = _writer(files.enter_context(atomic(trace)), sorted(job.network.sinks))
-        result = simulate(
-            job.network, job.cluster, job.placement, job.arrivals, job.options,
-            seed=seed, trace=True if plot is not None else write or False, sample=step,
+        record = Recording(
+            trace=True if plot is not None else write or False,
+            sample=step,
             progress=lambda reached: tell("simulating", min(reached / end, 1.0)),
-        )  # fmt: skip
+        )
+        result = job.run(seed, record)
         if plot is not None:
             if write is not None and result.trace is not None:
                 write(result.trace)

@@ -17,7 +17,7 @@ from penstock.network import Network
 from penstock.network.shapes import chains
 from penstock.placement import Arrays, algorithm
 from penstock.placement.base import Floats
-from penstock.simulation import Arrivals, Options, SimulationResult, simulate
+from penstock.simulation import Arrivals, Options, Recording, SimulationResult, simulate
 from penstock.workload import Rates
 from penstock.workload.phases import burst_phases, entering, even_phases
 
@@ -141,9 +141,9 @@ class System:
     ) -> SimulationResult:
         """Simulate from a placement until a time; latencies count from ``begin`` on."""
         arrivals = Arrivals.merged({f"s{c + 1}": times[times < end] for c, times in enumerate(self.times)})
-        options = Options(warmup=begin, duration=end, steer=policy, move_time=MIGRATION)
+        options = Options(warmup=begin, duration=end, steer=policy, move_time=MIGRATION, seed=seed)
         cluster = Cluster.uniform(self.setting.hosts)
-        return simulate(self.network, cluster, start, arrivals, options, seed=seed, trace=trace)
+        return simulate(self.network, cluster, start, arrivals, options, record=Recording(trace=trace))
 
     def ratio(self, result: SimulationResult) -> float:
         """Return the mean latency over the processing delay of a chain."""

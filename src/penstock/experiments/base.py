@@ -116,7 +116,7 @@ class Paper:
                 return Figure(
                     paper=self.name, name=name, title=title, panels=tuple(panels),
                     parameters={key.replace("_", " "): str(value) for key, value in setup.items()},
-                    claims=tuple(self._claim(name, *claim) for claim in claims),
+                    claims=tuple(self._claim(name, claim) for claim in claims),
                 )  # fmt: skip
 
             self.figures[f"{self.name}-{name.lower().replace('fig. ', '').replace(' ', '-')}"] = make
@@ -124,10 +124,8 @@ class Paper:
 
         return registered
 
-    def _claim(
-        self, figure: str, name: str, expected: str, measured: str | Rows, holds: bool | np.bool_, note: str = "",
-        part: str = "",
-    ) -> Claim:  # fmt: skip
+    def _claim(self, figure: str, claimed: Claimed) -> Claim:
+        name, expected, measured, holds, note, part = (*claimed, "", "")[:6]
         found = measured if isinstance(measured, str) else said(measured)
         return Claim(
             paper=self.name, figure=figure + part, name=name, expected=expected, measured=found, holds=bool(holds),

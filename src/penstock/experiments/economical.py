@@ -20,7 +20,7 @@ from penstock.pictures.curves import Panel
 from penstock.placement import Problem, algorithm, as_arrays, place
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.shedding.replica import replica_plan
-from penstock.simulation import Failure, Options, Shed, simulate
+from penstock.simulation import Failure, Options, Recording, Shed, simulate
 from penstock.workload import Rates
 
 PAPER = Paper("economical")
@@ -99,7 +99,7 @@ def _through_spike_and_failure(label: str, seed: int) -> tuple[np.ndarray, np.nd
     runs = {
         host: simulate(
             network, cluster, placement, rates,
-            Options(failures=(Failure(host, 40.0),), keep=keep, shed=shed), seed=seed, trace=True,
+            Options(failures=(Failure(host, 40.0),), keep=keep, shed=shed, seed=seed), record=Recording(trace=True),
         ).by_second(0.0, 60.0)
         for host in sorted(set(placement.values()))
     }  # fmt: skip
@@ -111,11 +111,11 @@ def _linear(seed: int) -> tuple[Claimed, Panel]:
     """Return part (b) of Figure 6: the mean latency of a minute by what a link of 100 tuples/s is asked to carry."""
     asked = np.arange(20.0, 201.0, 20.0)
     cluster, where = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.01, 100.0)), {"o1.1": "h1", "o1.2": "h2"}
-    rates, options = Rates.constant({"s1": 200.0}, 60.0), Options(drain=True)
+    rates, options = Rates.constant({"s1": 200.0}, 60.0), Options(drain=True, seed=seed)
 
     def mean(value: float) -> float:
         network = chains([[1e-3] * 2], [[value / 200, 1.0]])
-        return float(simulate(network, cluster, where, rates, options, seed=seed).latency["mean"])
+        return float(simulate(network, cluster, where, rates, options).latency["mean"])
 
     delay, beyond = np.array([mean(value) for value in asked.tolist()]), asked > 100
     line = float(np.corrcoef(asked[beyond], delay[beyond])[0, 1])

@@ -20,7 +20,7 @@ from penstock.latency.pipelined import pipelined
 from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import together
-from penstock.simulation import Arrivals, Options, SimulationResult, simulate
+from penstock.simulation import Arrivals, Options, Recording, SimulationResult, simulate
 from penstock.workload import Rates, bursty
 
 PAPER = Paper("mace")
@@ -99,8 +99,8 @@ class Placed:
 
     def run(self, events: Events, seed: int) -> SimulationResult:
         """Serve events by the oldest stimulus, until all have left."""
-        arrivals, options = Arrivals.merged(events), Options(policy="stimulus", drain=True)
-        return simulate(self.network, self.cluster, self.placement, arrivals, options, seed=seed, trace=True)
+        arrivals, options = Arrivals.merged(events), Options(policy="stimulus", drain=True, seed=seed)
+        return simulate(self.network, self.cluster, self.placement, arrivals, options, record=Recording(trace=True))
 
     def worst(self, events: Events, seed: int) -> float:
         """Return the largest latency of a run."""

@@ -73,10 +73,11 @@ class Trial:
     def _warm(self) -> tuple[Simulation, Memory]:
         """A run at the end of its warm-up, which all placements have in common, and what was seen until then."""
         scheme, policy, memory = self.scheme, _policy(), Memory()
-        options = Options(warmup=MEASURE, queue=QUEUE, move_time_per_tuple=PER_TUPLE, duration=scheme.rates.duration)
-        run = Simulation(
-            scheme.network, scheme.cluster, self.start, scheme.rates, options, seed=self.seed, changing=True
-        )
+        options = Options(
+            warmup=MEASURE, queue=QUEUE, move_time_per_tuple=PER_TUPLE, duration=scheme.rates.duration,
+            changing=True, seed=self.seed,
+        )  # fmt: skip
+        run = Simulation(scheme.network, scheme.cluster, self.start, scheme.rates, options)
         for look in range(round(WARM_UP / policy.tick)):
             run.go((look + 1) * policy.tick)
             memory = memory.updated(run.observe(policy.tick), policy.looks)

@@ -105,7 +105,7 @@ def table_1(ask: Ask) -> Made:
     seconds, simulated = ask.pick(200.0, 2000.0), {}
     for number, (rates, _) in printed.items():
         given = Rates.constant({"s1": 100 * rates[0], "s2": 100 * rates[1]}, seconds)
-        run = simulate(network, cluster, placement, given, Options(policy="round-robin", queue=10), seed=ask.seed)
+        run = simulate(network, cluster, placement, given, Options(policy="round-robin", queue=10, seed=ask.seed))
         share = {name: row["arrived"] / seconds / 100 for name, row in run.streams.items()}
         left = [share["o1.1->o1.2"], share["o2.1->o2.2"]]
         first, second = share["s1->o1.1"] + 2 * share["s2->o2.1"], 3 * left[0] + left[1]

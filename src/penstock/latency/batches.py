@@ -178,7 +178,8 @@ class PlacedBatches:
             return None
         count = min(count, affordable)
         names = self.made.hosts
-        drawn = draw(self.model, self.placement, names, self.hosts.statistics, rng, count=count, scheduled=scheduled)
+        drawn = draw(self.model, self.placement, names, self.hosts.statistics, rng, count=count)
+        drawn = drawn.in_phase() if scheduled else drawn
         factors = np.array([self.hosts.factor[name] for name in names])
 
         def pace(k: int) -> Pace:

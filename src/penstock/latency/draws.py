@@ -64,6 +64,10 @@ class Draws:
     def __len__(self) -> int:
         return len(self.phase)
 
+    def in_phase(self) -> Draws:
+        """Return the same for rates that begin at a multiple of the trigger."""
+        return attrs.evolve(self, phase=np.zeros(len(self)))
+
     def noise(self, k: int, trigger: float) -> list[Array]:
         """Return by host what its batches take longer in a draw, by interval of the trigger in which they start."""
         return [np.repeat(row, max(round(STRETCH / trigger), 1)) for row in self.wander[k]]
@@ -89,7 +93,6 @@ def draw(
     rng: np.random.Generator,
     *,
     count: int = DRAWS,
-    scheduled: bool = True,
 ) -> Draws:
     """Draw what calibration does not know, as widely as it says.
 
@@ -106,8 +109,6 @@ def draw(
         Where chance comes from.
     count
         How many draws.
-    scheduled
-        Whether the rates begin at a multiple of the trigger, or anywhere between two.
     """
     known = statistics or Statistics()
     rows = [known.hosts.get(name, HostStatistics()) for name in hosts]
@@ -135,7 +136,7 @@ def draw(
         speed=speed,
         wander=wander,
         chance=chance,
-        phase=np.zeros(count) if scheduled else phase,
+        phase=phase,
     )
 
 

@@ -184,7 +184,7 @@ def indexed(points: Matrix, score: Matrix, rows: Mapping[str, Numbers]) -> dict[
 
 def best_below(arrays: Mapping[str, Numbers], rates: Matrix) -> int:
     """Return the row of the best point that is nowhere above the rates, or -1."""
-    row: int = kernel(KERNEL, arrays["points"].size).search(
-        arrays["low"], arrays["first"], arrays["last"], arrays["most"], arrays["points"], arrays["score"], rates
-    )  # fmt: skip
+    code = kernel(KERNEL, arrays["points"].size)
+    tree = code.Tree(arrays["low"], arrays["first"], arrays["last"], arrays["most"])
+    row: int = code.search(tree, arrays["points"], arrays["score"], rates)
     return row

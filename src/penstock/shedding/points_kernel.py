@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,18 @@ def boundary(levels: Any, counts: Any, load: Any, out: Any, most: Any) -> Any:
     return found
 
 
+class Tree(NamedTuple):
+    """An index of points: of its nodes the lowest corner, the first point and the one after the last, the best score.
+
+    Only leaves have points of their own; of other nodes ``first`` is -1.
+    """
+
+    low: Any
+    first: Any
+    last: Any
+    most: Any
+
+
 @njit(cache=True)
 def scan(points: Any, score: Any, r: Any) -> Any:
     """Return the best point that is nowhere above ``r``, by looking at all."""
@@ -73,15 +85,16 @@ def scan(points: Any, score: Any, r: Any) -> Any:
 
 
 @njit(cache=True)
-def search(low: Any, first: Any, last: Any, best_score: Any, points: Any, score: Any, r: Any) -> Any:
+def search(tree: Tree, points: Any, score: Any, r: Any) -> Any:
     """Return what `scan` returns, by the index: node ``k`` has the children ``2k+1`` and ``2k+2``."""
+    low, first, last, most = tree
     best, row = -1.0, -1
     stack = np.zeros(128, np.int64)
     top = 1
     while top:
         top -= 1
         node = stack[top]
-        if best_score[node] < best:
+        if most[node] < best:
             continue
         out = False
         for s in range(len(r)):

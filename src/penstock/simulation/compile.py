@@ -63,7 +63,6 @@ def compile_run(
     placement: Mapping[str, str],
     arrivals: Rates | Arrivals,
     options: Options,
-    seed: int,
     log: int = 0,
 ) -> Compiled:
     """Check everything and lay it out in arrays.
@@ -73,7 +72,7 @@ def compile_run(
     InputError
         If parts do not fit each other.
     """
-    numbers = Numbers.of(network, cluster, placement, seed)
+    numbers = Numbers.of(network, cluster, placement, options.seed)
     _check_ends(network, cluster)
     controls = _controls(options, numbers.hosts, numbers.units)
     sources, units = sources_of(numbers), units_of(numbers)

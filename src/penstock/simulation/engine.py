@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 
 import attrs
 import numpy as np
 
-from penstock.arrays import Array, Records
+from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.network import Network
 from penstock.simulation.alone import Alone
-from penstock.simulation.options import Options, check_limit
+from penstock.simulation.options import Options, Recording, check_limit
 from penstock.simulation.run import Simulation
 from penstock.simulation.watch import moving
 from penstock.steering import (
@@ -37,6 +38,20 @@ from penstock.workload import Rates
 _MOST_PERIODS = 10_000_000
 
 
+def held_back(
+    pace: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+) -> Callable[[float], None]:
+    """Return a ``progress`` that lets no more than ``pace`` virtual seconds pass per second of the clock."""
+    begun = clock()
+
+    def hold(now: float) -> None:
+        ahead = now / pace - (clock() - begun)
+        if ahead > 0:
+            sleep(ahead)
+
+    return hold
+
+
 class SimulationEngine:
     """A placed network in virtual time; it works as fast as it can, or at a pace that people can follow.
 
@@ -51,14 +66,9 @@ class SimulationEngine:
         Of the network's sources, and of those that may be attached, from time 0 on.
     options
         Of the simulator; ``duration`` is how long there is input.
-    seed
-        Of everything random.
-    pace
-        Virtual seconds per second of the clock; None: as fast as it can.
-    clock, sleep
-        Tell the time, and wait (s); needed for a pace.
-    trace
-        Given the rows of sink tuples, in parts.
+    record
+        What to keep beside the counts. Its ``progress`` is also told where each wait has ended, so that it can hold the
+        run back (`held_back`).
     """
 
     def __init__(
@@ -69,22 +79,14 @@ class SimulationEngine:
         rates: Rates,
         options: Options | None = None,
         *,
-        seed: int = 0,
-        pace: float | None = None,
-        clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], None] | None = None,
-        trace: Callable[[Records], None] | None = None,
+        record: Recording | None = None,
     ) -> None:
-        options = options or Options()
+        options, record = options or Options(), record or Recording()
         length = rates.duration if options.duration is None else options.duration
-        options = attrs.evolve(options, duration=length)
+        options = attrs.evolve(options, duration=length, changing=True)
         self._rates = rates
-        first = chosen(rates, network)
-        self._sim = Simulation(
-            network, cluster, placement, first, options, seed=seed, changing=True, trace=trace or False
-        )
-        self._looked, self._pace, self._clock, self._sleep = 0.0, pace, clock, sleep
-        self._begun = clock() if clock is not None else 0.0
+        self._sim = Simulation(network, cluster, placement, chosen(rates, network), options, record=record)
+        self._looked, self._progress = 0.0, record.progress
         self._retired: frozenset[str] = frozenset()
         self._alone: Alone | None = None
 
@@ -112,10 +114,8 @@ class SimulationEngine:
             goes_on = self._sim.go(self._alone.due)
             self._alone.decide(self._sim)
         goes_on = goes_on and (until <= self.now or self._sim.go(until))
-        if self._pace is not None and self._clock is not None and self._sleep is not None:
-            ahead = self.now / self._pace - (self._clock() - self._begun)
-            if ahead > 0:
-                self._sleep(ahead)
+        if self._progress is not None:
+            self._progress(self.now)
         return goes_on
 
     def apply(self, plan: Plan) -> Applied:

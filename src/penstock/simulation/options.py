@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from penstock.arrays import Records
 from penstock.cluster import Cluster
 from penstock.errors import InputError
 from penstock.files import Text, suggest
@@ -119,6 +120,10 @@ class Options:
     steer
         Who moves operators during the run, by what is observed at each of its looks. The queue of an operator that is
         moved so also has to cross the link between the two hosts.
+    changing
+        Whether the run is watched and changed from outside on the way, as ``steer`` does.
+    seed
+        Of everything random: same seed, same result.
     """
 
     policy: str = "fcfs"
@@ -137,6 +142,8 @@ class Options:
     microbatch: MicroBatch | None = None
     shed: Shed | None = None
     steer: Steering | None = None
+    changing: bool = False
+    seed: int = 0
 
     def __attrs_post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -178,6 +185,28 @@ def check_limit(source: str, limit: float) -> None:
     """Refuse what is no limit of a source."""
     if not (math.isfinite(limit) and limit > 0):
         raise InputError(f"expected a finite number of tuples/s > 0, got {limit:g}", at=f"limits.{source}")
+
+
+@attrs.frozen(kw_only=True)
+class Recording:
+    """What a run keeps beside its counts.
+
+    Attributes
+    ----------
+    trace
+        Keep a row per sink tuple, or hand the rows on in parts.
+    log
+        Keep a row per event.
+    sample
+        Seconds between samples of the hosts' queues and load.
+    progress
+        Called now and then with the time that the run has reached (s).
+    """
+
+    trace: bool | Callable[[Records], None] = False
+    log: bool = False
+    sample: float | None = None
+    progress: Callable[[float], None] | None = None
 
 
 @attrs.frozen(eq=False)

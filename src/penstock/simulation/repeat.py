@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.cluster import Cluster
 from penstock.network import Network
-from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.options import Arrivals, Options, Recording
 from penstock.simulation.passing import packed, unpacked
 from penstock.simulation.result import SimulationResult
 from penstock.simulation.run import simulate
@@ -30,9 +30,10 @@ class Job:
     arrivals: Rates | Arrivals
     options: Options = attrs.field(factory=Options)
 
-    def run(self, seed: int) -> SimulationResult:
+    def run(self, seed: int, record: Recording | None = None) -> SimulationResult:
         """Simulate with a seed."""
-        return simulate(self.network, self.cluster, dict(self.placement), self.arrivals, self.options, seed=seed)
+        options = attrs.evolve(self.options, seed=seed)
+        return simulate(self.network, self.cluster, dict(self.placement), self.arrivals, options, record=record)
 
     def packed(self, result: SimulationResult) -> bytes:
         """Return a result as data that another process can send back."""

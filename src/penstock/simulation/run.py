@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import attrs
 import numpy as np
@@ -22,7 +22,7 @@ from penstock.simulation.compile import FAIL, MOVE, PAUSE, RECOVER, Compiled, Co
 from penstock.simulation.control import apply, set_keep
 from penstock.simulation.gates import held, set_limit, settle
 from penstock.simulation.maps import Maps
-from penstock.simulation.options import Arrivals, Options
+from penstock.simulation.options import Arrivals, Options, Recording
 from penstock.simulation.result import Latencies, Series, SimulationResult, assemble
 from penstock.simulation.room import copied, grown
 from penstock.simulation.transplant import transplanted
@@ -40,11 +40,7 @@ def simulate(
     arrivals: Rates | Arrivals,
     options: Options | None = None,
     *,
-    seed: int = 0,
-    trace: bool | Callable[[Records], None] = False,
-    log: bool = False,
-    sample: float | None = None,
-    progress: Callable[[float], None] | None = None,
+    record: Recording | None = None,
 ) -> SimulationResult:
     """Run a placed network in virtual time.
 
@@ -57,32 +53,21 @@ def simulate(
     arrivals
         Rates of the sources (from time 0, whatever ``arrivals.start`` says), or single tuples.
     options
-        Policy, bounds, drops, failures, moves.
-    seed
-        Of everything random: same seed, same result.
-    trace
-        Keep a row per sink tuple, or hand the rows on in parts.
-    log
-        Keep a row per event.
-    sample
-        Seconds between samples of the hosts' queues and load.
-    progress
-        Called now and then with the time that the run has reached (s).
+        Policy, bounds, drops, failures, moves, seed.
+    record
+        What to keep beside the counts.
 
     Raises
     ------
     InputError
         If the parts do not fit each other.
     """
-    run = Simulation(
-        network, cluster, placement, arrivals, options, seed=seed, trace=trace, log=log, sample=sample,
-        progress=progress,
-    )  # fmt: skip
+    run = Simulation(network, cluster, placement, arrivals, options, record=record)
     looks, steer, shedder = 0, run.options.steer, run.shedder
     if steer is not None:
         if any("#" in name for name in placement):
             raise InputError("operators with copies cannot be moved by a policy", at="--rebalance")
-        decide = steer.begin(network, cluster, seed)
+        decide = steer.begin(network, cluster, run.options.seed)
         while run.go((looks := looks + 1) * steer.tick):
             for name, host in decide(run.observe(steer.tick)):
                 run.move(name, host)
@@ -108,30 +93,25 @@ class Simulation:
         arrivals: Rates | Arrivals,
         options: Options | None = None,
         *,
-        seed: int = 0,
-        trace: bool | Callable[[Records], None] = False,
-        log: bool = False,
-        sample: float | None = None,
-        progress: Callable[[float], None] | None = None,
-        changing: bool = False,
+        record: Recording | None = None,
     ) -> None:
         from penstock.simulation.native import advance as compiled
 
         self._advance = compiled()
-        self.options, self.seed = options or Options(), seed
+        self.options, record = options or Options(), record or Recording()
         self.network, self.cluster, self.arrivals = network, cluster, arrivals
-        self.changing = changing or self.options.steer is not None
-        made = compile_run(network, cluster, placement, arrivals, self.options, seed, log=1 << 16 if log else 0)
+        self.changing = self.options.changing or self.options.steer is not None
+        made = compile_run(network, cluster, placement, arrivals, self.options, log=1 << 16 if record.log else 0)
         self.run = everywhere(made) if self.changing else made
         self.watch = Watch(self.run, network, cluster, self.changing)
         self.pending = sorted(self.run.controls, key=lambda control: (control.at, control.rank))
         self._latencies = Latencies(len(self.run.sinks))
-        self._trace = trace
+        self._trace = record.trace
         self._rows: list[Records] = []
         self._logged: list[Records] = []
-        self._log, self._progress = log, progress
+        self._log, self._progress = record.log, record.progress
         self._final = float(self.run.state.g["end"][0])
-        self._step = math.inf if sample is None else sample
+        self._step = math.inf if record.sample is None else record.sample
         self._samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
         self.run.state.g["end"] = min(self._final, self._step)
         self.at, self.over = 0.0, False
@@ -263,7 +243,7 @@ class Simulation:
             If the parts do not fit each other; nothing has changed then.
         """
         here = {name: self.run.hosts[h] for name, h in zip(self.run.units, self.run.state.units["host"], strict=True)}
-        fresh = everywhere(compile_run(network, cluster, {**placement, **here}, rates, self.options, self.seed))
+        fresh = everywhere(compile_run(network, cluster, {**placement, **here}, rates, self.options))
         same = {k for k, name in enumerate(network.sources) if _same(self.arrivals, rates, name)}
         maps = Maps.of(self.run, fresh)
         self.pending = [maps.control(control) for control in self.pending]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.cluster import Cluster, Placement
+from penstock.cluster import Placement
 from penstock.errors import InputError, locating
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
-from penstock.load import Statistics, load_model
+from penstock.load import load_model
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.sizing.admission import Admission
 from penstock.sizing.candidates import Candidates
 from penstock.sizing.search import TIE
-from penstock.workload import Rates
 
 
 def merged(network: Network, new: Network) -> Network:
@@ -43,16 +43,7 @@ def merged(network: Network, new: Network) -> Network:
 
 
 def admit(
-    network: Network,
-    new: Network,
-    rates: Rates,
-    placement: Placement,
-    cluster: Cluster,
-    bound: float,
-    *,
-    model: str = "mace",
-    sinks: Mapping[str, float] | None = None,
-    statistics: Statistics | None = None,
+    running: Setting, new: Network, bound: float, *, model: str = "mace", sinks: Mapping[str, float] | None = None
 ) -> Admission:
     """Decide whether the operators of a new query fit beside those that run, which stay where they are.
 
@@ -61,12 +52,10 @@ def admit(
 
     Parameters
     ----------
-    network, new
-        What runs, and what is to be added, with every cost known.
-    rates
-        Of the sources of both.
-    placement
-        Of the operators of ``network``.
+    running
+        What runs, with every cost known, and the rates of its sources and of those of ``new``.
+    new
+        What is to be added, with every cost known.
     bound
         Latency (s) that no sink may exceed.
     model
@@ -78,14 +67,19 @@ def admit(
     ------
     Infeasible
         If no host may take an operator within its quota or pin.
+    InputError
+        If there are no rates, or names clash.
     """
+    if running.rates is None:
+        raise InputError("admission needs the rates of all sources", at="rates")
+    network, cluster, placement, rates = running.network, running.cluster, running.placement, running.rates
     whole = merged(network, new)
     limits = _limits(whole, sinks or {}, bound)
     loads = load_model(whole, rates)
     decide = model_of(model)
 
     def estimate(added: Mapping[str, str]) -> Estimate:
-        return decide(loads, Placement({**placement, **added}), cluster, statistics)
+        return decide(loads, Placement({**placement, **added}), cluster, running.statistics)
 
     def excess(found: Estimate) -> float:
         over = [found.sinks[name].worst - limit for name, limit in limits.items()]
@@ -99,7 +93,7 @@ def admit(
         where, after, exhaustive = search.by_estimates(estimate, excess, bound if above_backlog(model, whole) else None)
     before = None
     if network.operators:
-        before = decide(load_model(network, rates.only(network.sources)), placement, cluster, statistics)
+        before = decide(load_model(network, rates.only(network.sources)), placement, cluster, running.statistics)
     return Admission(
         admitted=excess(after) <= TIE,
         bound=bound,

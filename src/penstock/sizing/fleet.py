@@ -26,14 +26,17 @@ class Fleet:
         Names of hosts of the cluster that further ones are like.
     named
         Hosts on which the network insists, by pins or where its sources and sinks are.
+    known
+        What was measured of hosts of the cluster.
     """
 
     cluster: Cluster
     like: tuple[str, ...]
     named: tuple[str, ...]
+    known: Statistics | None = None
 
     @classmethod
-    def of(cls, model: LoadModel, cluster: Cluster, like: Sequence[str]) -> Fleet:
+    def of(cls, model: LoadModel, cluster: Cluster, like: Sequence[str], known: Statistics | None = None) -> Fleet:
         """Check the names."""
         for name in like:
             if name not in cluster.hosts:
@@ -45,7 +48,7 @@ class Fleet:
         network = model.network
         named = {operator.pin for operator in network.operators.values()}
         named |= {end.host for table in (network.sources, network.sinks) for end in table.values()}
-        return cls(cluster, tuple(like), tuple(sorted(name for name in named if name is not None)))
+        return cls(cluster, tuple(like), tuple(sorted(name for name in named if name is not None)), known)
 
     def names(self, like: str, count: int) -> list[str]:
         """Return names for hosts like one: itself, those of the cluster that are equal to it, then new ones."""
@@ -71,8 +74,9 @@ class Fleet:
                 made[name] = attrs.evolve(self.cluster.hosts[like], name=name)
         return self.cluster.having(made.values())
 
-    def statistics(self, known: Statistics | None, cluster: Cluster) -> Statistics | None:
-        """Return the statistics in which hosts that are new have those of the host that they are like."""
+    def statistics(self, cluster: Cluster) -> Statistics | None:
+        """Return what is known, with hosts that are new having what is known of the host that they are like."""
+        known = self.known
         if known is None or not known.hosts:
             return known
         hosts = dict(known.hosts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -13,7 +13,7 @@ from penstock.errors import Infeasible, InputError
 from penstock.files import Document
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import above_backlog, model_of
-from penstock.load import LoadModel, Statistics
+from penstock.load import LoadModel
 from penstock.placement import Problem
 from penstock.placement import place as place_by
 from penstock.sizing.fleet import Fleet
@@ -111,14 +111,12 @@ def placing(model: LoadModel, name: str, seed: int) -> Place:
 
 def provision(
     model: LoadModel,
-    cluster: Cluster,
-    like: Sequence[str],
+    fleet: Fleet,
     bound: float,
     *,
     name: str = "mace",
     place: Place | None = None,
     improve: Place | None = None,
-    statistics: Statistics | None = None,
 ) -> Provision:
     """Find the fewest hosts, or with several types the cheapest mix, whose latency is at most a bound.
 
@@ -127,8 +125,8 @@ def provision(
 
     Parameters
     ----------
-    cluster, like
-        Hosts, and the names of those that further ones are like.
+    fleet
+        Hosts that may be taken.
     bound
         Latency (s).
     name
@@ -143,15 +141,14 @@ def provision(
     Infeasible
         If no number of hosts is enough.
     """
-    fleet = Fleet.of(model, cluster, like)
     decide = model_of(name)
 
     def estimate(placement: Placement, made: Cluster) -> Estimate:
-        return decide(model, placement, made, fleet.statistics(statistics, made))
+        return decide(model, placement, made, fleet.statistics(made))
 
     work = Packing(model, fleet, bound)
-    exact = name == "mace" and cluster.free_links
-    if len(like) > 1:
+    exact = name == "mace" and fleet.cluster.free_links
+    if len(fleet.like) > 1:
         if not exact or place is not None:
             raise InputError(
                 "several types of hosts are mixed by the model mace, without links and --algorithm",
@@ -169,7 +166,7 @@ def provision(
     trials = Trials(work=work, exact=exact, backlog=backlog, place=place, improve=improve)
 
     def fits(count: int) -> Fitting | None:
-        made = fleet.hosts({like[0]: count})
+        made = fleet.hosts({fleet.like[0]: count})
         for trial in trials.on(made, count):
             found = estimate(trial, made)
             if found.total.worst <= bound + TIE:
@@ -179,7 +176,7 @@ def provision(
     answer, proved = _least(fits, min(lower, most), most)
     if answer is None:
         raise Infeasible(
-            f"no number of hosts like {like[0]!r} is enough for {bound:g} s by the model {name}"
+            f"no number of hosts like {fleet.like[0]!r} is enough for {bound:g} s by the model {name}"
             + (f": {alone}" if alone else ""),
             hosts=None,
             lower_bound=None,

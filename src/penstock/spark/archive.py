@@ -11,7 +11,7 @@ from penstock.cluster import Cluster
 from penstock.errors import HostError
 from penstock.files import Document
 from penstock.network.file import parse_network
-from penstock.spark.hosts import EmbeddedHost, classes, settings
+from penstock.spark.hosts import EmbeddedHost, Launch, classes, settings
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.run import Engine
 from penstock.workload import Rates
@@ -40,7 +40,10 @@ def write_archive(java: Path | None = None) -> Path:
         raise HostError(f"no classes can be kept in {file.parent}: {error.strerror or error}") from None
     written = file.with_name(f".{os.getpid()}-{file.name}")
     try:
-        with tempfile.TemporaryDirectory() as folder, EmbeddedHost("h1", java=java, record=written) as host:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            EmbeddedHost("h1", launch=Launch(java=java, record=written)) as host,
+        ):
             _work(Engine(Cluster.uniform(1), {"h1": host}), Path(folder))
         if not written.exists():
             raise HostError(
@@ -66,7 +69,7 @@ def _work(engine: Engine, folder: Path) -> None:
         rates=Rates.constant({"events": 50.0}, 6),
         everything=True,
     )
-    engine.run(deployment, once=True)
+    engine.run_once(deployment)
 
 
 def _usual(clicks: Path) -> Document:

@@ -40,7 +40,7 @@ def differences_after_moves(
         document = claimed(str(folder / "run"))
         assert document is not None
         deployment = engine.prepare(network, placement_of(document), folder / "run", apart=apart)
-        said = [] if engine.run(deployment, once=True).balanced(network) else ["counts do not balance"]
+        said = [] if engine.run_once(deployment).balanced(network) else ["counts do not balance"]
     return said + check(answers, sink_rows(case, folder, answers))
 
 

@@ -29,7 +29,7 @@ def run_step(engine: Engine, network: Network, placement: Mapping[str, str], fol
     """Run a network as a step says; return whether the counts of its streams balance."""
     deployment = engine.prepare(network, placement, folder)
     if step.seconds is None:
-        return engine.run(deployment, once=True).balanced(network)
+        return engine.run_once(deployment).balanced(network)
     return engine.run(deployment, seconds=step.seconds).balanced(network)
 
 

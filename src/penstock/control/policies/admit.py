@@ -9,6 +9,7 @@ from penstock.control.policies.base import Proposal
 from penstock.control.situation import Situation
 from penstock.errors import Infeasible, InputError, NotReady
 from penstock.load import load_model
+from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.sizing.admission import Admission
 from penstock.sizing.admit import admit as admission
@@ -50,7 +51,8 @@ def admit(now: Situation, asked: Admit) -> Proposal:
     if any(base_name(unit) not in {base_name(other) for other in placed} for unit in now.seen.placement):
         raise NotReady("an operator is on a host that is down or to become empty")
     try:
-        found = admission(priced, asked.network, rates, placed, cluster, now.goals.bound)
+        running = Setting(network=priced, cluster=cluster, placement=placed, rates=rates)
+        found = admission(running, asked.network, now.goals.bound)
     except Infeasible as error:
         return _refused(name, error.reason)
     worst, late = found.after.total.worst, _made_late(found)

@@ -6,7 +6,7 @@ import math
 
 from penstock.simulation.kernel.draws import duration
 from penstock.simulation.kernel.heap import push
-from penstock.simulation.kernel.routine import Scalars, routine
+from penstock.simulation.kernel.routine import Content, Readers, Scalars, routine
 from penstock.simulation.kernel.serving import serve
 from penstock.simulation.kernel.tables import cores_at, gates_at, hosts_at, inputs_at, nodes_at, panes_at, units_at
 from penstock.simulation.kernel.travel import let_in, plan_batch, put_out
@@ -138,10 +138,10 @@ def release(g: Scalars, h: int, now: float) -> None:
         n = host.held
         node = nodes_at(g.nodes, n)
         host.held = node.next
-        u, identity, stimulus, work = -2 - node.input, node.identity, node.stimulus, node.work
+        unit, content = units_at(g.units, -2 - node.input), Content(node.identity, node.stimulus, node.work)
         free_node(g, n)
         host.released += 1
-        put_out(g, units_at(g.units, u).outputs, units_at(g.units, u).readers, h, 2, identity, stimulus, work, now)
+        put_out(g, Readers(unit.outputs, unit.readers), h, 2, content, now)
         if progressive and host.held >= 0:
             due = host.began + host.step * (host.released + 1)
             host.key = push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from numba import boolean, float64, from_dtype, int64, types, uint64
 
@@ -12,6 +12,22 @@ from penstock.simulation.state import GLOBALS
 Scalars: TypeAlias = Any  # the record of globals
 Hash: TypeAlias = Any  # 64 bits, unsigned
 
+
+class Content(NamedTuple):
+    """What a tuple carries."""
+
+    identity: Hash
+    stimulus: float
+    work: float
+
+
+class Readers(NamedTuple):
+    """The outputs of an operator or source: the first one's number, and how many there are."""
+
+    first: int
+    number: int
+
+
 routine: Any = inner(
     {
         "int": int64,
@@ -19,6 +35,8 @@ routine: Any = inner(
         "bool": boolean,
         "Hash": uint64,
         "Scalars": from_dtype(GLOBALS),
+        "Content": types.NamedTuple((uint64, float64, float64), Content),  # type: ignore[no-untyped-call]
+        "Readers": types.NamedUniTuple(int64, 2, Readers),  # type: ignore[no-untyped-call]
         "None": types.none,
     }
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.simulation.kernel.draws import OTHER, mix, uniform
 from penstock.simulation.kernel.heap import push
-from penstock.simulation.kernel.routine import Hash, Scalars, routine
+from penstock.simulation.kernel.routine import Content, Readers, Scalars, routine
 from penstock.simulation.kernel.tables import hosts_at, inputs_at, nodes_at, outputs_at, panes_at, rings_at, units_at
 from penstock.simulation.kernel.travel import put_out
 from penstock.simulation.kernel.waiting import free_node, new_node
@@ -16,20 +16,21 @@ from penstock.simulation.state import AGGREGATE, EPSILON, JOIN, WINDOW
 
 
 @routine
-def _emit(g: Scalars, u: int, start: int, identity: Hash, stimulus: float, work: float, now: float) -> None:
+def _emit(g: Scalars, u: int, start: int, content: Content, now: float) -> None:
     """Put out one tuple of an operator; a host of micro-batches holds back what leaves it."""
     unit, host = units_at(g.units, u), hosts_at(g.hosts, start)
+    readers = Readers(unit.outputs, unit.readers)
     if host.batch == 0:
-        put_out(g, unit.outputs, unit.readers, start, 0, identity, stimulus, work, now)
+        put_out(g, readers, start, 0, content, now)
         return
-    put_out(g, unit.outputs, unit.readers, start, 1, identity, stimulus, work, now)
+    put_out(g, readers, start, 1, content, now)
     leaves = False
     for o in range(unit.outputs, unit.outputs + unit.readers):
         u_there = inputs_at(g.inputs, outputs_at(g.outputs, o).input).unit
         leaves = leaves or u_there < 0 or units_at(g.units, u_there).host != start
     if not leaves:
         return
-    n = new_node(g, -2 - u, identity, stimulus, work)
+    n = new_node(g, -2 - u, content.identity, content.stimulus, content.work)
     if host.held < 0:
         host.held = n
     else:
@@ -77,7 +78,7 @@ def serve(g: Scalars, n: int, start: int, now: float) -> None:
                 math.floor(i.count * selectivity + EPSILON) - math.floor((i.count - 1) * selectivity + EPSILON)
             )
         for k in range(outputs):
-            _emit(g, u, start, mix((identity ^ unit.key) + np.uint64(k)), stimulus, work, now)
+            _emit(g, u, start, Content(mix((identity ^ unit.key) + np.uint64(k)), stimulus, work), now)
         return
     other = inputs_at(g.inputs, unit.first + 1 - i.port)
     timed = i.within >= 0.0
@@ -111,10 +112,9 @@ def serve(g: Scalars, n: int, start: int, now: float) -> None:
             )
         older = kept.stimulus <= stimulus
         for j in range(outputs):
-            _emit(
-                g, u, start, mix((pair ^ unit.key) + np.uint64(j)), stimulus if older else kept.stimulus,
-                work if older else kept.work, now,
-            )  # fmt: skip
+            made = mix((pair ^ unit.key) + np.uint64(j))
+            youngest = stimulus if older else kept.stimulus
+            _emit(g, u, start, Content(made, youngest, work if older else kept.work), now)
 
 
 @routine
@@ -144,4 +144,4 @@ def close_window(g: Scalars, u: int, now: float) -> None:
             break
     for j in range(outputs):
         identity = mix((mix(np.uint64(k)) ^ unit.key) + np.uint64(j))
-        put_out(g, unit.outputs, unit.readers, unit.host, 0, identity, stimulus, work, now)
+        put_out(g, Readers(unit.outputs, unit.readers), unit.host, 0, Content(identity, stimulus, work), now)

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.simulation.kernel.draws import mix, uniform
 from penstock.simulation.kernel.heap import push
-from penstock.simulation.kernel.routine import Hash, Scalars, routine
+from penstock.simulation.kernel.routine import Content, Hash, Readers, Scalars, routine
 from penstock.simulation.kernel.tables import (
     cores_at,
     gates_at,
@@ -206,14 +206,14 @@ def _send(g: Scalars, o: int, n: int, start: int, now: float) -> None:
 
 
 @routine
-def put_out(g: Scalars, first: int, readers: int, start: int, part: int, identity: Hash, stimulus: float, work: float,
-         now: float) -> None:  # fmt: skip
+def put_out(g: Scalars, readers: Readers, start: int, part: int, content: Content, now: float) -> None:
     """Write one tuple to its readers, from a host (-1: from outside).
 
     ``part``: 0 to all readers, 1 to those on the same host, 2 to the others.
     """
     g.stamp += 1
-    for o in range(first, first + readers):
+    identity, stimulus, work = content
+    for o in range(readers.first, readers.first + readers.number):
         out = outputs_at(g.outputs, o)
         i = inputs_at(g.inputs, out.input)
         if part > 0 and (part == 1) != (i.unit >= 0 and units_at(g.units, i.unit).host == start):
@@ -282,7 +282,7 @@ def enter(g: Scalars, index: int, identity: Hash, work: float, now: float) -> No
     if free:
         source.limit = 0.0
     if source.limit == 0.0:
-        put_out(g, source.outputs, source.readers, source.host, 0, identity, now, work, now)
+        put_out(g, Readers(source.outputs, source.readers), source.host, 0, Content(identity, now, work), now)
         return
     for o in range(source.outputs, source.outputs + source.readers):
         gate, at = gates_at(g.gates, o), outputs_at(g.outputs, o).input

@@ -16,9 +16,9 @@ The workers are forks of the nursery, which has imported what they need.
 
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus
-from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.hosts.embedded import EmbeddedHost, Launch
 from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
 from penstock.spark.hosts.start import start_hosts
 
-__all__ = ["EmbeddedHost", "KeptHost", "RemoteHost", "SparkHost", "available_cpus", "start_hosts"]
+__all__ = ["EmbeddedHost", "KeptHost", "Launch", "RemoteHost", "SparkHost", "available_cpus", "start_hosts"]

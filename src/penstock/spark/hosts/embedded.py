@@ -11,11 +11,12 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from secrets import token_urlsafe as new_token
 from typing import TYPE_CHECKING, Self
 
+import attrs
 import psutil
 
 from penstock.errors import HostError
@@ -37,6 +38,37 @@ GRACE = 5.0
 READY = re.compile(r"Spark Connect server started at: .*:(\d+)$", re.MULTILINE)
 
 
+@attrs.frozen(kw_only=True)
+class Launch:
+    """How an embedded host is started.
+
+    Attributes
+    ----------
+    folder
+        Where to make the work folder (default: the system's temporary folder).
+    java
+        The ``java`` to run (default: `penstock.spark.hosts.java.find`).
+    port
+        A fixed port instead of a free one.
+    timeout
+        Seconds until a server that is not ready counts as failed (default: 180, with packages to fetch 300).
+    secrets
+        Environment variables that the host's processes do not get: tokens of other hosts.
+    outlive
+        Whether it goes on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
+    record
+        A file into which it writes the archive of its classes when it is stopped (`penstock.spark.hosts.classes`).
+    """
+
+    folder: str | os.PathLike[str] | None = None
+    java: str | os.PathLike[str] | None = None
+    port: int | None = None
+    timeout: float | None = None
+    secrets: frozenset[str] = frozenset()
+    outlive: bool = False
+    record: Path | None = None
+
+
 class EmbeddedHost:
     """A Spark Connect server of the pip package, started and ended by penstock.
 
@@ -55,22 +87,8 @@ class EmbeddedHost:
         CPU ids that the JVM and its Python workers may use, None for all.
     conf
         Spark settings on top of `settings.DEFAULTS`. ``spark.driver.memory`` is the heap.
-    jars, packages
-        Jar files, and Maven coordinates that Spark fetches.
-    secrets
-        Environment variables that the host's processes do not get: tokens of other hosts.
-    folder
-        Where to make the work folder (default: the system's temporary folder).
-    java
-        The ``java`` to run (default: `penstock.spark.hosts.java.find`).
-    port
-        A fixed port instead of a free one.
-    timeout
-        Seconds until a server that is not ready counts as failed (default: 180, with packages 300).
-    outlive
-        Whether it goes on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
-    record
-        A file into which it writes the archive of its classes when it is stopped (`penstock.spark.hosts.classes`).
+    launch
+        How it is started.
 
     Examples
     --------
@@ -87,28 +105,15 @@ class EmbeddedHost:
         slots: int | None = None,
         cpus: Sequence[int] | None = None,
         conf: Mapping[str, str] | None = None,
-        jars: Sequence[str] = (),
-        packages: Sequence[str] = (),
-        secrets: Collection[str] = (),
-        folder: str | os.PathLike[str] | None = None,
-        java: str | os.PathLike[str] | None = None,
-        port: int | None = None,
-        timeout: float | None = None,
-        outlive: bool = False,
-        record: Path | None = None,
+        launch: Launch | None = None,
     ) -> None:
         self.name = name
-        self._record = record
-        self.outlive = outlive
         self.cores = cores
+        self._how = launch or Launch()
         self._slots = slots or cores
         self.cpus = sorted(set(cpus)) if cpus is not None else None
-        self.conf = settings.with_lists(settings.checked(conf or {}), jars, packages)
-        self.java = Path(java) if java is not None else None
-        self.timeout = timeout if timeout is not None else (300.0 if packages else 180.0)
-        self._secrets = frozenset(secrets)
-        self._base = Path(folder if folder is not None else tempfile.gettempdir()).absolute()
-        self._wanted_port = port
+        self.conf = settings.checked(conf or {})
+        self._base = Path(self._how.folder or tempfile.gettempdir()).absolute()
         self._port: int | None = None
         self._token = new_token(32)
         self._folders: list[Path] = []
@@ -130,7 +135,7 @@ class EmbeddedHost:
     @property
     def endpoint(self) -> str:
         """The address, without a token."""
-        return f"sc://127.0.0.1:{self._port or self._wanted_port or 0}"
+        return f"sc://127.0.0.1:{self._port or self._how.port or 0}"
 
     @property
     def pid(self) -> int | None:
@@ -171,8 +176,8 @@ class EmbeddedHost:
         with self._lock:
             if self._supervised is not None:
                 return self
-            java = self.java or java_runtime.find()
-            if not self.outlive:
+            java = Path(self._how.java) if self._how.java is not None else java_runtime.find()
+            if not self._how.outlive:
                 atexit.register(self.stop)
             try:
                 self._launch(java)
@@ -187,7 +192,7 @@ class EmbeddedHost:
     def let_go(self) -> Kept:
         """Leave the host to whoever finds it by what is returned; only one that outlives penstock is left running."""
         jvm, root = self._jvm, self._root
-        if not self.outlive or jvm is None or root is None or self._port is None:
+        if not self._how.outlive or jvm is None or root is None or self._port is None:
             raise HostError(f"host {self.name} does not outlive penstock, or does not run")
         self._sessions.close(release=False)
         token = self.folder / "token"
@@ -245,30 +250,31 @@ class EmbeddedHost:
 
     def _launch(self, java: Path) -> None:
         """Make the folder, start the supervisor, and let it start the JVM."""
-        kept = settings.inherited(self._secrets)
+        kept = settings.inherited(self._how.secrets)
         with host_folders(self._base) as (folders, locks):
             # First of all the one that cleans up.
             self._supervised = Supervised(folders, locks, kept)
         self._folders = folders
         # Names of sockets are short: they are in the last folder.
         main, lifeline, nursery = folders[0], folders[0] / "lifeline", folders[-1] / "nursery"
-        conf = settings.spark_settings(self.name, self._slots, self._wanted_port, self.conf, folders)
+        conf = settings.spark_settings(self.name, self._slots, self._how.port, self.conf, folders)
         plan = Plan(
-            argv=settings.command(java, conf, main, self._record),
+            argv=settings.command(java, conf, main, self._how.record),
             env=settings.environment(kept, java, main, self._token, lifeline, nursery),
             cpus=self.cpus,
             log=str(self.log),
             exit=str(self._exit_note),
             lifeline=str(lifeline),
             nursery=settings.nursery(nursery),
-            grace=GRACE if self._record is None else classes.RECORDING,
-            outlive=self.outlive,
+            grace=GRACE if self._how.record is None else classes.RECORDING,
+            outlive=self._how.outlive,
         )
         self._supervised.launch(self.name, plan)
 
     def _await_ready(self) -> None:
         """Wait for the line with which the server says its port."""
-        deadline = time.monotonic() + self.timeout
+        timeout = self._how.timeout or (180.0 if "spark.jars.packages" not in self.conf else 300.0)
+        deadline = time.monotonic() + timeout
         # The client takes a second or two to import: meanwhile.
         importlib.import_module("pyspark.sql.connect.session")
         while True:
@@ -278,11 +284,11 @@ class EmbeddedHost:
                 self._port = int(found[1])
                 return
             if not alive:
-                known = failures.known_reason(self.log, self._base, self._wanted_port)
+                known = failures.known_reason(self.log, self._base, self._how.port)
                 raise HostError(f"host {self.name} {known or f'ended while it started: {self._why_ended()}'}")
             if time.monotonic() > deadline:
                 raise HostError(
-                    f"host {self.name} was not ready after {self.timeout:g} s: "
+                    f"host {self.name} was not ready after {timeout:g} s: "
                     f"free some CPU or memory, or give it more time; its log ends: {failures.last_lines(self.log)}"
                 )
             time.sleep(0.02)

@@ -7,15 +7,18 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import attrs
+
 from penstock.cluster import Cluster, Host
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus, share_cpus
-from penstock.spark.hosts.embedded import EmbeddedHost
+from penstock.spark.hosts.embedded import EmbeddedHost, Launch
 from penstock.spark.hosts.kept import Kept
 from penstock.spark.hosts.kept_file import read_kept, write_kept
 from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
+from penstock.spark.hosts.settings import with_lists
 
 SLOTS = 32
 """Tasks at a time of an embedded host in real-time mode, whatever its cores: a task there waits for rows."""
@@ -63,11 +66,12 @@ def start_hosts(
     embedded = [host for host in wanted if host.spark is None and host.name not in there]
     if embedded and java is None:
         java = java_runtime.find()
+    launch = Launch(folder=folder, java=java)
     cpus = pin if isinstance(pin, Mapping) else _cpus(embedded) if pin else {}
     hosts: dict[str, SparkHost] = {
         host.name: KeptHost(there[host.name])
         if host.name in there
-        else make_host(host, cluster, folder, java, cpus.get(host.name))
+        else make_host(host, cluster, launch, cpus.get(host.name))
         for host in wanted
     }
     with ThreadPoolExecutor(max(1, len(hosts))) as pool:
@@ -88,7 +92,7 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
     """
     wanted = [host for host in cluster.hosts.values() if host.spark is None]
     cpus = _cpus(wanted)
-    made = [make_host(host, cluster, cpus=cpus.get(host.name), outlive=True) for host in wanted]
+    made = [make_host(host, cluster, Launch(outlive=True), cpus.get(host.name)) for host in wanted]
     with ThreadPoolExecutor(max(1, len(made))) as pool:
         try:
             _start_all(pool, made)
@@ -120,31 +124,20 @@ def _stop_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost]) -> None:
 
 
 def make_host(
-    host: Host,
-    cluster: Cluster,
-    folder: str | os.PathLike[str] | None = None,
-    java: str | os.PathLike[str] | None = None,
-    cpus: Sequence[int] | None = None,
-    outlive: bool = False,
+    host: Host, cluster: Cluster, launch: Launch | None = None, cpus: Sequence[int] | None = None
 ) -> SparkHost:
-    """Return a host of a cluster, not started or reached yet."""
+    """Return a host of a cluster, not started or reached yet; an embedded one gets no secrets of the cluster's."""
     if host.spark is not None:
         return RemoteHost(host.name, host.spark, token_env=host.token_env)
     spark = cluster.spark
+    # Also those of hosts that are not wanted now.
+    tokens = (other.token_env for other in cluster.hosts.values() if other.token_env)
+    accounts = (name for key, name in spark.kafka.items() if key in ("username_env", "password_env"))
     return EmbeddedHost(
         host.name,
         cores=host.cores,
         slots=SLOTS if spark.mode == "real-time" else None,
         cpus=cpus,
-        conf=spark.conf,
-        jars=spark.jars,
-        packages=spark.packages,
-        # Also those of hosts that are not wanted now.
-        secrets=[
-            *(other.token_env for other in cluster.hosts.values() if other.token_env),
-            *(name for key, name in spark.kafka.items() if key in ("username_env", "password_env")),
-        ],
-        folder=folder,
-        java=java,
-        outlive=outlive,
+        conf=with_lists(spark.conf, spark.jars, spark.packages),
+        launch=attrs.evolve(launch or Launch(), secrets=frozenset([*tokens, *accounts])),
     )

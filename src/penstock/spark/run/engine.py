@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import attrs
 import numpy as np
@@ -56,6 +56,30 @@ if TYPE_CHECKING:
 
 # Refusals are told once, as one message.
 logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
+class Ways(TypedDict, total=False):
+    """How a network is deployed.
+
+    Attributes
+    ----------
+    keep
+        Keep fractions by stream, those below 1.
+    everything
+        Whether all runs in micro-batches, whatever the cluster's mode.
+    live
+        Whether keep fractions will change.
+    apart
+        Operators that are queries of their own, so that they can move alone.
+    about
+        What the folder tells those who look on.
+    """
+
+    keep: Mapping[str, float] | None
+    everything: bool
+    live: bool
+    apart: Iterable[str]
+    about: Document | None
 
 
 class Engine:
@@ -123,24 +147,19 @@ class Engine:
         placement: Mapping[str, str],
         folder: str | os.PathLike[str],
         *,
-        keep: Mapping[str, float] | None = None,
         rates: Rates | None = None,
-        everything: bool = False,
-        live: bool = False,
-        apart: Iterable[str] = (),
-        about: Document | None = None,
+        **ways: Unpack[Ways],
     ) -> Deployment:
         """Check a network and gather what its queries need.
 
         Parameters
         ----------
-        live
-            Whether keep fractions will change.
-        apart
-            Operators that are queries of their own, so that they can move alone.
-        about
-            What the folder tells those who look on.
+        rates
+            Of scheduled sources, instead of their own.
+        ways
+            See `Ways`.
         """
+        everything, live = ways.get("everything", False), ways.get("live", False)
         check_network(network, self.cluster.spark)
         check_placement(placement)
         real_time = frozenset() if everything else prompt_operators(network, self.cluster.spark)
@@ -160,14 +179,14 @@ class Engine:
             network=network,
             placement=dict(placement),
             folder=place.path,
-            keep=dict(keep or {}),
+            keep=dict(ways.get("keep") or {}),
             speeds=speeds,
             schedules=schedules,
             schemas=schemas,
             everything=everything,
             live=sheddable(network) if live else frozenset(),
-            about=about,
-            apart=frozenset(apart),
+            about=ways.get("about"),
+            apart=frozenset(ways.get("apart", ())),
             kafka=kafka,
             hop=self.cluster.spark.hop,
             real_time=real_time,
@@ -197,7 +216,6 @@ class Engine:
         deployment: Deployment,
         *,
         seconds: float | None = None,
-        once: bool = False,
         trigger: float | None = None,
         shedder: Shedder | None = None,
         report: Report | None = None,
@@ -209,8 +227,6 @@ class Engine:
         ----------
         seconds
             Stop after this time; None: when scheduled sources are over (never, if there are others).
-        once
-            Process what the sources hold now, deliver it all, stop.
         trigger
             Interval of the micro-batches (s), if not the cluster's.
         shedder
@@ -225,23 +241,42 @@ class Engine:
         EngineError
             If a host dies or a query fails.
         """
-        tell = report or (lambda _what, _share: None)
-        begin = time.time()
-        interval = self.cluster.spark.trigger if trigger is None else trigger
-        refused: frozenset[str] = frozenset()
+        interval, tell = self._interval(trigger), report or _silent
+
+        def work(system: System) -> frozenset[str]:
+            follower = None if shedder is None else follow(system, shedder)
+            self._go(system, interval, follower, partial(watch, system, interval, seconds, tell, heard))
+            return frozenset() if follower is None else frozenset(follower.refused)
+
+        return self._worked(deployment, shedder is not None, tell, work)
+
+    def run_once(
+        self, deployment: Deployment, *, trigger: float | None = None, report: Report | None = None
+    ) -> Outcome:
+        """Process what the sources hold now, deliver it all, and stop; parameters and errors are those of `run`."""
+        tell = report or _silent
+
+        def work(system: System) -> frozenset[str]:
+            open_schedules(deployment, self._interval(trigger))
+            drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
+            return frozenset()
+
+        return self._worked(deployment, False, tell, work)
+
+    def _interval(self, trigger: float | None) -> float:
+        return self.cluster.spark.trigger if trigger is None else trigger
+
+    def _worked(
+        self, deployment: Deployment, prompt: bool, tell: Report, work: Callable[[System], frozenset[str]]
+    ) -> Outcome:
+        """Return what came of a system that is made, worked off and fenced; ``work`` names the tables refused."""
         system: System | None = None
         with owned(deployment.place):
             try:
                 with telling_deaths({name: self.hosts[name] for name in deployment.placement.values()}):
-                    system = self.system(deployment, shedder is not None, tell)
+                    system = self.system(deployment, prompt, tell)
                     begin = time.time()
-                    if once:
-                        open_schedules(deployment, interval)
-                        drain(system, {name: host.cores for name, host in self.cluster.hosts.items()}, tell)
-                    else:
-                        follower = None if shedder is None else follow(system, shedder)
-                        self._go(system, interval, follower, partial(watch, system, interval, seconds, tell, heard))
-                        refused = frozenset() if follower is None else frozenset(follower.refused)
+                    refused = work(system)
                     clean_logs(system.deployment, system.queries)
             except PySparkException as error:
                 raise EngineError(f"a query failed: {short(error)}") from None
@@ -296,6 +331,10 @@ class Engine:
             system.stop()
             if follower is not None:
                 follower.end()
+
+
+def _silent(_what: str, _share: float) -> None:
+    pass
 
 
 def refuse_live(real_time: Collection[str]) -> None:
