@@ -1,13 +1,20 @@
+from collections.abc import Iterator
+from itertools import pairwise
+
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from latency_cases import random_case
 
 from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Quantiles
-from penstock.latency.mace import cumulative_excess, mace, mace_series
-from penstock.load import OperatorStatistics, Statistics, load_model
-from penstock.network import chain
+from penstock.latency.mace import cumulative_excess, mace, mace_series, upstream
+from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
+from penstock.load.statistics import HostStatistics
+from penstock.network import Network, Operator, Sink, Source, chain
 from penstock.workload import Rates
 
 # A reconstruction of the paper's Fig. 3 that has all values which the text gives.
@@ -60,6 +67,146 @@ def test_links_are_hosts_and_delays_add() -> None:
     assert found.bottleneck == "h1->h2"
     assert found.total.worst == pytest.approx(1.1)
     assert found.bounds["lower"] <= found.bounds["upper"]
+
+
+def paths(model: LoadModel) -> Iterator[list[str]]:
+    """Yield every way from a source to the last operator that a tuple can take, by names."""
+    network = model.network
+
+    def further(way: list[str]) -> Iterator[list[str]]:
+        readers = [stream.reader for stream in network.outputs(way[-1])]
+        if not readers or any(reader in network.sinks for reader in readers):
+            yield way
+        for reader in readers:
+            if reader in network.operators:
+                yield from further([*way, reader])
+
+    for source in network.sources:
+        yield from further([source])
+
+
+def at_home(model: LoadModel, placement: Placement) -> dict[str, str | None]:
+    """Return where sources and operators are; None where a source has no host."""
+    return {**{name: source.host for name, source in model.network.sources.items()}, **placement}
+
+
+def plain_delays(model: LoadModel, placement: Placement, cluster: Cluster) -> dict[str, tuple[float, float]]:
+    """Return the shortest and longest delay of the paths over each host and link, by walking all of them."""
+    home = at_home(model, placement)
+    found: dict[str, list[float]] = {}
+    for way in paths(model):
+        pairs = [(home[a], home[b]) for a, b in pairwise(way)]
+        whole = sum(cluster.link(a, b).delay for a, b in pairs if a is not None and b is not None)
+        over = {home[name] for name in way if name in model.network.operators}
+        # A link that leaves a source's host is crossed before any operator has worked.
+        over |= {f"{home[a]}->{home[b]}" for a, b in pairwise(way) if a in placement and home[a] != home[b]}
+        for name in over:
+            found.setdefault(str(name), []).append(whole)
+    return {name: (min(values), max(values)) for name, values in found.items()}
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 2**32 - 1))
+def test_answer_is_that_of_plain_definitions(seed: int) -> None:
+    """Every number of an answer is what definitions say, walking all paths of small networks with links."""
+    rng = np.random.default_rng(seed)
+    model, placement, cluster = random_case(seed, operators=7, joins=False)
+    hosts = list(cluster.hosts)
+    sources = [attrs.evolve(s, host=str(rng.choice(hosts)) if k % 2 else None)
+               for k, s in enumerate(model.network.sources.values())]  # fmt: skip
+    network = Network.of("n", sources, model.network.operators.values(), model.network.sinks.values())
+    model = load_model(network, Rates.of(0.5, dict(zip(model.rates.sources, model.rates.values, strict=True))))
+    links = {(a, b): Link(float(rng.choice([0.0, 0.1, 0.3])), float(rng.choice([np.inf, 150.0])))
+             for a in hosts for b in hosts if a != b}  # fmt: skip
+    cluster = Cluster.of(cluster.hosts.values(), links=links)
+    found, delays = mace(model, placement, cluster), plain_delays(model, placement, cluster)
+    load, lower, peaks, shares = model.host_load(placement, cluster), {}, {}, {}
+    for row, host in zip(load, cluster.hosts.values(), strict=True):
+        excess = cumulative_excess(row[None], [host.capacity], 0.5)[0]
+        assert found.excess[host.name].tolist() == excess.tolist()
+        lower[host.name] = excess / host.capacity
+        shares[host.name] = float(row.max()) / host.capacity
+    traffic = {
+        pair: row for pair, row in model.link_traffic(placement).items() if np.isfinite(cluster.link(*pair).bandwidth)
+    }
+    assert found.links.keys() == {f"{a}->{b}" for a, b in traffic}
+    for (a, b), row in traffic.items():
+        excess = cumulative_excess(row[None], [150.0], 0.5)[0]
+        assert found.links[f"{a}->{b}"].tolist() == excess.tolist()
+        lower[f"{a}->{b}"] = excess / 150.0
+    for name, row in lower.items():
+        peaks[name] = float(row.max())
+        lower[name] = row + (0.0 if cluster.free_links else delays.get(name, (0.0, 0.0))[0])
+    series = np.max([*lower.values()], axis=0)
+    assert found.series == pytest.approx(series)
+    assert found.total == Quantiles.of(found.series)
+    assert found.bounds["lower"] == pytest.approx(series.max())
+    most = max(float(row.max()) for row in lower.values())
+    assert lower[found.bottleneck].max() == pytest.approx(most)
+    assert all(
+        shares.get(name, 0.0) <= shares.get(found.bottleneck, 0.0)
+        for name, row in lower.items() if row.max() == lower[found.bottleneck].max()
+    )  # fmt: skip
+    longest = max(peaks[name] + (0.0 if cluster.free_links else delays.get(name, (0, 0.0))[1]) for name in peaks)
+    assert found.bounds["printed"] == pytest.approx(longest + 0.5 + 2 * service_times(network, cluster))
+    for name, sink in network.sinks.items():
+        on_way = {placement[operator] for operator in upstream(network)[sink.input]}
+        used = [row for key, row in lower.items() if set(key.split("->")) <= on_way]
+        weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
+        answer = Quantiles.of(np.max(used, axis=0), weight)
+        assert attrs.astuple(found.sinks[name]) == pytest.approx(attrs.astuple(answer))
+    assert (found.model, found.period) == ("mace", 0.5)
+    assert any("adds up" in note for note in found.notes) == (len(set(placement.values())) > 1)
+
+
+def test_error_bar_of_the_host_that_waits_most() -> None:
+    """The bar is that of the latest host, over the periods in which its backlog builds, else of the fullest one."""
+    network = Network.of(
+        "two",
+        [Source(name="s"), Source(name="r")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.01,)),
+         Operator(name="b", kind="map", inputs=("a",), cost=(0.03,)),
+         Operator(name="c", kind="map", inputs=("r",), cost=(0.02,))],
+        [Sink(name="t", input="b"), Sink(name="u", input="c")],
+    )  # fmt: skip
+    cluster = Cluster.of([Host(name="h1", capacity=2.0), Host(name="h2")])
+    placement = Placement({"a": "h1", "b": "h1", "c": "h2"})
+    known = Statistics(
+        operators={"a": OperatorStatistics(error=0.04, selectivity=(0.5,), tuples=100),
+                   "b": OperatorStatistics(error=0.08)},
+        hosts={"h1": HostStatistics(error=0.03), "h2": HostStatistics(error=0.5)},
+    )  # fmt: skip
+    # h1 is late twice, longer the second time: of its two cores its load takes 1.25 and 1.5 times what they do.
+    rates = Rates.of(1.0, {"s": [75.0, 10.0, 10.0, 62.5, 75.0, 10.0, 10.0], "r": [30.0] * 7})
+    bar = mace(load_model(network, rates), placement, cluster, known).error
+    assert bar.host == "h1"
+    assert bar.load == pytest.approx((2.5 + 3.0) / 2 / 2)
+    sampled = float(np.sqrt(0.5 / (0.5 * 100)))
+    assert bar.cost_error == pytest.approx(0.25 * 0.04 + 0.75 * (0.08 + sampled) + 0.03)
+    assert bar.amplification == pytest.approx(1.375 / 0.375)
+    # Nothing waits: the fullest host, and errors count as they are.
+    idle = mace(load_model(network, Rates.of(1.0, {"s": [10.0], "r": [20.0]})), placement, cluster, known).error
+    assert (idle.host, idle.amplification) == ("h2", 1.0)
+    assert idle.load == pytest.approx(0.4)
+    assert idle.cost_error == pytest.approx(0.5)
+    # No error is known of anything, and nothing comes.
+    still = mace(load_model(network, Rates.of(1.0, {"s": [0.0], "r": [0.0]})), placement, cluster).error
+    assert (still.cost_error, still.amplification) == (0.0, 1.0)
+
+
+def test_an_answer_says_what_it_rests_on() -> None:
+    """Costs of the network file and of a statistics file are told apart, with the backlogs of the latest host."""
+    model = load_model(chain([0.01]), Rates.of(2.0, {"s1": [150.0, 0.0, 50.0]}))
+    placement = Placement({"o1.1": "h1"})
+    plain = mace(model, placement, Cluster.uniform(1))
+    assert plain.statistics == {"costs": "network file"}
+    [episode] = plain.episodes
+    assert (episode.host, episode.begins, episode.wait) == ("h1", 0.0, pytest.approx(1.0))
+    known = Statistics(operators={"o1.1": OperatorStatistics(cost=(0.01,))}, measured={"revision": "r"})
+    assert mace(model, placement, Cluster.uniform(1), known).statistics == {
+        "costs": "statistics file", "operators": ["o1.1"], "measured": {"revision": "r"},
+    }  # fmt: skip
+    assert mace(model, placement, Cluster.uniform(1), Statistics()).statistics == {"costs": "network file"}
 
 
 def test_quantiles_by_hand() -> None:

@@ -264,3 +264,124 @@ def test_replicas_cost_on_every_host() -> None:
     kept = program.flow(np.array([1.0]))
     assert program.load(kept) == pytest.approx([0.5, 0.5])
     assert program.score(kept) == pytest.approx(1.0)
+
+
+def test_a_crossing_divides_by_what_its_readers_keep() -> None:
+    """Keep fractions of readers beyond a link are of what was put out, whatever the crossing itself let through."""
+    network = Network.of(
+        "fan",
+        [Source(name="s", host="h1")],
+        [Operator(name=name, kind="map", inputs=("s",), cost=(cost,)) for name, cost in (("b", 0.0), ("c", 1.0))],
+        [Sink(name="t", input="b"), Sink(name="u", input="c", weight=0.0)],
+    )
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h1", "h2"): Link(bandwidth=3)})
+    program = build_program(network, cluster, Placement({"b": "h2", "c": "h2"}))
+    assert program.resources == ("h1", "h2", "h1->h2")
+    assert program.hosts == 2
+    assert program.places == {"b": ("h2",), "c": ("h2",)}
+    b, c = (int(program.arc[program.streams.index(name)]) for name in ("s->b", "s->c"))
+    [crossing] = set(range(program.arcs)) - set(program.arc.tolist())
+    kept = np.zeros(program.arcs)
+    kept[crossing], kept[b], kept[c] = 3.0, 3.0, 1.0
+    assert program.feasible(kept)
+    for end in ("b->t", "c->u"):
+        arc = int(program.arc[program.streams.index(end)])
+        kept[arc] = program.offered(np.array([6.0]), kept)[arc]
+    assert program.keep(np.array([6.0]), kept) == pytest.approx({"s->b": 0.5, "s->c": 1 / 6})
+    assert program.keep(np.array([0.0]), np.zeros(program.arcs)) == {}
+
+
+def test_a_sink_may_be_beyond_a_link() -> None:
+    """What goes to a sink on another host crosses the link, and a sink without a host is where its writer is."""
+    operators = [Operator(name="a", kind="map", inputs=("s",), cost=(0.01,))]
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h1", "h2"): Link(bandwidth=2)})
+    rates, placement = np.array([4.0]), Placement({"a": "h1"})
+    for host, score in (("h2", 2.0), ("h1", 4.0), (None, 4.0)):
+        network = Network.of("sink", [Source(name="s")], operators, [Sink(name="t", input="a", host=host)])
+        program = build_program(network, cluster, placement)
+        assert program.score(Exact(program).plan(rates)) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("join", "offered"),
+    [
+        ({"counts": (3, 5), "selectivity": (0.5, 0.25)}, 0.5 * 5 * 2 + 0.25 * 3 * 7),
+        ({"counts": (3, 5)}, 5 * 2 + 3 * 7),
+        ({"within": 4.0, "selectivity": (0.5, 0.25)}, (0.5 + 0.25) * 4 * 2 * 7),
+        ({"within": 4.0}, 2 * 4 * 2 * 7),
+    ],
+)  # fmt: skip
+def test_what_a_join_puts_out(join: dict[str, object], offered: float) -> None:
+    """Counted windows pair each tuple with a window of the other input, windows of time give a product of rates."""
+    network = Network.of(
+        "join",
+        [Source(name="x"), Source(name="y")],
+        [Operator(name="j", kind="join", inputs=("x", "y"), cost=(0.0, 0.0), **join)],  # type: ignore[arg-type]
+        [Sink(name="t", input="j")],
+    )
+    program = build_program(network, Cluster.uniform(1), Placement({"j": "h1"}))
+    rates = np.array([2.0, 7.0])
+    kept = program.flow(rates)
+    assert kept[program.arc[program.streams.index("j->t")]] == pytest.approx(offered)
+    assert program.offered(rates, kept) == pytest.approx(kept)
+
+
+def test_inputs_of_a_union_add_up() -> None:
+    """A source that reaches a union on two ways is paid for, and put out, on both."""
+    network = Network.of(
+        "self",
+        [Source(name="s")],
+        [
+            Operator(name="a", kind="map", inputs=("s",), cost=(0.1,), selectivity=(0.5,)),
+            Operator(name="u", kind="union", inputs=("s", "a"), cost=(0.2, 0.3)),
+        ],
+        [Sink(name="t", input="u")],
+    )
+    program = build_program(network, Cluster.uniform(1), Placement({"a": "h1", "u": "h1"}))
+    kept = program.flow(np.array([2.0]))
+    assert program.score(kept) == pytest.approx(2 + 1)
+    assert program.load(kept) == pytest.approx([0.2 + 0.4 + 0.3])
+    halved = program.flow(np.array([2.0]), {"s->a": 0.5})
+    assert program.score(halved) == pytest.approx(2 + 0.5)
+    assert program.keep(np.array([2.0]), halved) == pytest.approx({"s->a": 0.5})
+    assert program.keep(np.array([2.0]), np.zeros(program.arcs)) == {"s->a": 0.0, "s->u": 0.0}
+
+
+def test_routed_readers_divide_a_crossing() -> None:
+    """Readers of a routed stream beyond one link share what crosses as the routes say."""
+    network = Network.of(
+        "routed",
+        [Source(name="s")],
+        [Operator(name="o", kind="map", inputs=("s",), cost=(0.0,), route={"a": 0.2, "b": 0.3, "c": 0.5})]
+        + [Operator(name=name, kind="map", inputs=("o",), cost=(0.0,)) for name in ("a", "b", "c")],
+        [Sink(name=f"t-{name}", input=name, weight=weight) for name, weight in (("a", 1), ("b", 10), ("c", 100))],
+    )
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h1", "h2"): Link(bandwidth=4)})
+    program = build_program(network, cluster, Placement({"o": "h1", "a": "h2", "b": "h2", "c": "h1"}))
+    rates = np.array([10.0])
+    kept = program.flow(rates)
+    assert program.score(kept) == pytest.approx(2 + 30 + 500)
+    assert not program.feasible(kept)
+    assert program.feasible(program.flow(rates, {"s->o": 0.8}))
+    assert not program.feasible(program.flow(rates, {"s->o": 0.81}))
+
+
+def test_copies_on_one_host_are_paid_for_twice() -> None:
+    """Each copy of an operator costs its host, also where both are on the same one."""
+    network = Network.of(
+        "one",
+        [Source(name="s")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.5,))],
+        [Sink(name="t", input="a")],
+    )
+    program = build_program(network, Cluster.uniform(1), Placement({"a": "h1", "a#2": "h1"}))
+    assert program.load(program.flow(np.array([1.0]))) == pytest.approx([1.0])
+    assert program.places == {"a": ("h1",)}
+
+
+def test_programs_cannot_be_changed() -> None:
+    """The arrays of a program are read only: tables are made for it."""
+    program = figure_1()
+    for array in (program.G, program.S, program.K, program.limit, program.weight, program.arc, program.capacity):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
