@@ -219,7 +219,7 @@ def kinds(folder: Path, pythons: Sequence[str], quick: bool) -> dict[str, Any]:
     for number, python in enumerate(pythons):
         out = folder / f"kinds-{number}.zstd"
         script = ROOT / "scripts" / "record_event_log.py"
-        words = [python, str(script), str(out), "--batches", "12" if quick else "36"]
+        words = [python, str(script), str(out), "--batches", "12" if quick else "72"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         told = read_telemetry([str(out)])
         version = next(iter(told.applications.values())).version

@@ -11,7 +11,7 @@ from latency_cases import random_case
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Quantiles
-from penstock.latency.mace import cumulative_excess, mace, mace_series, upstream
+from penstock.latency.mace import cumulative_excess, mace, mace_series, relative_errors, upstream
 from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source, chain
@@ -192,6 +192,16 @@ def test_error_bar_of_the_host_that_waits_most() -> None:
     # No error is known of anything, and nothing comes.
     still = mace(load_model(network, Rates.of(1.0, {"s": [0.0], "r": [0.0]})), placement, cluster).error
     assert (still.cost_error, still.amplification) == (0.0, 1.0)
+
+
+def test_errors_of_samples_add_up_downstream() -> None:
+    """Selectivities measured on samples make the loads behind them uncertain, together by the sum of squares."""
+    rows = [{"selectivity": (0.5,), "tuples": 100}, {"selectivity": (0.2,), "tuples": 50}, {"selectivity": (1.0,), "tuples": 9},
+            {"selectivity": (0.5,)}, {"tuples": 1}]  # fmt: skip
+    known = Statistics(operators={f"o1.{k + 1}": OperatorStatistics(**row, error=0.01) for k, row in enumerate(rows)})
+    found = relative_errors(chain([0.01] * 6), known)
+    first, both = np.sqrt(0.5 / 50), np.sqrt(0.5 / 50 + 0.8 / 10)
+    assert found == pytest.approx([0.01, 0.01 + first, 0.01 + both, 0.01 + both, 0.01 + both, both])
 
 
 def test_an_answer_says_what_it_rests_on() -> None:
