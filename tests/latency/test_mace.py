@@ -196,9 +196,9 @@ def test_error_bar_of_the_host_that_waits_most() -> None:
 
 def test_errors_of_samples_add_up_downstream() -> None:
     """Selectivities measured on samples make the loads behind them uncertain, together by the sum of squares."""
-    rows = [{"selectivity": (0.5,), "tuples": 100}, {"selectivity": (0.2,), "tuples": 50}, {"selectivity": (1.0,), "tuples": 9},
-            {"selectivity": (0.5,)}, {"tuples": 1}]  # fmt: skip
-    known = Statistics(operators={f"o1.{k + 1}": OperatorStatistics(**row, error=0.01) for k, row in enumerate(rows)})
+    samples = [((0.5,), 100), ((0.2,), 50), ((1.0,), 9), ((0.5,), 0), (None, 1)]
+    rows = [OperatorStatistics(selectivity=share, tuples=count, error=0.01) for share, count in samples]
+    known = Statistics(operators={f"o1.{k + 1}": row for k, row in enumerate(rows)})
     found = relative_errors(chain([0.01] * 6), known)
     first, both = np.sqrt(0.5 / 50), np.sqrt(0.5 / 50 + 0.8 / 10)
     assert found == pytest.approx([0.01, 0.01 + first, 0.01 + both, 0.01 + both, 0.01 + both, both])
