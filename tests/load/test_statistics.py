@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
 from penstock.errors import InputError
 from penstock.load import OperatorStatistics, Statistics, read_statistics
+from penstock.load.statistics import HostStatistics, parse_statistics
+from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.network.model import Growth
 
@@ -112,3 +115,63 @@ def test_growth_comes_with_its_selectivity() -> None:
     assert known.complete(set_before, override=True).operators["a"].growth == growth
     without = Statistics(operators={"a": OperatorStatistics(cost=(1.0,), selectivity=(0.5,))})
     assert without.complete(open_ended).operators["a"].growth is None
+
+
+def test_the_document_has_all_that_is_known() -> None:
+    """What was measured is in the document as a person would write it, and nothing that was not."""
+    growth = Growth(exponent=1.5, at=20.0)
+    full = OperatorStatistics(
+        cost=(0.1, 0.1), selectivity=(0.25, 0.5), error=0.01, tuples=7, resolution=1e-6, state=512.0, overhead=0.03,
+        growth=growth,
+    )  # fmt: skip
+    hosts = {"h2": HostStatistics(overhead=0.2, idle=0.1), "h1": HostStatistics(speed=3e7)}
+    known = Statistics(operators={"j": full, "a": OperatorStatistics()}, hosts=hosts, measured={"when": "today"})
+    document = known.document()
+    assert list(document["operators"]) == ["a", "j"]
+    assert document["operators"]["a"] == {"error": 0.0, "tuples": 0}
+    assert document["operators"]["j"] == {
+        "cost": 0.1, "selectivity": [0.25, 0.5], "error": 0.01, "tuples": 7, "resolution": 1e-6, "state": 512.0,
+        "overhead": 0.03, "growth": attrs.asdict(growth),
+    }  # fmt: skip
+    assert list(document["hosts"]) == ["h1", "h2"]
+    assert (document["hosts"]["h2"]["overhead"], document["hosts"]["h2"]["idle"]) == (0.2, 0.1)
+    assert None not in document["hosts"]["h1"].values()
+    again = parse_statistics(json.loads(json.dumps(document)))
+    assert again == attrs.evolve(known, operators={**known.operators, "j": attrs.evolve(full, cost=(0.1,))})
+
+
+def test_state_fills_what_is_left_open() -> None:
+    """Measured state fills a gap, and replaces what the network says only when asked; none leaves it as it is."""
+    said = Network.of(
+        "n", NETWORK.sources.values(), [attrs.evolve(o, state=9.0) for o in NETWORK.operators.values()], [], None
+    )
+    known = Statistics(operators={"a": OperatorStatistics(state=5.0), "j": OperatorStatistics(cost=(1.0, 2.0))})
+    assert [o.state for o in known.complete(NETWORK).operators.values()] == [5.0, None]
+    assert [o.state for o in known.complete(said).operators.values()] == [9.0, 9.0]
+    assert [o.state for o in known.complete(said, override=True).operators.values()] == [5.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("document", "at", "says"),
+    [
+        ([], "operators", "expected"),
+        ({"operators": 1}, "operators", "expected"),
+        ({"operators": {"jj": {}}}, "operators.jj", "is no operator of the network"),
+        ({"operators": {"a": {"cost": float("inf")}}}, "operators.a.cost", "finite"),
+        ({"operators": {"a": {"selectivity": [float("inf")]}}}, "operators.a.selectivity", "finite"),
+        ({"operators": {"a": {"error": float("inf")}}}, "operators.a.error", "finite"),
+        ({"operators": {"a": {"resolution": float("inf")}}}, "operators.a.resolution", "finite"),
+        ({"operators": {"a": {"state": float("inf")}}}, "operators.a.state", "finite"),
+        ({"operators": {"a": {"overhead": float("inf")}}}, "operators.a.overhead", "finite"),
+        ({"operators": {"a": {"growth": {"exponent": 0.5, "at": 0.0}}}}, "operators.a.growth", ""),
+        ({"operators": {}, "hosts": {"h1": {"idle": float("inf")}}}, "hosts.h1.idle", "finite"),
+    ],
+)
+def test_refusals_name_the_key(document: object, at: str, says: str) -> None:
+    """Each refusal names the key, and what is near to a name that is not there."""
+    with pytest.raises(InputError) as refused:
+        parse_statistics(document, NETWORK)
+    assert str(refused.value.at).startswith(at)
+    assert says in refused.value.problem
+    if at == "operators.jj":
+        assert refused.value.hint == "did you mean 'j'?"
