@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host
-from penstock.control.controller import Controller
+from penstock.control.controller import Controller, drained, moved
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder
 from penstock.control.knowledge import Knowledge
-from penstock.control.loop import Control
+from penstock.control.loop import Asked, Control
 from penstock.control.policies import POLICIES, policies
 from penstock.control.policies.alone import Alone
 from penstock.control.scenario import Happening
@@ -182,6 +182,28 @@ def test_asked_query_is_attached_or_refused(tmp_path, hosts):
     assert "refused" in lines[1]["why"]
     assert report["streams"]["small->small-out"]["delivered"] == pytest.approx(60 * 30, abs=2)
     assert "large" not in report["placement"]
+
+
+@pytest.mark.parametrize("act", [True, False])
+@pytest.mark.parametrize("request_of", [moved, drained])
+def test_what_is_asked_dry_is_answered_and_not_done(act, request_of):
+    """Who asks what a move or a drain would do is told, each time, and nothing moves."""
+    engine = simulated(two_queries(), TOGETHER, stepped((60, 50.0)))
+    control, state, flow = Control(policies=policies(""), act=act), State(), None
+    given = {"operator": "dear1", "host": "h2" if request_of is moved else "h1"}
+    for look in range(1, 5):
+        engine.wait(float(look))
+        dry = Asked("me", request_of({**given, "dry": True}))
+        turned = control.turn(engine, state, flow, [dry] if look > 1 else [])
+        state, flow = turned.state, turned.flow
+        if look > 1:
+            assert turned.answers["me"]["done"] is False
+            assert {"operator": "dear1", "from": "h1", "to": "h2"} in turned.answers["me"]["decided"]["moves"]
+    assert set(engine.report()["placement"].values()) == {"h1"}
+    engine.wait(5.0)
+    control.turn(engine, state, flow, [Asked("me", request_of(given))])
+    engine.wait(10.0)
+    assert engine.report()["placement"]["dear1"] == "h2"
 
 
 def test_a_query_asked_for_while_a_host_is_down_waits(tmp_path):

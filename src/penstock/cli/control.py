@@ -118,7 +118,7 @@ class FolderOptions(NamedTuple):
         str | None,
         typer.Option("--directory", metavar="DIR", help="The controller's folder; default .penstock/<network name>."),
     ] = None
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the controller that was killed here.")] = False
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over where a controller was killed, instead of going on.")] = False
 
 
 def command(
@@ -159,8 +159,11 @@ def command(
         move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph),
     )  # fmt: skip
     place, began = Folder(directory), time.perf_counter()
-    if folder.fresh and not place.alive:
-        place.forget()
+    if not place.alive:
+        if (aside := place.set_aside()) is not None:
+            common.say(f"penstock: note: the run that ended here before has its history in {aside}")
+        if folder.fresh:
+            place.forget()
     identity = request.identity_of(control, graph, rates)
     identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
     if simulated:

@@ -153,9 +153,11 @@ def command(
     common.show_hosts(rows)
     for sentence in found.over:
         common.say(sentence)
-    least = "" if found.bound is None else f" (no placement is below {found.bound:.4g})"
+    # Latency is what overload makes rows wait: `estimate` adds what batches and services take.
+    what, unit = ("wait through overload: latency", " s") if found.objective == "latency" else (found.objective, "")
+    least = "" if found.bound is None else f" (no placement is below {found.bound:.4g}{unit})"
     moves = f"; {len(found.moved)} operators moved, load {found.moved_load:.4g}" if previous is not None else ""
-    typer.echo(f"{found.objective} {found.value:.4g}{least}{moves}; {seconds * 1000:.1f} ms")
+    typer.echo(f"{what} {found.value:.4g}{unit}{least}{moves}; found in {seconds * 1000:.1f} ms")
 
 
 def _show(algorithm: str, answer: Answer, model: LoadModel) -> None:

@@ -235,7 +235,8 @@ def drained(given: Document) -> Proposing:
             plan=Plan(placement=moves),
             why=f"{host} is to become empty: {counted(len(moves), 'operator')} to leave",
             expected={"worst": now.worst(now.where(moves))} if now.ready else {},
-            asked=not given.get("dry"),
+            asked=True,
+            dry=bool(given.get("dry")),
         )
 
     return make
@@ -262,7 +263,8 @@ def moved(given: Document) -> Proposing:
             why=f"asked to move {name} from {here} to {host}"
             + (f", with {', '.join(sorted(set(moves) - {name}))}, which share its query" if len(moves) > 1 else ""),
             expected=expected,
-            asked=not given.get("dry"),
+            asked=True,
+            dry=bool(given.get("dry")),
         )
 
     return make

@@ -5,7 +5,7 @@
     lock            held by the controller that runs; a second one is refused
     token           a secret that only the owner can read; who asks for a change shows it
     state.json      what the controller remembers and how things stand, replaced as a whole
-    history.jsonl   one line a decision
+    history.jsonl   one line a decision; of runs before that were over, history-1.jsonl and so on
     requests/ID     what was asked for and is not answered yet, each file written as a whole
     replies/ID      the answers
 """
@@ -138,6 +138,23 @@ class Folder:
         (self.path / "history.jsonl").unlink(missing_ok=True)
         (self.path / "state.json").unlink(missing_ok=True)
 
+    def set_aside(self) -> Path | None:
+        """Put the history of a run that is over where a new one does not reach it; return the file, None if none is.
+
+        Raises
+        ------
+        InputError
+            If the state file is damaged.
+        """
+        path, known = self.path / "history.jsonl", self.read()
+        if known is None or not known.get("over") or not path.exists():
+            return None
+        number = 1
+        while (aside := path.with_name(f"history-{number}.jsonl")).exists():
+            number += 1
+        path.replace(aside)
+        return aside
+
     def cut(self, length: int) -> None:
         """Leave only the first lines of the history: what the state file knows of."""
         lines = self.history()
@@ -240,11 +257,13 @@ def folder_of(directory: str | None) -> Folder:
     """
     if directory is not None:
         if not (Path(directory) / "control").is_dir():
-            raise InputError("no controller has run here", file=directory)
+            raise InputError("no controller has run here", file=directory, hint="start one: penstock control NETWORK …")
         return Folder(directory)
     known = sorted(path.parent for path in Path(DEFAULT).glob("*/control"))
     alive = [path for path in known if Folder(path).alive] or known
     if len(alive) == 1:
         return Folder(alive[0])
-    problem = f"{len(alive)} controllers have folders here" if alive else "no controller has run here"
-    raise InputError(problem, at="DIR", hint=f"name one: {', '.join(map(str, alive))}" if alive else None)
+    if not alive:
+        raise InputError("no controller has run here", file=DEFAULT, hint="start one: penstock control NETWORK …")
+    named = ", ".join(map(str, alive))
+    raise InputError(f"{len(alive)} controllers have folders here", file=DEFAULT, hint=f"name one: {named}")

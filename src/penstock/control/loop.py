@@ -73,10 +73,11 @@ class Control:
             plan = trimmed(now, found.plan)
             faults = wrong(now, plan, quotas=not found.hard)
             applied = None
-            if (self.act or found.asked) and not faults and not plan.empty:
+            if (self.act or found.asked) and not found.dry and not faults and not plan.empty:
                 applied = engine.apply(plan)
                 state = state.after(found, plan, applied, seen, journaled=self.journaled)
-            idle = (applied is None or not applied.begun) and not found.asked
+            # Who asks gets an answer, however often.
+            idle = (applied is None or not applied.begun) and not found.asked and identity is None
             told = advised(state, found.policy, plan, idle, now)
             if told is not None:
                 state = attrs.evolve(told, decisions=state.decisions + 1)

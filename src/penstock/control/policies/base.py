@@ -37,6 +37,8 @@ class Proposal:
         Of a policy that takes another one's plan: that one's name.
     asked
         Whether somebody has asked for it, so that it is done also where the controller only advises.
+    dry
+        Whether somebody only asks what would happen: it is never done.
     """
 
     policy: str
@@ -47,6 +49,7 @@ class Proposal:
     drain: tuple[str, ...] = ()
     course: str = ""
     asked: bool = False
+    dry: bool = False
 
 
 class Policy(Protocol):
