@@ -195,10 +195,7 @@ def test_pins_quotas_and_theta(name, seed):
     names = sorted(problem.model.network.operators)
     light = min(names, key=lambda o: problem.model.mean_load[problem.model.operator_index[o]])
     pinned = attrs.evolve(problem, pins={light: "h2"})
-    try:
-        answer = place(pinned, name, rng(seed))
-    except Infeasible:
-        return
+    answer = place(pinned, name, rng(seed))
     assert answer.placement[light] == "h2"
     assert faults(pinned, answer.placement) == ()
     again = place(attrs.evolve(pinned, previous=answer.placement), name, rng(seed + 1), Terms(theta=1.0))
@@ -228,7 +225,7 @@ def test_an_added_host_never_hurts(name):
         problem = problems.drawn(seed)
         hosts = [*problem.cluster.hosts.values(), Host(name="h9")]
         wide = attrs.evolve(problem, cluster=Cluster.of(hosts))
-        assert place(wide, name, rng()).value <= place(problem, name, rng()).value * 4 / 3 + 1e-9
+        assert place(wide, name, rng()).value <= place(problem, name, rng()).value + 1e-9
 
 
 def test_moves_must_pay():

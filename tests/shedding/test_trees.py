@@ -8,7 +8,7 @@ from itertools import pairwise
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from shedding_cases import figure_1, figure_7, optimum, random_tree, two_hosts
 
@@ -100,7 +100,7 @@ def test_random_trees(seed: int, roots: int, late: float, merges: float, error: 
     try:
         table = build_table("d-fit", Question(exact, upto, error))
     except TooLarge:
-        return
+        reject()
     look_up = LookUp(program, table)
     for rates in rates_of(rng, upto, 25):
         kept = look_up.plan(rates)

@@ -118,7 +118,9 @@ class FolderOptions(NamedTuple):
         str | None,
         typer.Option("--directory", metavar="DIR", help="The controller's folder; default .penstock/<network name>."),
     ] = None
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over where a controller was killed, instead of going on.")] = False
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over where a controller was killed, instead of going on.")
+    ] = False
 
 
 def command(

@@ -1,8 +1,10 @@
-"""The policy `rebalance`: which operators move where, decided from what an engine observes.
+"""Rebalancing as the papers do it, for ``penstock simulate --rebalance`` and the experiments.
+
+Which operators move where is decided from what the simulator observes. The policy of a controller is
+`penstock.control.policies.rebalance`.
 
 The decision is a pure function, `decide`: what is remembered and what is seen go in, what is remembered and moves come
-out. `Rebalance` is the policy with its parameters; the simulator is steered by it in virtual time, a live controller
-calls the same function.
+out. `Rebalance` has the parameters, and steers a run of the simulator.
 
 Loads are those of section 2.2 of Xing et al. and 2.2.1 of Wang et al.: observed costs times the ideal rates, which
 follow from the observed rates of the sources and the observed selectivities. So an operator behind an overloaded host

@@ -174,7 +174,7 @@ class Situation:
 
     @cached_property
     def base(self) -> Ints:
-        """The operator of each of ``seen.operators``, array (units,): a replica's is that of the first copy."""
+        """The operator of each of ``seen.operators``, a replica's that of the first copy; array (operators and replicas,)."""
         if self.seen.operators == tuple(self.network.operators):
             return np.arange(len(self.seen.operators))
         row = {name: k for k, name in enumerate(self.network.operators)}
@@ -296,7 +296,8 @@ class Situation:
 
     @cached_property
     def backlog(self) -> Floats:
-        """Work for each operator of what waits there and before it, in benchmark-core seconds, array (units,).
+        """Work for each operator of what waits there and before it, in benchmark-core seconds, array
+        (operators and replicas,).
 
         A tuple that waits at the first operator of a chain is work for all of them.
         """
@@ -339,7 +340,7 @@ class Situation:
 
     @cached_property
     def passing(self) -> Floats:
-        """Weighted sink tuples per second that depend on each of ``seen.operators``, array (units,)."""
+        """Weighted sink tuples per second that depend on each operator and replica, array (operators and replicas,)."""
         selectivity = self.costs[1]
         sources = len(self.network.sources)
         out = self.flow.put(self.rates, self.arrivals, selectivity).mean(axis=1) * self.flow.worth(selectivity)

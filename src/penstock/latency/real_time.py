@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -16,7 +16,7 @@ SOURCE = "kafka"
 SAID = ("topic", "key", "value")
 """Options of a sink that say what its messages are. Others are the writer's, of which a query has only one."""
 
-KINDS: Mapping[str, str] = {
+REFUSED: Mapping[str, str] = {
     "join": "is a join of two streams",
     "aggregate": "is a window, whose results appear when it closes",
     "python": "is a Python function",
@@ -24,21 +24,15 @@ KINDS: Mapping[str, str] = {
 """Kinds that real-time mode does not take, and why."""
 
 
-def batched(network: Network, settings: SparkSettings, names: Collection[str] | None = None) -> dict[str, str]:
+def batched(network: Network, settings: SparkSettings) -> dict[str, str]:
     """Return the operators that run in micro-batches, each with the reason, under a cluster's settings.
 
     Real-time mode reads and writes topics only, and of the operators it takes filters, maps and unions. What stands
     behind a micro-batch gets its rows in batches, and runs in micro-batches itself. Formats count where the network
     could run on Spark at all: where each source names one.
-
-    Parameters
-    ----------
-    names
-        The operators in question (default: all).
     """
-    wanted = [name for name in network.operators if names is None or name in names]
     if settings.mode != "real-time":
-        return dict.fromkeys(wanted, "the cluster's mode is micro-batch")
+        return dict.fromkeys(network.operators, "the cluster's mode is micro-batch")
     runs = all(source.format is not None for source in network.sources.values())
     found: dict[str, str] = {}
     for name, operator in network.operators.items():
@@ -48,7 +42,7 @@ def batched(network: Network, settings: SparkSettings, names: Collection[str] | 
             why = f"reads {behind!r}, which runs in micro-batches"
         if why is not None:
             found[name] = why
-    return {name: found[name] for name in wanted if name in found}
+    return found
 
 
 def prompt_operators(network: Network, settings: SparkSettings) -> frozenset[str]:
@@ -96,7 +90,7 @@ def _alone(operator: Operator) -> str | None:
     """Return why an operator cannot run in real-time mode wherever it stands."""
     if operator.kind == "map" and GENERATORS.search(operator.select or ""):
         return "makes several rows of one, which a restart could not tell apart"
-    return KINDS.get(operator.kind)
+    return REFUSED.get(operator.kind)
 
 
 def _outside(network: Network, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The load model: a few matrices that every decision reads (design: one idea).
+"""The load model: a few matrices that every decision reads.
 
 Ideal rates cascade from the sources as if everything upstream were instantaneous (Xing et al. section 2.2,
 Chandramouli et al. definition 5), so all series are deterministic functions of the source rates.
@@ -188,7 +188,7 @@ def _too_large(network: Network, matrix: Matrix, streams: bool) -> InputError:
 
 
 def _output(operator: Operator, rates: Matrix, slopes: Matrix) -> tuple[Matrix, Matrix]:
-    """Return the output rate of an operator and its slope per source (design section 6)."""
+    """Return the output rate of an operator and its slope per source (docs/background/load-model.md)."""
     selectivity = np.asarray(operator.selectivity or (1.0,) * len(operator.inputs))
     if operator.kind != "join":
         return _grown(operator, rates, slopes, selectivity @ rates, selectivity @ slopes)

@@ -286,7 +286,7 @@ def _flows(
 
 
 def _factors(operator: Operator) -> list[float]:
-    """Output per input tuple of each input (design section 6); 0 for a time-window join, which is a product."""
+    """Output per input tuple of each input; 0 for a time-window join, which is a product."""
     selectivity = list(operator.selectivity or (1.0,) * len(operator.inputs))
     if operator.kind != "join":
         return selectivity

@@ -55,7 +55,7 @@ class Rebalance:
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return moves off hosts that have too much to do."""
         if now.known.looks < 2:
-            self.prepare(now, rng)
+            self.prepare(rng)
         if not now.ready or not calm(now, "rebalance"):
             return None
         where = now.where()
@@ -79,7 +79,7 @@ class Rebalance:
             hard=bool(worst > now.goals.bound or shares[hot] > 1),
         )
 
-    def prepare(self, now: Situation, rng: np.random.Generator) -> None:
+    def prepare(self, rng: np.random.Generator) -> None:
         """Load the compiled code, while nothing can be decided yet."""
         small = Arrays.of(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 4.0)) / 100, np.ones(2))
         algorithm(NAMES[self.by])(small, rng)

@@ -65,24 +65,19 @@ class Query:
         return self.fragment.name
 
 
-def compile_fragment(
-    session: SparkSession, deployment: Deployment, fragment: Fragment, run: str = "", generation: int = 0
-) -> Query:
+def compile_fragment(session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> Query:
     """Compile one fragment into a streaming query.
 
-    ``run`` is the run's identity, for files in the user's folders; ``generation`` says which of its runs this is: only
-    the newest may deliver.
+    ``run`` is the run's identity, for files in the user's folders. Which generation the query is, `stamped` says.
     """
-    return _Compiler(session, deployment, fragment, run, generation).query()
+    return _Compiler(session, deployment, fragment, run).query()
 
 
 class _Compiler:
     """Builds one query; memory of what is built already."""
 
-    def __init__(
-        self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str, generation: int
-    ) -> None:
-        self.session, self.deployment, self.run, self.generation = session, deployment, run, generation
+    def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> None:
+        self.session, self.deployment, self.run = session, deployment, run
         self.network: Network = deployment.network
         self.knobs = knobs_of(deployment, Graph(self.network, fragment, real_time=deployment.real_time))
         if self.knobs is not None and not shares_jvm(session):
@@ -120,7 +115,6 @@ class _Compiler:
             stateful=tuple(self.stateful),
             timed=graph.timed,
             knobs=self.knobs,
-            generation=self.generation,
             session=id_of(self.session),
             topics=deployment.topics(self.run),
             host=graph.fragment.host,

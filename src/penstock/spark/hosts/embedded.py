@@ -72,8 +72,9 @@ class Launch:
 class EmbeddedHost:
     """A Spark Connect server of the pip package, started and ended by penstock.
 
-    It listens on 127.0.0.1 only, on a port that the kernel chooses, and asks for a random token that travels in the
-    environment. Its files are in a folder of its own. It ends with penstock, also by ``kill -9``.
+    It listens on 127.0.0.1 only, on a port that the kernel chooses unless ``launch`` names one, and asks for a random
+    token that travels in the environment. Its files are in a folder of its own. It ends with penstock, also by
+    ``kill -9``, unless it is to outlive it.
 
     Parameters
     ----------

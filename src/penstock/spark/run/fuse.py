@@ -88,7 +88,7 @@ def _follow(system: System, writer: Unit, reader: Unit, short: int = 0) -> None:
     written = [way.writer for way in system.compiled[writer.name].spec.logs if way.writer in query.reads]
     logs = {name: log_of(query.spec.folder, query.spec.topics, name) for name in written}
     while True:
-        come = reached(system.deployment, query)
+        come = reached(query)
         left = [name for name, log in logs.items() if come.get(name, {}).get("batch", 0) < log.length() - short]
         if not left:
             return

@@ -203,7 +203,7 @@ def read_latency(file: Place) -> tuple[Array, Array]:
     return np.full(noted.size - 1, noted[0] / 1e6), noted[1:] / 1e6
 
 
-def reached(deployment: Deployment, query: Query, before: int = 0) -> dict[str, Position]:
+def reached(query: Query, before: int = 0) -> dict[str, Position]:
     """Return the position in each log up to which a query has come with its last ended batch, or one before it."""
     ended = begun_and_ended(query.spec.checkpoint)[1] - before
     if ended < 0:
@@ -229,7 +229,7 @@ def _taken(
     written = {name: sum(count for _, count in entries) for name, entries in rows.items()}
     taken = taken_from_topics(deployment, queries, written)
     for query in queries:
-        come = reached(deployment, query)
+        come = reached(query)
         for stream in network.streams:
             inside = stream.writer in query.fragment.operators and stream.name not in query.fragment.cuts
             if stream.reader not in query.fragment.operators or stream.writer not in logged or inside:

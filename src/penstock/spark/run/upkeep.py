@@ -26,7 +26,7 @@ def clean_logs(deployment: Deployment, queries: Sequence[Query]) -> None:
     """Remove what every reader of a log has passed, with a batch to spare."""
     passed: dict[str, list[Position]] = {name: [] for query in queries for name in query.reads}
     for query in queries:
-        come = reached(deployment, query, before=1)
+        come = reached(query, before=1)
         for name in query.reads:
             passed[name].append(come.get(name, START))
     for name, positions in passed.items():
@@ -43,7 +43,7 @@ def fold(deployment: Deployment, queries: Sequence[Query], keep: int = KEPT) -> 
     # What readers of a log have not taken yet is still asked for by number.
     behind: dict[str, int] = {}
     for query in queries:
-        come = reached(deployment, query)
+        come = reached(query)
         for name in query.reads:
             batch = come.get(name, START)["batch"]
             behind[name] = min(behind.get(name, batch), batch)

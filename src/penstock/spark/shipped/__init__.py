@@ -1,6 +1,8 @@
 """Code that runs on the hosts. It is shipped by value, so that hosts need pyspark and nothing of ours.
 
-Imports are the standard library, numpy, pyarrow and pyspark only, and happen inside functions where they are slow.
+With it go `penstock.spark.hop`, `penstock.workload.nexmark` and `penstock.shedding.alone` (`compile/compiler.py` has
+the list). Besides them, imports are the standard library, numpy, pyarrow and pyspark only, and happen inside functions
+where they are slow.
 """
 
 from typing import Any
