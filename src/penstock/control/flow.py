@@ -1,7 +1,8 @@
 """Rates and loads of a whole network at once: the load model in numpy, for decisions that are made every period.
 
 `penstock.load.load_model` is the reference; this computes the same numbers (docs/background/load-model.md) level by
-level of the network instead of operator by operator, with costs and selectivities as arrays, which change with every observation.
+level of the network instead of operator by operator, with costs and selectivities as arrays, which change with every
+observation.
 """
 
 from __future__ import annotations

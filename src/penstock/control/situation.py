@@ -174,7 +174,7 @@ class Situation:
 
     @cached_property
     def base(self) -> Ints:
-        """The operator of each of ``seen.operators``, a replica's that of the first copy; array (operators and replicas,)."""
+        """The operator of each row of ``seen.operators``, for a replica that of the first copy."""
         if self.seen.operators == tuple(self.network.operators):
             return np.arange(len(self.seen.operators))
         row = {name: k for k, name in enumerate(self.network.operators)}
