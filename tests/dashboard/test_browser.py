@@ -188,6 +188,19 @@ def test_what_if_is_answered(page: Page, run: Folder) -> None:
         expect(page.locator("#answer")).to_contain_text("1 operator would move: scored to h1", timeout=20_000)
 
 
+def test_no_overload_is_said_in_words(page: Page, run: Folder) -> None:
+    """Where the model counts only overload, the answer says so and does not claim a latency of 0 s."""
+    view = RunView(run.path)
+    view.batches = False
+    with serving(view) as served:
+        page.goto(served.url)
+        page.locator("#if input[data-source=clicks]").fill("10")
+        page.locator("#if button").click()
+        expect(page.locator("#answer")).to_contain_text("no overload", timeout=20_000)
+        expect(page.locator("#answer")).to_contain_text("because a host is overloaded")
+        expect(page.locator("#answer tbody").first).not_to_contain_text("0 s")
+
+
 def test_decisions_are_shown_and_actions_done(page: Page, run: Folder) -> None:
     """Decisions stand with their reasons; an action shows first what it would do, needs the token and a yes."""
     with Answering(run.path) as controller, serving(RunView(run.path)) as served:

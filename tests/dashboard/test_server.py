@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from folders import BEGIN, Folder
 
+from penstock.dashboard.serve import serve
 from penstock.dashboard.server import make_app
 from penstock.dashboard.watcher import Watcher, event
 from penstock.monitor.run import RunView
@@ -82,7 +83,40 @@ def test_questions_are_answered_or_refused(client: TestClient) -> None:
     refused = client.post("/api/what-if", json={"rates": {"clik": 300}})
     assert refused.status_code == 422
     assert "did you mean 'clicks'" in refused.json()["detail"]
-    assert client.post("/api/what-if", json={"rate": {}}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"rate": {"clicks": 300}}, "rate: is no key (did you mean 'rates'?)"),
+        ({"foo": 1}, "foo: is no key (keys: rates, duration, placement, algorithm, keep, shed)"),
+        ({"rates": {"clicks": "many"}}, "rates.clicks: input should be a valid number"),
+        ([], "the request: input should be a valid dictionary"),
+        ("{", "the request is no JSON: "),
+    ],
+)
+def test_misspelt_questions_are_refused_in_a_sentence(client: TestClient, body: object, says: str) -> None:
+    """A body that is not understood is answered with one sentence, not with what a validator holds."""
+    text = body if isinstance(body, str) else json.dumps(body)
+    refused = client.post("/api/what-if", content=text, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith(says)
+    assert "\n" not in refused.json()["detail"]
+
+
+def test_whoever_begins_early_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where no run is yet, the terminal says so and names the folder; where one is, it does not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    serve([], port=0)
+    assert f"no run is in {tmp_path / '.penstock'} yet: the page fills when one starts there" in capsys.readouterr().err
+    Folder(tmp_path / ".penstock" / "one")
+    serve([], port=0)
+    told = capsys.readouterr().err
+    assert "penstock dashboard: http://127.0.0.1:" in told
+    assert "no run" not in told
 
 
 def test_actions_need_the_token(client: TestClient) -> None:

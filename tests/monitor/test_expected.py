@@ -12,6 +12,7 @@ from penstock.errors import InputError
 from penstock.latency.batches import microbatch_estimate
 from penstock.load import load_model
 from penstock.monitor import Question, what_if
+from penstock.monitor.expected import OVERLOAD_ONLY
 from penstock.workload import Rates
 
 USUAL = {"clicks": 100.0}
@@ -79,6 +80,16 @@ def test_impossible_questions_are_refused(question: Question, says: str) -> None
     with pytest.raises(InputError) as refused:
         what_if(setting(), question, USUAL)
     assert says in str(refused.value)
+
+
+def test_the_model_says_what_it_leaves_out() -> None:
+    """Where Mace answers, 0 s comes with a sentence that only overload counts; micro-batches need no remark."""
+    found = what_if(setting(), Question(rates={"clicks": 10.0}), USUAL, batches=False)
+    assert found["model"] == "mace"
+    assert found["latency"]["worst"] == 0
+    assert found["notes"] == [OVERLOAD_ONLY]
+    assert "because a host is overloaded" in OVERLOAD_ONLY
+    assert what_if(setting(), Question(rates={"clicks": 10.0}), USUAL)["notes"] == []
 
 
 def test_answers_come_while_somebody_waits() -> None:

@@ -20,6 +20,7 @@ from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.scenario import Happening
 from penstock.control.situation import Situation
 from penstock.control.state import State, read_network_document, read_plan
+from penstock.control.totals import Totals
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.steering import Admit, Event, NewRates, Plan
@@ -57,6 +58,7 @@ class Controller:
     identity: Document = attrs.field(factory=dict)
     tell: Report | None = None
     state: State = attrs.field(factory=State)
+    totals: Totals = attrs.field(factory=Totals)
     flow: Flow | None = None
     _told: int = 0
     _coming: list[Happening] = attrs.field(factory=list)
@@ -100,6 +102,7 @@ class Controller:
         if self.control.journaled:
             self._replay()
         else:
+            self.totals = Totals.read(known.get("status", {}).get("totals"))
             self._coming = [each for each in self._coming if each.at > self.state.at]
 
     def _replay(self) -> None:
@@ -107,7 +110,7 @@ class Controller:
         journal = list(self.state.journal)
         while self.engine.now < self.state.at - 1e-9:
             self._wait(self._next(self.engine.now))
-            self.engine.observe()
+            self.totals = self.totals.after(self.engine.observe())
             while journal and journal[0][0] <= self.engine.now + 1e-9:
                 self.engine.apply(read_plan(journal.pop(0)[1]))
             self._asked.clear()
@@ -149,6 +152,7 @@ class Controller:
         asked, self._asked = self._asked, []
         turned = self.control.turn(self.engine, self.state, self.flow, asked)
         self.flow, self._last = turned.flow, turned
+        self.totals = self.totals.after(turned.seen)
         self._asked = [*turned.later]
         self.state, done = self.control.settled(turned.state, turned.seen)
         begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
@@ -176,7 +180,7 @@ class Controller:
             "state": self.state.document(),
         }
         if turned is not None:
-            document["status"] = status_of(turned, self.state)
+            document["status"] = {**status_of(turned, self.state), "totals": self.totals.document()}
         elif (known := self.folder.read()) is not None and "status" in known:
             document["status"] = known["status"]
         self.folder.write(document)
@@ -186,7 +190,10 @@ class Controller:
     def _finish(self) -> Document:
         """Write down what is still open, stop the engine, and return the report."""
         if self._last is not None:
-            seen = self.engine.observe() if self.engine.now > self.state.at + 1e-9 else self._last.seen
+            seen = self._last.seen
+            if self.engine.now > self.state.at + 1e-9:
+                seen = self.engine.observe()
+                self.totals = self.totals.after(seen)
             self.state, done = self.control.settled(self.state, seen, last=True)
             self._record(done)
         report = self.engine.report()

@@ -13,7 +13,7 @@ import uvicorn
 from penstock.dashboard.server import LOOPBACK, make_app
 from penstock.dashboard.watcher import Watcher
 from penstock.errors import InputError
-from penstock.monitor import View, latest_run, open_view
+from penstock.monitor import HOME, View, latest_run, open_view
 from penstock.telemetry.runs import ABOUT
 
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
@@ -43,6 +43,9 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     address = f"[{host}]" if ":" in host else host
     url = f"http://{address}:{listening.getsockname()[1]}/"
     print(f"penstock dashboard: {url}#token={app.state.token}", file=sys.stderr, flush=True)  # noqa: T201
+    if view is None and latest_run() is None:
+        home = Path(HOME).resolve()
+        print(f"no run is in {home} yet: the page fills when one starts there", file=sys.stderr, flush=True)  # noqa: T201
     print("stop it with Ctrl-C", file=sys.stderr, flush=True)  # noqa: T201
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
     watcher.start()

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Header, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
@@ -16,7 +17,7 @@ from pydantic import BaseModel, Field
 import penstock
 from penstock.dashboard.watcher import Watcher
 from penstock.errors import InputError, PenstockError
-from penstock.files import plain
+from penstock.files import Document, plain, suggest
 from penstock.monitor import Question, View
 from penstock.monitor.exposition import exposition
 
@@ -50,6 +51,10 @@ class Act(BaseModel, extra="forbid"):
     operator: str | None = Field(None, description="What moves.")
     host: str | None = Field(None, description="Where it moves to, or what is emptied.")
     dry: bool = Field(True, description="Only say what it would do.")
+
+
+BODIES: dict[str, type[BaseModel]] = {"/api/what-if": WhatIf, "/api/actions": Act}
+"""What is expected of each request that has a body."""
 
 
 def make_app(watcher: Watcher, *, token: str | None = None, names: tuple[str, ...] = LOOPBACK) -> FastAPI:
@@ -94,6 +99,11 @@ def _guard(app: FastAPI, names: tuple[str, ...]) -> None:
     @app.exception_handler(PenstockError)
     async def refused(_: Request, error: PenstockError) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 422 if isinstance(error, InputError) else 409)
+
+    @app.exception_handler(RequestValidationError)
+    async def misunderstood(request: Request, error: RequestValidationError) -> JSONResponse:
+        wrong = error.errors()[0]
+        return JSONResponse({"detail": str(wrong_body(wrong, BODIES.get(request.url.path)))}, 422)
 
 
 def _serve_page(app: FastAPI, watcher: Watcher) -> None:
@@ -159,6 +169,25 @@ def _serve_questions(app: FastAPI, watcher: Watcher) -> None:
         if wanted.kind == "stop" and wanted.dry:
             return {"done": False, "why": "the controller and what it runs would stop"}
         return plain(view_of(watcher).act(wanted.kind, given))
+
+
+def wrong_body(wrong: Document, body: type[BaseModel] | None) -> InputError:
+    """Return in one sentence what is wrong with a request.
+
+    Parameters
+    ----------
+    wrong
+        What the validator found first.
+    body
+        What was expected.
+    """
+    if wrong["type"] == "json_invalid":
+        return InputError(f"the request is no JSON: {wrong['ctx']['error']}")
+    at = ".".join(str(part) for part in wrong["loc"][1:])
+    if wrong["type"] == "extra_forbidden" and body is not None:
+        return InputError("is no key", at=at, hint=suggest(at, body.model_fields, "keys"))
+    says = str(wrong["msg"])
+    return InputError(says[:1].lower() + says[1:], at=at or "the request")
 
 
 def view_of(watcher: Watcher) -> View:

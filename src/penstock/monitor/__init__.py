@@ -10,7 +10,7 @@ from penstock.monitor.expected import Question, what_if
 from penstock.monitor.view import View
 from penstock.telemetry.runs import ABOUT, runs_in
 
-__all__ = ["Question", "View", "latest_run", "open_view", "what_if"]
+__all__ = ["HOME", "Question", "View", "latest_run", "open_view", "what_if"]
 
 HOME = ".penstock"
 """Folder in which runs are unless told otherwise."""

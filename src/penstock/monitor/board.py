@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.arrays import Array
 
@@ -139,6 +141,20 @@ class Board:
         unknown = np.arange(series.shape[-1]) + self.first < self.since
         return tail(np.where(unknown, np.nan, series), begin, end)
 
+    def widen(self, streams: Iterable[str], hosts: Iterable[str], sinks: Iterable[str]) -> None:
+        """Take in streams, hosts and sinks that came on the way; what is known of the others stays."""
+        streams, hosts = list(streams), list(hosts)
+        flows = np.array([self._stream.get(name, -1) for name in streams], np.int64)
+        for name in ("arrived", "dropped", "put", "taken", "waiting"):
+            setattr(self, name, _chosen(getattr(self, name), flows))
+        self.totals = np.stack([_chosen(row, flows) for row in self.totals])
+        self.busy = _chosen(self.busy, np.array([self._host.get(name, -1) for name in hosts], np.int64))
+        self.streams, self.hosts = streams, hosts
+        self._stream = {name: k for k, name in enumerate(streams)}
+        self._host = {name: k for k, name in enumerate(hosts)}
+        self.sinks = {name: self.sinks.get(name) or Latencies() for name in sinks}
+        self.changed = self.first
+
     def mark(self) -> int:
         """Return the first bin of the window that changed since the last call."""
         found = max(0, self.changed - self.first)
@@ -236,6 +252,13 @@ class Board:
 
     def _touched(self, place: int) -> None:
         self.changed = min(self.changed, self.first + place)
+
+
+def _chosen(rows: NDArray[Any], places: NDArray[np.int64]) -> NDArray[Any]:
+    """Return rows in another order; zeros for those that were not there (-1)."""
+    found = np.zeros((places.size, *rows.shape[1:]), rows.dtype)
+    found[places >= 0] = rows[places[places >= 0]]
+    return found
 
 
 def tail(series: Array, begin: int, end: int, digits: int = 4) -> list[float | None]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 import numpy as np
 
-from penstock.cluster import Placement
+from penstock.cluster import Host, Placement, base_name
 from penstock.control.folder import Folder
+from penstock.control.state import read_network_document
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.load.setting import setting_of
@@ -64,6 +66,7 @@ class ControlledView(View):
                         if row["seen"]["worst"] is not None:
                             self.board.add_worst(float(row["seen"]["worst"]), float(row["time"]))
                     self.decisions = [{**row, "at": row["time"]} for row in found]
+                    self.decided = self._history.count
                 self.actions = actions
                 self.revision += 1
             self.status = Status(word="running" if actions else "ended", since=0.0)
@@ -73,14 +76,30 @@ class ControlledView(View):
             self.batches = identity.get("options", [None])[0] is not None
             self._every = float(identity.get("every", 1.0))
             known = document.get("status")
-            if known is None or known["time"] <= self._at:
+            if known is None:
                 return False
-            self._take(known)
+            if known["time"] > self._at:
+                self._follow(known, document.get("state", {}).get("journal", ()))
+                self._take(known)
+                return True
+            if known["time"] < self._at or known == self._seen:
+                return False
+            self._seen = known  # the totals of the end come after the last period
             return True
 
     def act(self, kind: str, given: Document) -> Document:
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
+
+    def _follow(self, known: Document, journal: Sequence[tuple[float, Document]]) -> None:
+        """Take in the queries and hosts that came on the way, once the controller sees them run."""
+        plans = [plan for _, plan in journal]
+        added = {host["name"]: host for plan in plans for host in plan["add"]}
+        hosts = {name: Host(**added[name]) for name in set(added) & set(known["hosts"]) - set(self.board.hosts)}
+        grown = [plan["network"] for plan in plans if _runs(plan["network"], known)]
+        if hosts or (grown and len(grown[-1]["operators"]) > len(self.network.operators)):
+            network = read_network_document(grown[-1]) if grown else self.network
+            self.grow(network, [hosts[name] for name in sorted(hosts)])
 
     def _take(self, known: Document) -> None:
         # A period ends before the bin that begins then.
@@ -91,8 +110,9 @@ class ControlledView(View):
             self._at = max(0.0, time - self._every)
             board.since = math.floor(self._at / board.step)
         begin = self._at
-        # Operators that were attached later are in no drawing.
-        placed = {name: known["placement"].get(name, host) for name, host in self.setting.placement.items()}
+        # Replicas are in no drawing: an operator is drawn where its first copy is.
+        placed = {base_name(name): host for name, host in sorted(known["placement"].items(), reverse=True)}
+        placed = {**self.setting.placement, **{n: h for n, h in placed.items() if n in self.network.operators}}
         if placed != dict(self.setting.placement):
             self.setting = attrs.evolve(self.setting, placement=Placement(placed))
             self._expected = None
@@ -123,14 +143,30 @@ class ControlledView(View):
             arrived = (rate / share if share > 0 else 0.0) * (end - begin)
             self.board.add_flow("arrived", name, arrived, begin, end)
             self.board.add_flow("dropped", name, arrived * (1 - share), begin, end)
-            self.board.count(name, round(arrived), round(arrived * (1 - share)))
 
     def _totals(self) -> Document:
-        found = super()._totals()
-        rows = self._seen.get("sinks", {})
-        for name, row in rows.items():
-            if name in found["sinks"]:
-                found["sinks"][name]["latency"] = {"p50": None, **row}
+        """Return what the controller counted; one that counts nothing tells the latency of its last period only."""
+        found, totals = super()._totals(), self._seen.get("totals")
+        rows = self._seen.get("sinks", {}) if totals is None else totals["sinks"]
+        for name, row in found["sinks"].items():
+            told = rows.get(name)
+            row["rows"] = None if totals is None or told is None else told["count"]
+            row["latency"] = {**row["latency"], **(told or {})}
+        for name, row in (totals or {}).get("streams", {}).items():
+            arrived, dropped = row["arrived"], row["dropped"]
+            found["streams"][name] = {
+                "arrived": arrived,
+                "delivered": arrived - dropped,
+                "dropped": dropped,
+                "late": None,
+            }
         known = [row["worst"] for row in rows.values() if row["worst"] is not None]
         found["latency"] = {**found["latency"], "worst": max(known, default=None)}
+        found["whole"] = totals is not None
         return found
+
+
+def _runs(network: Document | None, known: Document) -> bool:
+    """Whether the controller sees all operators of a network that came on the way."""
+    running = {base_name(name) for name in known["operators"]}
+    return network is not None and all(row["name"] in running for row in network["operators"])

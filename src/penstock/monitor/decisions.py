@@ -25,13 +25,17 @@ class Decisions:
         self._settled: list[Document] = []
         self._open: list[Document] = []
         self._read = 0
+        self._lines = 0
         self._seen = 0
+        self.count = 0
+        """Decisions there were, also those that are forgotten."""
 
     def look(self) -> list[Document] | None:
         """Return all decisions, the oldest first; None if nothing is new."""
         fresh, still = self._fresh(), self._unsettled()
         if not fresh and still == self._open:
             return None
+        self.count = self._lines + len(still)
         self._settled, self._open = [*self._settled, *fresh][-MOST:], still
         return [*self._settled, *self._open]
 
@@ -40,14 +44,16 @@ class Decisions:
         try:
             if path.stat().st_size < self._read:
                 # It was begun anew.
-                self._read, self._settled = 0, []
+                self._read, self._lines, self._settled = 0, 0, []
             with path.open("rb") as file:
                 file.seek(self._read)
                 whole = file.read().rpartition(b"\n")[0]
         except (FileNotFoundError, NotADirectoryError):
             return []
         self._read += len(whole) + 1 if whole else 0
-        return [row for line in whole.splitlines() if (row := _decision(line)) is not None]
+        fresh = [row for line in whole.splitlines() if (row := _decision(line)) is not None]
+        self._lines += len(fresh)
+        return fresh
 
     def _unsettled(self) -> list[Document]:
         path = self.folder / "state.json"

@@ -31,6 +31,9 @@ DRAWS, QUICK = 200, 40
 FOLLOWED = 120
 """Operators up to which micro-batches are followed; of larger networks Mace tells the backlog of the hosts."""
 
+OVERLOAD_ONLY = "The model mace counts only the time that rows wait because a host is overloaded: 0 s is no overload."
+"""What has to be said wherever Mace predicts latency."""
+
 LONGEST = 3600.0
 """Seconds of a question at most, so that it is answered while somebody waits."""
 
@@ -217,7 +220,7 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
 def what_if(
     setting: Setting, question: Question, usual: Mapping[str, float], seed: int = 0, *, batches: bool = True
 ) -> Document:
-    """Answer a question: latency with its interval, load of every host, drops, moves.
+    """Answer a question: latency with its interval, load of every host, drops, moves, and what to know about them.
 
     Parameters
     ----------
@@ -253,6 +256,7 @@ def what_if(
         "rates": {name: float(changed.rates.of_source(name)[0]) for name in network.sources},  # type: ignore[union-attr]
         "duration": question.duration,
         "model": expected.model,
+        "notes": [OVERLOAD_ONLY] if expected.model == "mace" else [],
         "latency": {key: getattr(expected.total, key) for key in KEYS},
         "interval": interval,
         "sinks": {name: attrs.asdict(row) for name, row in expected.sinks.items()},

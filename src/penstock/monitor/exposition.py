@@ -18,6 +18,7 @@ METRICS = (
     Metric("penstock_host_backlog_rows", "gauge", "rows that wait for the host", ("host",)),
     Metric("penstock_sink_rows_total", "counter", "rows that became visible at a sink", ("sink",)),
     Metric("penstock_sink_latency_seconds", "gauge", "latency over the whole run", ("sink", "quantile")),
+    Metric("penstock_sink_batch_seconds", "gauge", "how long batches of a recorded query took", ("sink", "quantile")),
     Metric("penstock_sink_predicted_latency_seconds", "gauge", "latency that was predicted", ("sink", "quantile")),
     Metric("penstock_decisions_total", "counter", "decisions of the controller", ()),
 )
@@ -44,14 +45,25 @@ def _values(view: View, live: Document) -> Iterator[tuple[str, tuple[str, ...], 
     for name, row in totals["streams"].items():
         for metric, key in (("", "arrived"), ("dropped_", "dropped"), ("late_", "late")):
             yield f"penstock_stream_{metric}rows_total", (name,), row[key]
+    yield from _of_sinks(view, totals)
+    if view.kind == "plan":
+        return  # nothing was measured
     for name, busy, waiting in zip(view.board.hosts, series["busy"], series["backlog"], strict=True):
         told = [share for share in busy if share is not None]
         yield "penstock_host_busy_ratio", (name,), sum(told) / len(told) if told else None
-        yield "penstock_host_backlog_rows", (name,), waiting[-1] if waiting else None
+        yield "penstock_host_backlog_rows", (name,), waiting[-1] if waiting and name not in view.untold else None
+    if view.kind == "run":
+        yield "penstock_decisions_total", (), float(view.decided)
+
+
+def _of_sinks(view: View, totals: Document) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
+    # Logs tell how long a batch took, not how long a row did.
+    measured = "penstock_sink_batch_seconds" if view.kind == "log" else "penstock_sink_latency_seconds"
     for name, row in totals["sinks"].items():
-        yield "penstock_sink_rows_total", (name,), row["latency"]["count"]
+        if view.kind != "plan":
+            yield "penstock_sink_rows_total", (name,), row["rows"]
         for key, quantile in WORDS.items():
-            yield "penstock_sink_latency_seconds", (name, quantile), row["latency"][key]
+            if totals["whole"]:
+                yield measured, (name, quantile), row["latency"][key]
             if row["predicted"] is not None:
                 yield "penstock_sink_predicted_latency_seconds", (name, quantile), row["predicted"][key]
-    yield "penstock_decisions_total", (), float(len(view.decisions))

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from penstock.files import Document
 from penstock.inspection import Inspection, Query, alike, export, inspect
 from penstock.inspection.export import Exported, named_in
 from penstock.load.setting import Setting, read_setting
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.view import Status, View, bins_for
 from penstock.telemetry import read_telemetry
+from penstock.telemetry.batches import Batches
 
 
 class LogView(View):
@@ -56,6 +58,8 @@ class LogView(View):
         ]
         self.notes += [*found.warnings, *(f"skipped {line}" for line in found.skipped)]
         names = named_in(found)
+        self._late: dict[str, int] = {}
+        self._output: dict[str, int] = {}
         for name, query in found.queries.items():
             self._query(names, name, query)
 
@@ -76,8 +80,10 @@ class LogView(View):
             board.add_flow("put" if more > 0 else "taken", main, abs(more), end, end)
         for (_, start, end), rows in zip(spans, np.nan_to_num(batches.output).tolist(), strict=True):
             board.add_flow("arrived", out, rows, start, end)
-            board.count(out, int(rows), 0)
         host = names.hosts[query.log.app]
+        self._count(names.sources[name], operator, sink, batches)
+        if np.isnan(batches.lag).any():
+            self.untold.add(host)
         row = board.hosts.index(host)
         others = board.busy[row].copy()
         board.busy[row] = 0.0
@@ -86,6 +92,23 @@ class LogView(View):
             board.add_latency(sink, np.array([start]), end)
         # Batches of several queries run side by side; the busiest query is the first to fall behind.
         board.busy[row] = np.maximum(board.busy[row], others)
+
+    def _count(self, sources: Sequence[str], operator: str, sink: str, batches: Batches) -> None:
+        """Count what a query's log tells: not the rows of a sink that does not count them."""
+        if len(sources) == 1:
+            # Of several sources nobody says whose rows were late.
+            self._late[f"{sources[0]}->{operator}"] = int(batches.late.sum())
+        if not np.isnan(batches.output[batches.rows > 0]).any():
+            self._output[sink] = int(np.nansum(batches.output))
+            self.board.count(f"{operator}->{sink}", self._output[sink], 0)
+
+    def _totals(self) -> Document:
+        found = super()._totals()
+        for name, row in found["streams"].items():
+            found["streams"][name] = {**row, "delivered": None, "dropped": None, "late": self._late.get(name)}
+        for name, row in found["sinks"].items():
+            row["rows"] = self._output.get(name)
+        return found
 
 
 class PlanView(View):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import attrs
 
-from penstock.cluster import Placement
+from penstock.cluster import Placement, base_name
 from penstock.control.folder import Folder
+from penstock.control.state import read_network_document
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.load.setting import setting_of
@@ -59,11 +60,12 @@ class RunView(View):
         self._host: dict[str, str] = {}
         self._before: dict[str, float] = {}
         self._scheduled = {name for name, source in network.sources.items() if source.scheduled}
+        self._schedules = setting.rates
         self._busy_until: dict[str, float] = {}
         self._put_until: dict[str, float] = {}
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
-        self._past()
         self._placed()
+        self._past()
         if self._scheduled != set(network.sources):
             self.notes.append("The backlog leaves out rows that wait at the sources: Spark does not report them.")
 
@@ -94,6 +96,7 @@ class RunView(View):
             if found is not None:
                 begin = self.begin or 0.0
                 self.decisions = [{**row, "at": begin + float(row["time"])} for row in found]
+                self.decided = self._history.count
             self.actions = actions
             self.revision += 1
 
@@ -102,9 +105,17 @@ class RunView(View):
         run = self.reader.run_now()
         if run is None:
             return
-        self._host = {unit["name"]: unit["host"] for unit in run.get("units", ())}
-        if dict(self.setting.placement) != run["placement"]:
-            self.setting = attrs.evolve(self.setting, placement=Placement(run["placement"]))
+        units = run.get("units", ())
+        self._host = {unit["name"]: unit["host"] for unit in units}
+        grown, placement = run.get("grown"), dict(run["placement"])
+        if grown is not None:
+            for unit in units:
+                for name in unit["operators"]:
+                    placement.setdefault(base_name(name), unit["host"])
+            if len(grown["operators"]) > len(self.network.operators):
+                self.grow(read_network_document(grown))
+        if dict(self.setting.placement) != placement:
+            self.setting = attrs.evolve(self.setting, placement=Placement(placement))
             self._expected = None
             self.revision += 1
 
@@ -118,7 +129,8 @@ class RunView(View):
         for stream, (arrived, dropped) in past.get("counts", {}).items():
             self.board.count(stream, int(arrived), int(dropped), int(past.get("late", {}).get(stream, 0)))
         for sink, classes in past.get("classes", {}).items():
-            self.board.sinks[sink].add_classes(classes, past.get("worst", {}).get(sink, 0.0))
+            if sink in self.board.sinks:
+                self.board.sinks[sink].add_classes(classes, past.get("worst", {}).get(sink, 0.0))
 
     def _take(self, news: News) -> None:
         for batch in sorted(news.batches, key=lambda each: each.start):
@@ -162,12 +174,12 @@ class RunView(View):
         if share != 1 or reader not in self.setting.placement:
             return False
         if writer in self._scheduled:
-            return self.setting.rates is not None
+            return self._schedules is not None
         return self._crosses(writer, reader)
 
     def _enter(self, now: float) -> None:
         """Let scheduled sources put what their rates say up to now."""
-        rates = self.setting.rates
+        rates = self._schedules
         if rates is None or self.begin is None:
             return
         until = min(now, self.begin + rates.duration)

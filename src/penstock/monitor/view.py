@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.cluster import Host
 from penstock.errors import InputError, PenstockError
 from penstock.files import Document
 from penstock.latency.estimate import KEYS
 from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.monitor.board import Board, summary, tail
-from penstock.monitor.expected import FOLLOWED, Expected, Question, expect, uncosted, what_if
+from penstock.monitor.expected import FOLLOWED, OVERLOAD_ONLY, Expected, Question, expect, uncosted, what_if
 from penstock.network import Network
 from penstock.network.model import Operator
 from penstock.pictures.lanes import lay_out
@@ -82,8 +83,12 @@ class View:
         self.revision = 0
         self.begin: float | None = None
         self.decisions: list[Document] = []
+        self.decided = 0
+        """How many decisions there were; the oldest are forgotten."""
         self.actions: tuple[str, ...] = ()
         self.findings: list[Document] = []
+        self.untold: set[str] = set()
+        """Hosts of which nobody tells how many rows wait for them."""
         self.notes: list[str] = []
         self.lock = threading.RLock()
         self._expected: Expected | None = None
@@ -99,6 +104,18 @@ class View:
     def network(self) -> Network:
         """What runs."""
         return self.setting.network
+
+    def grow(self, network: Network, hosts: Sequence[Host] = ()) -> None:
+        """Take in a network that has more than before, and hosts that were added."""
+        before = self.setting
+        cluster = before.cluster.having([*before.cluster.hosts.values(), *hosts])
+        rates = before.rates
+        if rates is not None and not set(network.sources) <= set(rates.sources):
+            rates = None  # nobody told the rates of a source that came later; those that are measured hold
+        self.setting = attrs.evolve(before, network=network, cluster=cluster, rates=rates)
+        self.board.widen([stream.name for stream in network.streams], cluster.hosts, network.sinks)
+        self._expected, self._wrong = None, None
+        self.revision += 1
 
     def needs_expecting(self, now: float) -> Callable[[], object] | None:
         """Return the work of expecting, if it is time for that; it may take seconds, and needs no lock."""
@@ -126,6 +143,8 @@ class View:
                 self._wrong = str(error)
                 return
             with self.lock:
+                if setting.network is not self.network:
+                    return  # a query came meanwhile: what was expected leaves it out
                 self._expected, self._expected_from = found, begin
                 self.board.changed = self.board.first
 
@@ -166,10 +185,12 @@ class View:
             notes = [*self.notes]
             if missing:
                 notes.append(f"No prediction: the cost of {', '.join(missing[:3])} is unknown.")
-            elif len(network.operators) > FOLLOWED and self.batches:
-                notes.append("The network is large, so latency is predicted by Mace, which ignores batches.")
             elif self._wrong:
                 notes.append(f"No prediction: {self._wrong}")
+            elif not self.batches:
+                notes.append(OVERLOAD_ONLY)
+            elif len(network.operators) > FOLLOWED:
+                notes.append(f"The network is large, so batches are left out of the prediction. {OVERLOAD_ONLY}")
             return {
                 "revision": self.revision,
                 "kind": self.kind,
@@ -217,6 +238,7 @@ class View:
             end = board.length
             begin = min(begin, end)
             backlog = self._by_reader(board.backlog())
+            dropped = board.totals[1] + board.dropped.sum(axis=1)
             series: Document = {
                 "rates": board.seen(board.rates(), begin, end),
                 "busy": board.seen(np.minimum(board.busy, 1.0), begin, end),
@@ -224,7 +246,7 @@ class View:
                 "measured": tail(board.worst, begin, end),
                 "keep": {
                     name: tail(row, begin, end)
-                    for name, row, total in zip(board.streams, board.keep(), board.totals[1], strict=True)
+                    for name, row, total in zip(board.streams, board.keep(), dropped, strict=True)
                     if total
                 },
                 "offered": self._offered(begin, end),
@@ -297,6 +319,10 @@ class View:
         return {"predicted": at(found.series), "low": at(found.low), "high": at(found.high), "load": at(found.load)}
 
     def _totals(self) -> Document:
+        """Return what was counted over the whole run, and what is expected of it; None where nobody counted.
+
+        ``whole`` is false where latencies are those of the last period only.
+        """
         board, found = self.board, self._expected
         counts = board.totals.T.tolist()
         predicted = None if found is None else {key: getattr(found.total, key) for key in KEYS}
@@ -312,6 +338,7 @@ class View:
             "latency": summary(board.sinks.values()),
             "sinks": {
                 name: {
+                    "rows": row.count,
                     "latency": summary([row]),
                     "predicted": None if found is None or name not in found.sinks else attrs.asdict(found.sinks[name]),
                 }
@@ -319,6 +346,8 @@ class View:
             },
             "predicted": predicted,
             "interval": interval,
+            "model": None if found is None else found.model,
+            "whole": True,
         }
 
 

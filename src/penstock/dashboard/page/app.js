@@ -1,5 +1,5 @@
 // State, connection, and everything that follows the time shown.
-import { $, number, seconds, share, between, clock, escape, hue, plural, dash } from "./words.js";
+import { $, number, seconds, share, between, clock, escape, hue, plural, dash, predicted } from "./words.js";
 import * as network from "./network.js";
 import { Chart } from "./charts.js";
 import * as forms from "./forms.js";
@@ -19,6 +19,7 @@ export function take(kind, document_) {
 function about(next) {
   const before = state.about;
   state.about = next;
+  if (next !== null) $("notes").innerHTML = next.notes.map(note => `<li>${escape(note)}</li>`).join("");
   $("empty").hidden = next !== null;
   $("main").hidden = next === null;
   if (next === null) { $("name").textContent = "no run yet"; say("waiting", "waiting"); return; }
@@ -32,7 +33,6 @@ function about(next) {
   document.title = `${next.name} · penstock`;
   $("name").textContent = next.name;
   $("where").textContent = next.folder;
-  $("notes").innerHTML = next.notes.map(note => `<li>${escape(note)}</li>`).join("");
   makeCharts();
   network.draw(next);
   forms.fill(next);
@@ -139,9 +139,9 @@ function stats(now) {
   put("s-rate-sub", entered ? `${number(entered)} ${whole ? "in all" : "so far"}` : "");
   const latency = whole ? totals.latency.worst : now.measured;
   $("s-latency").previousElementSibling.textContent = about.kind === "log" ? "Longest batch" : "Latency, worst";
-  put("s-latency", about.kind === "plan" ? seconds(totals.predicted?.worst) : seconds(latency));
+  put("s-latency", about.kind === "plan" ? predicted(totals.predicted?.worst, totals.model) : seconds(latency));
   const expected = about.kind === "log" ? null : whole ? totals.interval?.worst ?? (totals.predicted ? [totals.predicted.worst, totals.predicted.worst] : null) : now.low === null || now.low === undefined ? null : [now.low, now.high];
-  put("s-latency-sub", about.kind === "plan" ? "predicted" + (totals.interval ? ", " + between(totals.interval.worst) : "") : expected ? `predicted ${expected[0] === expected[1] ? seconds(expected[0]) : between(expected)}` : about.kind === "log" ? `of ${number(totals.latency.count)} batches` : "");
+  put("s-latency-sub", about.kind === "plan" ? "predicted" + (totals.interval ? ", " + between(totals.interval.worst) : "") : expected ? `predicted ${expected[0] === expected[1] ? predicted(expected[0], totals.model) : between(expected)}` : about.kind === "log" ? `of ${number(totals.latency.count)} batches` : "");
   const names = Object.keys(about.hosts);
   const busy = about.kind === "plan" ? now.load : now.busy;
   const most = busy.reduce((best, value, k) => value !== null && value > (busy[best] ?? -1) ? k : best, 0);
@@ -151,7 +151,8 @@ function stats(now) {
   put("s-backlog", about.kind === "plan" ? dash : number(Math.round(waiting)));
   put("s-backlog-sub", waiting && into ? `${seconds(waiting / into)} of input` : "");
   const dropped = Object.values(totals.streams).reduce((sum, row) => sum + row.dropped, 0), late = Object.values(totals.streams).reduce((sum, row) => sum + row.late, 0);
-  put("s-dropped", about.kind === "plan" ? dash : number(dropped));
+  const counted = Object.values(totals.streams).some(row => row.dropped !== null) || (about.kind === "run" && totals.whole);
+  put("s-dropped", counted ? number(dropped) : dash);
   put("s-dropped-sub", late ? `${plural(late, "row")} late` : dropped && entered ? `${share(dropped / entered)} of all rows` : "");
 }
 
@@ -191,10 +192,10 @@ function hosts(now) {
 
 function sinks() {
   const { live, about } = state, rows = Object.entries(live.totals.sinks);
-  $("h-sinks").textContent = about.kind === "log" ? "Batches by query" : "Latency by sink";
+  $("h-sinks").textContent = about.kind === "log" ? "Batches by query" : live.totals.whole ? "Latency by sink" : "Latency by sink, last period";
   const cell = value => `<td class="n">${seconds(value)}</td>`;
   const html = `<table><thead><tr><th>${about.kind === "log" ? "Query" : "Sink"}<th class="n">p50<th class="n">p99<th class="n">worst${about.kind === "log" ? "" : `<th class="n">predicted`}</tr></thead><tbody>${rows.map(([name, row]) =>
-    `<tr><td>${escape(name)}</td>${cell(row.latency.p50)}${cell(row.latency.p99)}${cell(row.latency.worst)}${about.kind === "log" ? "" : cell(row.predicted?.worst)}</tr>`).join("")}</tbody></table>`;
+    `<tr><td>${escape(name)}</td>${cell(row.latency.p50)}${cell(row.latency.p99)}${cell(row.latency.worst)}${about.kind === "log" ? "" : `<td class="n">${predicted(row.predicted?.worst, live.totals.model)}</td>`}</tr>`).join("")}</tbody></table>`;
   const box = $("sinks");
   if (box.dataset.html !== html) { box.dataset.html = html; box.innerHTML = html; }
 }

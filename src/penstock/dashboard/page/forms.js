@@ -1,5 +1,5 @@
 // Questions and actions.
-import { $, number, seconds, share, between, escape, plural } from "./words.js";
+import { $, number, seconds, share, between, escape, plural, predicted } from "./words.js";
 
 let about = null, filled = "";
 
@@ -127,9 +127,10 @@ function answer(found, question) {
   const over = Object.entries(found.hosts).filter(([, host]) => host.work > host.quota);
   const words = found.fits ? `<span class="good">It fits.</span>` : `<span class="bad">It does not fit:</span> ${over.map(([name]) => escape(name)).join(", ") || "a link"} cannot keep up, and rows wait longer and longer.`;
   const kept = Object.entries(found.keep).filter(([, value]) => value < 1);
-  const rows = [["worst", "p99", "p50"].map(key => `<tr><td>${key}</td><td class="n">${seconds(found.latency[key])}</td><td class="n">${between(found.interval?.[key])}</td></tr>`).join("")];
+  const rows = [["worst", "p99", "p50"].map(key => `<tr><td>${key}</td><td class="n">${predicted(found.latency[key], found.model, found.latency.worst)}</td><td class="n">${between(found.interval?.[key])}</td></tr>`).join("")];
   const hosts = Object.entries(found.hosts).map(([name, host]) => `<tr><td>${escape(name)}</td><td class="n${host.work > host.quota ? " bad" : ""}">${share(host.work)}</td><td class="n">${share(host.busy)}</td></tr>`).join("");
   $("answer").innerHTML = `<div class="answer"><p>${words} Answered in ${seconds(found.seconds)}.</p>` +
+    (found.notes ?? []).map(note => `<p class="fine">${escape(note)}</p>`).join("") +
     (found.moved.length ? `<p>${plural(found.moved.length, "operator")} would move: ${found.moved.slice(0, 12).map(name => `${escape(name)} to ${escape(found.placement[name])}`).join(", ")}${found.moved.length > 12 ? ", …" : ""}.</p>` : "") +
     (kept.length ? `<p>Keeps ${kept.map(([name, value]) => `${share(value)} of ${escape(name)}`).join(", ")}: ${share(found.full ? found.score / found.full : 1)} of the results' worth.</p>` : "") +
     `<table><thead><tr><th>Latency<th class="n">after ${seconds(found.duration)}<th class="n">p05 to p95</tr></thead><tbody>${rows}</tbody></table>` +

@@ -27,6 +27,12 @@ export function seconds(value) {
   return trim(value / 86400) + " d";
 }
 
+// Mace counts only the time that rows wait because a host is overloaded.
+export function predicted(value, model, worst = value) {
+  if (model !== "mace" || value !== 0) return seconds(value);
+  return worst ? "no wait" : "no overload";
+}
+
 export function share(value) {
   return value === null || value === undefined || !isFinite(value) ? dash : Math.round(value * 100) + " %";
 }

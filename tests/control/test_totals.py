@@ -1,0 +1,44 @@
+"""What a run adds up to in its controller's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.control.totals import Totals
+
+TWO = "examples/two-chains"
+
+
+def test_the_folder_holds_what_the_report_says(penstock: Any, tmp_path: Path, root: Path) -> None:
+    """Rows by stream and sink, mean and longest latency in the folder are those of the run's report."""
+    words = [f"{TWO}/network.toml", "--hosts", "3", "--rates", f"{TWO}/burst.csv", "--act", "--directory", tmp_path]
+    placed = ["--placement", "views=h1,scored=h1,paid=h2,billed=h2", "--scenario", f"{TWO}/scenario.toml"]
+    done = penstock("control", *words, *placed, "--policy", "replicate,rebalance,shed", "--json")
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "control" / "state.json").read_text())["status"]["totals"]
+    report = done.document
+    assert set(found["sinks"]) == set(report["sinks"]) == {"alarms", "dashboard", "ledger"}
+    for name, row in report["sinks"].items():
+        mine, theirs = found["sinks"][name], row["latency"]
+        assert mine["count"] == theirs["count"]
+        assert mine["worst"] == theirs["max"]
+        assert mine["mean"] == pytest.approx(theirs["mean"])
+    for name, row in found["streams"].items():
+        assert row == {key: report["streams"][name][key] for key in ("arrived", "dropped")}
+
+
+def test_totals_are_read_back() -> None:
+    """A controller that goes on counts on from what its folder says, and one without counts from nothing."""
+    written = {
+        "streams": {"a->b": {"arrived": 7, "dropped": 2}},
+        "sinks": {
+            "t": {"count": 4, "mean": 0.5, "p99": None, "worst": 1.5},
+            "u": {"count": 0, "mean": None, "p99": None, "worst": None},
+        },
+    }
+    assert Totals.read(written).document() == written
+    assert Totals.read(None).document() == {"streams": {}, "sinks": {}}
