@@ -11,7 +11,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "penstock"
 FILES = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 
-LONG, VERY_LONG, MANY, OPEN, MEDIAN = 12, 1, 0, 96, 108
+LONG, VERY_LONG, MANY, OPEN, MEDIAN = 12, 1, 0, 96, 110
 """Functions of more than 60 lines and of more than 80, those with more than 6 parameters, lines that say ``Any``, and
 the lines of the middle file."""
 

@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.errors import InputError
+from penstock.units import seconds
 
 T = TypeVar("T")
 
@@ -84,7 +85,13 @@ class Text:
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"\(at line (\d+), column \d+\)", str(error))
             problem = re.sub(r"\s*\(at .*\)$", "", str(error))
-            hint = "a key or table may be given once only" if "overwrite" in problem or "twice" in problem else None
+            # lines as the parser counts them; at the end of the text none is named, and the last may be innocent
+            written = self.text.split("\n")[int(found[1]) - 1].strip() if found else ""
+            hint = _NUMBER_HINT if _UNIT_OR_COMMA.match(written) else None
+            if "overwrite" in problem or "twice" in problem:
+                hint = "a key or table may be given once only"
+            elif written:
+                problem += f": {shortened(written)}"
             raise InputError(
                 f"not valid TOML: {problem}", file=self.name, line=int(found[1]) if found else self.lines, hint=hint
             ) from None
@@ -124,8 +131,8 @@ class Text:
             raise InputError(f"not valid CSV: {error}", file=self.name, line=reader.line_num) from None
 
     def line_of(self, at: str | None) -> int | None:
-        """Return the line of a dotted TOML key such as ``operators.views.cost``, or of its table."""
-        best, table = None, ""
+        """Return the line of a dotted TOML key such as ``operators.views.cost``, of its table, or of one below it."""
+        best, below, table = None, None, ""
         wanted = (at or "").replace('"', "")
         for number, line in enumerate(self.text.splitlines(), 1):
             stripped = line.strip()
@@ -133,12 +140,21 @@ class Text:
                 table = re.sub(r"\s*\.\s*", ".", header[1]).replace('"', "").replace("'", "")
                 if table and (wanted == table or wanted.startswith(table + ".")):
                     best = number
+                elif wanted and below is None and table.startswith(wanted + "."):
+                    below = number
             elif key := re.match(r"([^=#]+?)\s*=", stripped):
                 name = key[1].replace('"', "").replace("'", "")
                 name = f"{table}.{name}" if table else name
                 if wanted == name or wanted.startswith(name + "."):
                     return number
-        return best
+        return below if best is None else best
+
+
+_UNIT_OR_COMMA = re.compile(
+    r"""[^=#"']+=\s*[-+]?(?!0[xob])(\d+,\d|(\d[\d_]*(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*[a-zµ%])""", re.I
+)
+_NUMBER_HINT = "a number has a decimal point and no unit"
+"""Of a line such as ``cost = 0.004ms`` or ``selectivity = 0,5``, which is no TOML."""
 
 
 def convert(value: object, shape: type[T], at: str) -> T:
@@ -156,8 +172,14 @@ def convert(value: object, shape: type[T], at: str) -> T:
         where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".").removesuffix("[...]")
         if unknown := re.search(r"unknown field `(.*)`", problem):
             known = _part(shape, path)[0].get("properties", ())
+            # what stands at the top in brackets is a table to who wrote it
+            what = (
+                "table" if not where and isinstance(value, dict) and isinstance(value.get(unknown[1]), dict) else "key"
+            )
             raise InputError(
-                f"unknown key {unknown[1]!r}", at=f"{where}.{unknown[1]}".lstrip("."), hint=suggest(unknown[1], known)
+                f"unknown {what} {unknown[1]!r}",
+                at=f"{where}.{unknown[1]}".lstrip("."),
+                hint=suggest(unknown[1], known),
             ) from None
         if missing := re.search(r"missing required field `(.*)`", problem):
             raise InputError(f"key {missing[1]!r} is missing", at=where or None) from None
@@ -165,19 +187,29 @@ def convert(value: object, shape: type[T], at: str) -> T:
         came = _at_path(value, path)
         if mismatch := re.fullmatch(r"expected (.+), got (\w+)", problem):
             shown = _kind(mismatch[2]) if came is _UNKNOWN else shortened(came)
-            raise InputError(
-                f"expected {_kind(mismatch[1])}, got {shown}", at=where or None, hint=_described(shape, path)
-            ) from None
+            described = _described(shape, path)
+            wanted = _kind(mismatch[1])
+            if isinstance(came, str) and "seconds" in (described or ""):
+                wanted = wanted.replace("a number", f"a number of seconds, such as {_seconds(came):g},", 1).rstrip(",")
+            raise InputError(f"expected {wanted}, got {shown}", at=where or None, hint=described) from None
         if problem.startswith("invalid enum value"):
-            allowed = ", ".join(_part(shape, path)[0].get("enum", ()))
-            raise InputError(
-                f"expected one of {allowed}, got {shortened(came)}", at=where or None, hint=_described(shape, path)
-            ) from None
+            allowed = _part(shape, path)[0].get("enum", ())
+            hint = _nearest(str(came), allowed) or _described(shape, path)
+            problem = f"expected one of {', '.join(allowed)}, got {shortened(came)}"
+            raise InputError(problem, at=where or None, hint=hint) from None
         if problem.startswith("expected") and ", got" not in problem:
             # With a limit, as in "expected float >= 0".
             problem = re.sub(r"(?<=^expected )\w+", lambda kind: _kind(kind[0]), problem)
             problem += "" if came is _UNKNOWN else f", got {shortened(came)}"
         raise InputError(problem, at=where or None, hint=_described(shape, path)) from None
+
+
+def _seconds(text: str) -> float:
+    """Return what a text says with a unit, in seconds; an example where it says none."""
+    try:
+        return seconds(text)
+    except InputError:
+        return 0.004
 
 
 _UNKNOWN = object()
@@ -208,9 +240,11 @@ def _part(shape: type[object], path: str) -> tuple[Document, str]:
     schema = msgspec.json.schema(shape)
 
     def meant(part: Document) -> Document:
+        words = None  # of a choice, such as of a number and a list, they stand outside
         while "$ref" in part or "anyOf" in part:
+            words = part.get("description", words)
             part = part["anyOf"][0] if "anyOf" in part else schema["$defs"][part["$ref"].rpartition("/")[2]]
-        return part
+        return part if words is None else {"description": words, **part}
 
     here, key = meant(schema), ""
     for name, entry in re.findall(_STEP, path):
@@ -244,11 +278,15 @@ def shortened(value: object, length: int = 60) -> str:
 def suggest(word: str, known: Iterable[str], what: str = "known keys") -> str:
     """Return a hint for a misspelt word: the nearest known one, or the list."""
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if near := _nearest(word, names):
+        return near
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"{what}: {shown}" if names else f"there are no {what}"
+
+
+def _nearest(word: str, names: Sequence[str]) -> str | None:
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,76 @@ def test_a_network_gets_advice_too(penstock: Any, root: Path) -> None:
     checked(two.document)
 
 
+def test_cores_of_a_progress_log(penstock: Any, make: Any, tmp_path: Path) -> None:
+    """Of progress one core is assumed, which is said; --cores says more, once or several times."""
+    paths = []
+    for name in ("clicks", "orders"):
+        paths.append(tmp_path / f"{name}.jsonl")
+        paths[-1].write_text("\n".join(json.dumps(make.progress(batch)) for batch in make.paced(name)))
+    done = penstock("advise", *paths, "--json")
+    assert done.document["drivers"] == {"clicks.jsonl": 1, "orders.jsonl": 1}
+    says = "progress does not tell the driver's cores; 1 is assumed for clicks.jsonl, orders.jsonl"
+    assert any(note.startswith(says) for note in done.document["notes"])
+    assert f"note: {says}" in penstock("advise", *paths).err
+    one = penstock("advise", *paths, "--cores", "clicks.jsonl=16", "--json").document
+    assert one["drivers"] == {"clicks.jsonl": 16, "orders.jsonl": 1}
+    assert any("1 is assumed for orders.jsonl" in note for note in one["notes"])
+    for words in (
+        ["--cores", "clicks.jsonl=16,orders.jsonl=4"],
+        ["--cores", "clicks.jsonl=16", "--cores", "orders.jsonl=4"],
+    ):
+        both = penstock("advise", *paths, *words, "--json").document
+        assert both["drivers"] == {"clicks.jsonl": 16, "orders.jsonl": 4}
+        assert not any("assumed" in note for note in both["notes"])
+
+
+def test_an_event_log_tells_its_cores(penstock: Any, make: Any, write: Any) -> None:
+    """Nothing is assumed of an event log's cores."""
+    assert "assumed" not in penstock("advise", write(make.paced())).err
+
+
+def test_queries_without_durations_are_left_out(penstock: Any, make: Any, tmp_path: Path) -> None:
+    """Advice is about the queries whose durations are told, and the others are named."""
+    reports = [make.progress(batch) for name in ("clicks", "orders") for batch in make.paced(name)]
+    for report in reports[60:]:
+        del report["durationMs"], report["batchDuration"]
+    (tmp_path / "p").write_text("\n".join(json.dumps(report) for report in reports))
+    done = penstock("advise", tmp_path / "p", "--json", "--plot", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert set(done.document["queries"]) == {"clicks"}
+    assert any(note.startswith("left out: orders; ") for note in done.document["notes"])
+
+
+def test_what_was_replayed_is_in_the_title(penstock: Any, make: Any, write: Any) -> None:
+    """The table says which burst was replayed, and that growth is that of the recorded rates."""
+    log = write(make.paced())
+    plain = penstock("advise", log, "--latency", "9").out
+    assert plain.startswith("worst latency of the rows, replayed; the bound is 9 s")
+    assert "at 2x" in plain
+    assert "recorded" in plain
+    for burst in ("5", "5x"):
+        shown = penstock("advise", log, "--latency", "3", "--burst", burst).out
+        title = "worst latency of the rows, replayed with 60 s of 5x the mean rates; the bound is 3 s"
+        assert shown.startswith(title)
+
+
+def test_advice_that_misses_the_bound_says_so(penstock: Any, make: Any, write: Any) -> None:
+    """Advice after which the bound is still missed says so, one by one or, where none keeps it, once for all."""
+    log = write(make.paced(count=200, noise=0.02))
+    kinds = set()
+    for bound in ("1", "3", "5", "10", "20", "40", "70"):
+        words = ("advise", log, "--latency", bound, "--burst", "5", "--burst-length", "30")
+        advice = penstock(*words, "--json").document["advice"]
+        shown = " ".join(penstock(*words).out.split())
+        misses = [row["after"]["worst"][1] > float(bound) for row in advice]
+        closing = f"no advice alone keeps the bound of {bound} s" in shown
+        said = shown.count(f"still misses the bound of {bound} s")
+        assert closing == (len(misses) > 1 and all(misses))
+        assert said == (0 if closing else sum(misses))
+        kinds |= {"closing"} if closing else {"each"} if said else set()
+    assert kinds == {"closing", "each"}
+
+
 def test_pictures_go_where_they_are_wanted(penstock: Any, make: Any, write: Any, tmp_path: Path) -> None:
     """--plot writes pictures and names them."""
     done = penstock("advise", write(make.paced(trigger=20.0)), "--latency", "8", "--plot", tmp_path / "out", "--json")
@@ -108,6 +179,11 @@ def test_pictures_go_where_they_are_wanted(penstock: Any, make: Any, write: Any,
         (["LOG", "--weight", "clicks=a"], "--weight"),
         (["LOG", "--weight", "clocks=1"], "no query"),
         (["LOG", "--burst", "-1"], "--burst"),
+        (["LOG", "--burst", "3y"], "expected a factor such as 3 or 3x"),
+        (["LOG", "--cores", "app-2=4"], "did you mean 'app-1'?"),
+        (["LOG", "--cores", "app-1=0"], "expected a number of cores > 0"),
+        (["LOG", "--cores", "app-1"], "--cores"),
+        (["--network", "examples/two-chains/network.toml", "--cores", "h1=2"], "goes with logs"),
         (["LOG", "--seed", "-1"], "--seed"),
         (["LOG", "--forecast", "1d"], "needs 72 h"),
         (["missing.log"], "missing.log"),

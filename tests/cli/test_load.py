@@ -96,6 +96,14 @@ def test_bad_options(penstock: Any, root: Path, options: list[str]) -> None:
     assert "Traceback" not in done.err
 
 
+def test_a_missing_rate_says_how_to_give_it(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """A source without a rate asks for a rate where rates are inline, and for a column where they are a file."""
+    assert penstock("load", TWO / "network.toml", "--rates", "clicks=220").err.endswith("(add buys=RATE)\n")
+    (tmp_path / "rates.csv").write_text("time,clicks\n0,220\n")
+    done = penstock("load", TWO / "network.toml", "--rates", tmp_path / "rates.csv")
+    assert done.err.endswith("(add a column 'buys')\n")
+
+
 def test_too_little_memory_is_one_message(penstock: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where memory runs out the command says so instead of breaking."""
 

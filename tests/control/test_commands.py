@@ -237,3 +237,29 @@ def test_damaged_state_is_told(penstock, here):
     done = penstock("status")
     assert done.code == 2
     assert "damaged" in done.err
+
+
+def test_a_new_run_keeps_the_history_of_one_that_is_over(penstock, network, here):
+    """Decisions of a run that ended stay in a file of their own, which is named, unless they are to be forgotten."""
+    words = [
+        "control",
+        network,
+        "--hosts",
+        "2",
+        "--rates",
+        "clicks=100,buys=20",
+        "--duration",
+        "5",
+        "--directory",
+        "run",
+    ]
+    place = Folder("run")
+    assert penstock(*words).code == 0
+    place.tell([{"policy": "first"}])
+    again = penstock(*words)
+    assert again.code == 0
+    assert "run/control/history-1.jsonl" in again.err
+    assert json.loads((place.path / "history-1.jsonl").read_text().splitlines()[-1]) == {"policy": "first"}
+    place.tell([{"policy": "second"}])
+    assert "note" not in penstock(*words, "--fresh").err
+    assert not (place.path / "history-2.jsonl").exists()

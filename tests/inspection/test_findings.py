@@ -54,6 +54,41 @@ def test_warm_up(make: SimpleNamespace, write: Callable[..., Path]) -> None:
     assert inspection.queries["clicks"].fit.cost == pytest.approx(0.001, rel=0.05)
 
 
+def test_progress_without_durations(make: SimpleNamespace, tmp_path: Path, penstock: Any) -> None:
+    """Without durations one finding says so, nothing is said about cost or warm-up, and nothing is nan."""
+    batches = make.paced(state=100, lag=3)
+    reports = [{**make.progress(batch), "durationMs": None} for batch in batches]
+    for report in reports:
+        del report["batchDuration"]
+    path = tmp_path / "progress.jsonl"
+    for count in (len(reports), 1):
+        path.write_text("\n".join(json.dumps(report) for report in reports[:count]))
+        inspection = found(path)
+        (finding,) = inspection.findings
+        assert finding.kind == "no-fit"
+        assert "the progress has no durations" in finding.says
+        assert inspection.queries["clicks"].document()["seconds"]["p50"] is None
+        done = penstock("inspect", path)
+        assert done.code == 0
+        assert "nan" not in (done.out + done.err).lower()
+        assert "?" in done.out
+        refused = penstock("advise", path)
+        assert refused.code == 2
+        assert "no durations" in refused.err
+
+
+def test_some_batches_without_durations(make: SimpleNamespace, tmp_path: Path) -> None:
+    """Batches whose durations are not told are left out of the fit and of the median, and count as warm."""
+    reports = [make.progress(batch) for batch in make.paced(count=80)]
+    for report in reports[::4]:
+        del report["durationMs"], report["batchDuration"]
+    (tmp_path / "p").write_text("\n".join(json.dumps(report) for report in reports))
+    query = found(tmp_path / "p").queries["clicks"]
+    assert query.warm.all()
+    assert query.fit.cost == pytest.approx(0.001, rel=0.05)
+    assert query.document()["seconds"]["mean"] > 0.3
+
+
 def test_contention(make: SimpleNamespace, write: Callable[..., Path]) -> None:
     """A query whose batches take longer beside another query's is told with the factor and the other's name."""
     rng = np.random.default_rng(0)

@@ -124,6 +124,111 @@ def test_told_twice_counts_once(make: SimpleNamespace, write: Callable[..., Path
     assert read.queries["clicks"].batches.tasks.tolist() == [2.0] * len(batches)
 
 
+def logged(reports: list[dict[str, Any]], stamp: str) -> str:
+    """Return a driver's log with progress among its other lines, as Spark writes it."""
+    lines = ["Ivy Default Cache set to: /root", *[f"{stamp} INFO SparkContext: {{starts}}"] * 11_000]
+    for report in reports:
+        shown = json.dumps(report, indent=2, separators=(",", " : "))
+        lines += [f"{stamp} INFO MicroBatchExecution: Streaming query made progress: {shown}", f"{stamp} WARN X: {{"]
+        lines += ["java.lang.Exception: said twice", "\tat org.apache.spark.Some.where(Some.scala:1)"]
+    return "\n".join(lines)
+
+
+PROGRESS = {
+    "array": json.dumps,
+    "pretty array": lambda reports: json.dumps(reports, indent=2),
+    "no indent": lambda reports: json.dumps(reports, indent=0),
+    "pretty objects": lambda reports: "\n".join(json.dumps(report, indent=2) for report in reports),
+    "objects behind each other": lambda reports: "".join(json.dumps(report) for report in reports),
+    "driver log": lambda reports: logged(reports, "26/01/01 10:00:00"),
+    "driver log with brackets": lambda reports: logged(reports, "[2026-01-01 10:00:00,123]"),
+    "driver log on one line": lambda reports: "\n".join(
+        f"26/01/01 10:00:00 INFO MicroBatchExecution: Streaming query made progress: {json.dumps(report)}"
+        for report in reports
+    ),
+}
+"""Progress in the forms in which people have it."""
+
+
+@pytest.mark.parametrize("form", PROGRESS)
+@pytest.mark.parametrize("block", [997, 2**22])
+def test_progress_in_each_form(
+    make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, block: int
+) -> None:
+    """Progress reads alike whether it is an array, pretty-printed, or among the lines of a driver's log."""
+    monkeypatch.setattr("penstock.telemetry.reader.BLOCK", block)
+    batches = make.paced(lag=7)
+    path = tmp_path / "progress"
+    path.write_text(PROGRESS[form]([{**make.progress(batch), "note": '}, {"id": \\ {['} for batch in batches]))
+    read = read_telemetry([str(path)])
+    assert not read.warnings
+    check(read.queries["clicks"], batches)
+
+
+def test_an_array_may_be_longer_than_a_line(
+    make: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An array on one line is read object by object, however long it is."""
+    monkeypatch.setattr("penstock.telemetry.reader.LONGEST", 10_000)
+    monkeypatch.setattr("penstock.telemetry.reader.BLOCK", 4_000)
+    batches = make.paced(lag=7)
+    (tmp_path / "a").write_text(json.dumps([make.progress(batch) for batch in batches]))
+    check(read_telemetry([str(tmp_path / "a")]).queries["clicks"], batches)
+
+
+def test_a_pretty_object_that_is_cut_off_costs_itself_only(make: SimpleNamespace, tmp_path: Path) -> None:
+    """Of pretty-printed progress in which some lost its end, the others are read, with a warning."""
+    batches = make.paced()
+    texts = [json.dumps(make.progress(batch), indent=2) for batch in batches]
+    log = logged([make.progress(batch) for batch in batches], "26/01/01 10:00:00")
+    at = log.rindex('"walCommit"')
+    for text in ("\n".join([*texts, texts[0][:300]]), log[:at] + "\n26/01/01 INFO X: y\n" + log[log.rindex("WARN") :]):
+        (tmp_path / "cut").write_text(text)
+        read = read_telemetry([str(tmp_path / "cut")])
+        assert len(read.queries["clicks"].batches) >= len(batches) - 1
+        assert len(read.warnings) == 1
+
+
+def test_python_writes_nan(make: SimpleNamespace, tmp_path: Path) -> None:
+    """A rate that is NaN, as Python's json writes it, damages nothing."""
+    batches = make.paced()
+    (tmp_path / "p").write_text(
+        "\n".join(json.dumps({**make.progress(batch), "inputRowsPerSecond": float("nan")}) for batch in batches)
+    )
+    check(read_telemetry([str(tmp_path / "p")]).queries["clicks"], batches)
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (repr, "expected JSON, got Python's print"),
+        (lambda report: repr([report]), "expected JSON, got Python's print"),
+        (lambda report: json.dumps({"type": "else"}), "expected progress of a streaming query as JSON"),
+        (lambda report: json.dumps([1, 2]), "expected progress of a streaming query as JSON"),
+    ],
+)
+def test_what_is_no_progress_says_so(
+    make: SimpleNamespace, tmp_path: Path, write: Callable[[Any], str], says: str
+) -> None:
+    """What begins like JSON and is no progress is refused for that, without talk of event logs, and named once."""
+    (tmp_path / "arr.json").write_text(write(make.progress(make.paced(count=1)[0])) + "\n")
+    with pytest.raises(InputError, match=says) as caught:
+        read_telemetry([str(tmp_path / "arr.json")])
+    assert "eventLog" not in str(caught.value)
+    assert "json.dumps" in str(caught.value)
+    assert str(caught.value).count("arr.json") == 1
+
+
+def test_files_without_batches_are_named_once(tmp_path: Path) -> None:
+    """Several files in which nothing is are each named once, with why; a driver's log is known for one."""
+    (tmp_path / "a").write_text("26/01/01 10:00:00 INFO X: y\n")
+    (tmp_path / "b").write_text("1,2\n")
+    with pytest.raises(InputError, match="made progress") as caught:
+        read_telemetry([str(tmp_path / name) for name in "ab"])
+    assert str(caught.value).startswith("nothing could be read: a: it is a log")
+    assert str(caught.value).count("b: it is neither") == 1
+
+
 def test_same_name_at_the_same_time(make: SimpleNamespace, write: Callable[..., Path]) -> None:
     """Two queries of one name that run at the same time are two, and are told apart by their identifiers."""
     one, two = make.paced("clicks"), make.paced("others")
@@ -232,7 +337,7 @@ def test_a_large_file_of_something_else_is_given_up(tmp_path: Path, monkeypatch:
     reader = Reader(log, lambda _, __: None)
     assert not list(reader)
     assert reader.lines < 20_000
-    assert "neither" in reader.nothing()
+    assert "neither" in reader.nothing()[0]
 
 
 def test_order_of_paths_does_not_matter(make: SimpleNamespace, write: Callable[..., Path]) -> None:

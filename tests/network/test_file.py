@@ -90,7 +90,21 @@ def test_a_network_survives_pickling() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ('kind = "filter"', 'kind = "filtre"', 7, ["operators.f.kind: expected one of", "filter", "got 'filtre'"]),
+        (
+            'kind = "filter"',
+            'kind = "filtre"',
+            7,
+            ["operators.f.kind: expected one of", "got 'filtre'", "did you mean 'filter'?"],
+        ),
+        ('kind = "filter"', 'kind = "source"', 7, ["operators.f.kind: expected one of", "got 'source'"]),
+        ("[operators.f]", "[operator.f]", 6, ["operator: unknown table 'operator'", "did you mean 'operators'?"]),
+        ("[sinks.t]", "[sink.t.more]", 22, ["sink: unknown table 'sink'", "did you mean 'sinks'?"]),
+        ('name = "n"', 'name = "n"\nnaem = "n"', 2, ["unknown key 'naem'", "did you mean 'name'?"]),
+        ("cost = 0.001", "cost = 0.001ms", 3, ["not valid TOML", "'cost = 0.001ms'", "decimal point and no unit"]),
+        ("cost = 0.001", "cost = 1e-3 s", 3, ["not valid TOML", "'cost = 1e-3 s'", "decimal point and no unit"]),
+        ("cost = 0.001", 'cost = "4 ms"', 3, ["a number of seconds, such as 0.004, or a list, got '4 ms'"]),
+        ("cost = [0.1, 0.2]", 'cost = "fast"', 14, ["a number of seconds, such as 0.004", "got 'fast'"]),
+        ("selectivity = 0.5", "selectivity = 0,5", 9, ["'selectivity = 0,5'", "decimal point and no unit"]),
         ("selectivity = 0.5", "selektivity = 0.5", 9, ["unknown key 'selektivity'", "did you mean 'selectivity'?"]),
         ("selectivity = 0.5", 'selectivity = "half"', 9, ["operators.f.selectivity", "expected"]),
         ("selectivity = 0.5", "selectivity = -1", 9, [">= 0"]),
@@ -109,7 +123,7 @@ def test_a_network_survives_pickling() -> None:
         ("weight = 2", "weight = inf", 24, ["inf"]),
         ("[sinks.t]", "[sinks.f]", None, ["already used"]),
         ("[sources.r]", '[sources."r s"]', 5, ["letters, digits"]),
-        ("[defaults]", "[default]", 2, ["unknown key 'default'", "'defaults'"]),
+        ("[defaults]", "[default]", 2, ["unknown table 'default'", "'defaults'"]),
         ('name = "n"', "", None, ["'name' is missing"]),
         ('input = "a"\nweight', "weight", 22, ["'input' is missing"]),
         ('input = "a"\nweight', 'input = "t"\nweight', 23, ["is a sink"]),
@@ -128,6 +142,27 @@ def test_refuses_with_place_and_remedy(tmp_path: Path, old: str, new: str, line:
         assert message.startswith(f"{path}:{line}: "), message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('by = ["u" "v"]', """'by = ["u" "v"]'"""),
+        ("cost = 1.5.2", "'cost = 1.5.2'"),
+        ("day = 2024-13-01", "'day = 2024-13-01'"),
+        ("mask = 0x1G", "'mask = 0x1G'"),
+        ("x = [" + "1, " * 99 + "]]", "1, 1,…"),
+    ],
+)
+def test_what_is_no_toml_is_shown(tmp_path: Path, line: str, shown: str) -> None:
+    """A line that is not TOML is shown, shortened; that numbers have no unit is said of none but such numbers."""
+    with pytest.raises(InputError) as caught:
+        read_network(written(tmp_path, f'name = "n"\n{line}\n'))
+    message = str(caught.value)
+    assert f"{tmp_path}/network.toml:2: not valid TOML: " in message
+    assert shown in message
+    assert len(message.partition("not valid TOML: ")[2]) < 140
+    assert "decimal point" not in message
 
 
 @pytest.mark.parametrize("service", ["constant", "exponential", "gamma:2.5", "two-point:3:0.25"])

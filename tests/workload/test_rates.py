@@ -70,6 +70,23 @@ def test_bad_inline_rates(text: str) -> None:
         read_rates(text)
 
 
+def test_a_bad_inline_rate_names_its_source() -> None:
+    """Of several inline rates, the one that is no number is named."""
+    with pytest.raises(InputError) as caught:
+        read_rates("a=1,b=220/s")
+    assert str(caught.value) == "--rates: b: expected a number, got '220/s'"
+
+
+def test_a_missing_rate_is_added_where_the_others_are() -> None:
+    """To rates in a file a column is to be added, to inline ones a rate."""
+    rates = Rates.constant({"a": 1})
+    assert rates.check(["a"], inline=True) is rates
+    for inline, hint in ((False, "(add a column 'b')"), (True, "(add b=RATE)")):
+        with pytest.raises(InputError) as caught:
+            rates.check(["a", "b"], inline=inline)
+        assert str(caught.value).endswith(hint)
+
+
 def test_rates_have_exactly_the_sources() -> None:
     """A missing source and a stranger are named."""
     rates = Rates.constant({"a": 1, "b": 1})

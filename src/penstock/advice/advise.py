@@ -64,7 +64,7 @@ def advise(deployment: Deployment, aims: Aims, rng: np.random.Generator, draws: 
         growth={factor: _grown(deployment, factor) for factor in FACTORS},
         correlation=correlation(deployment),
         aims=aims,
-        notes=(*NOTES, *_unsure(deployment)),
+        notes=(*deployment.notes, *NOTES, *_unsure(deployment)),
     )
 
 

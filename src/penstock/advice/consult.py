@@ -38,9 +38,11 @@ class Consultation:
     """Advice for the recorded rates, and for those to come where a forecast was asked for.
 
     `agreement` has the median seconds of a batch by query, as recorded and as replayed at the recorded rates.
+    `burst` comes behind the rates of both reports.
     """
 
     report: Report
+    burst: Burst = attrs.field(factory=Burst)
     agreement: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     later: Report | None = None
     outlook: Outlook | None = None
@@ -106,6 +108,7 @@ def consult(
         report = attrs.evolve(report, notes=(*report.notes, note))
     return Consultation(
         report=report,
+        burst=burst,
         agreement=agreement(part),
         later=None if later is None else advise(ready(later.deployment), aims, rng),
         outlook=later,

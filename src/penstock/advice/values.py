@@ -148,6 +148,8 @@ class Deployment:
         Begin of the rates (s since the epoch): triggers fire at multiples of their interval since then.
     recorded
         How many periods come from the record, before a burst; None: all.
+    notes
+        What had to be assumed.
     """
 
     jobs: Mapping[str, Job]
@@ -155,6 +157,7 @@ class Deployment:
     period: float
     start: float = 0.0
     recorded: int | None = None
+    notes: tuple[str, ...] = ()
 
     def on(self, driver: str) -> tuple[str, ...]:
         """Return the names of a driver's queries."""

@@ -162,6 +162,7 @@ class Inspected:
         *,
         latency: str | float | None = None,
         weights: Mapping[str, float] | None = None,
+        cores: Mapping[str, float] | None = None,
         burst: Burst | float = 1.0,
         forecast: str | None = None,
         seed: int = 0,
@@ -174,6 +175,8 @@ class Inspected:
             Bound of the worst latency (s, or a duration); None: as little as possible.
         weights
             Worth of a second of latency, by query.
+        cores
+            Of drivers whose logs do not tell them, by application.
         burst
             So many times the mean rates for 60 s, or a `penstock.advice.Burst`.
         forecast
@@ -185,7 +188,7 @@ class Inspected:
             If an argument is wrong, or the history too short for the forecast.
         """
         found = consult(
-            deployed(self.inspection, weights),
+            deployed(self.inspection, weights, cores),
             Aims(latency=None if latency is None else seconds(latency)),
             burst if isinstance(burst, Burst) else Burst(factor=burst),
             np.random.default_rng(seed),

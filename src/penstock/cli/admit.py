@@ -90,7 +90,9 @@ def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Net
     from penstock.network import read_network
     from penstock.sizing.admit import merged
 
-    running, added = read_network(path), read_network(new)
+    running, added = (
+        read_network(file, lambda doubt: common.note(f"penstock: warning: {doubt}")) for file in (path, new)
+    )
     whole = merged(running, added)
     if statistics is None:
         return running, added, whole, Statistics()

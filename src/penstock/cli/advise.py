@@ -14,7 +14,7 @@ from penstock.cli import common, options
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from penstock.advice import Advice, Consultation, Deployment
+    from penstock.advice import Advice, Burst, Consultation, Deployment, Report
     from penstock.advice.values import Interval
     from penstock.inspection import Inspection
 
@@ -28,7 +28,7 @@ class LogOptions(NamedTuple):
 
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON, logs of drivers, or -."),
     ] = None
     since: Annotated[
         str | None, typer.Option("--since", metavar="T", help="Skip batches before this time; as inspect.")
@@ -36,6 +36,20 @@ class LogOptions(NamedTuple):
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Skip batches from this time on; as inspect.")
     ] = None
+    cores: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cores", metavar="NAME=N,...", help="Cores of an application's driver, where progress does not tell them."
+        ),
+    ] = None
+
+
+def _factor(text: str | float) -> float:
+    """Return the factor of an option: a number, or one with an x behind it as in ``3x``."""
+    try:
+        return float(text if isinstance(text, float) else text.strip().rstrip("xX×"))
+    except ValueError:
+        raise typer.BadParameter(f"expected a factor such as 3 or 3x, got {text!r}") from None
 
 
 class NetworkOptions(NamedTuple):
@@ -69,7 +83,8 @@ class AimOptions(NamedTuple):
         typer.Option("--weight", metavar="Q=W,...", help="How much a second of latency matters, by query; default 1."),
     ] = None
     burst: Annotated[
-        float, typer.Option("--burst", metavar="F", help="Prepare for a burst of F times the mean rates.")
+        float,
+        typer.Option("--burst", metavar="F", parser=_factor, help="Prepare for a burst of F times the mean rates."),
     ] = 1.0
     burst_length: Annotated[
         float, typer.Option("--burst-length", metavar="S", parser=options.span, help="Length of the burst (s).")
@@ -107,13 +122,16 @@ def command(
         raise InputError(f"expected a finite time > 0 s, got {aims.latency:g}", at="--latency")
     if bool(logs.paths) == (files.network is not None):
         raise InputError("expected logs or --network NETWORK, and not both", at="advise")
-    weights = _weights(aims.weight)
+    weights = _pairs([aims.weight] if aims.weight else [], "--weight", "query=weight", "e.g. clicks=2")
+    cores = _pairs(logs.cores or [], "--cores", "application=cores", "e.g. progress.jsonl=16")
     inspection = None
     if files.network is not None:
+        if cores:
+            raise InputError("goes with logs; with --network the cluster tells what hosts can do", at="--cores")
         deployment = _from_network(files.network, files, weights)
     else:
         inspection = _inspected(logs)
-        deployment = deployed(inspection, weights)
+        deployment = deployed(inspection, weights, cores)
     found = consult(
         deployment,
         Aims(latency=aims.latency),
@@ -134,16 +152,17 @@ def command(
         common.say(f"wrote {path}")
 
 
-def _weights(text: str | None) -> dict[str, float]:
+def _pairs(texts: list[str], option: str, form: str, hint: str) -> dict[str, float]:
+    """Return the numbers that an option gives by name: comma between, or the option several times."""
     found: dict[str, float] = {}
-    for item in text.split(",") if text else ():
+    for item in (item for text in texts for item in text.split(",")):
         name, _, value = item.rpartition("=")
         try:
             number = float(value)
         except ValueError:
             number = float("nan")
         if not name.strip() or name.strip() in found or not number == number:
-            raise InputError(f"expected query=weight once each, got {item!r}", at="--weight", hint="e.g. clicks=2")
+            raise InputError(f"expected {form} once each, got {item!r}", at=option, hint=hint)
         found[name.strip()] = number
     return found
 
@@ -182,8 +201,8 @@ def _show(found: Consultation) -> None:
     report = found.report
     factors = [factor for factor in report.growth if factor > 1]
     common.table(
-        "worst latency of the rows, replayed" + _bound(found),
-        ["query", "rows/s", "worst", "90 % within", "p50", *(f"at {factor:g}x" for factor in factors)],
+        "worst latency of the rows, replayed" + _with_burst(found.burst) + _bound(found),
+        ["query", "rows/s", "worst", "90 % within", "p50", *(f"at {factor:g}x\nrecorded" for factor in factors)],
         [
             [
                 name,
@@ -196,7 +215,7 @@ def _show(found: Consultation) -> None:
             for name, job in report.deployment.jobs.items()
         ],
     )
-    _advice("advice, best first", report.advice)
+    _advice("advice, best first", report)
     if found.later is not None and found.outlook is not None:
         errors = {name: each.error for name, each in found.outlook.forecasts.items()}
         naive = {name: each.naive for name, each in found.outlook.forecasts.items()}
@@ -208,7 +227,7 @@ def _show(found: Consultation) -> None:
                 for name, each in found.outlook.forecasts.items()
             ],
         )
-        _advice("advice for the forecast rates", found.later.advice)
+        _advice("advice for the forecast rates", found.later)
     for name, batch in found.agreement.items():
         if abs(batch["replayed"] / batch["recorded"] - 1) > APART:
             common.say(
@@ -232,15 +251,33 @@ def _span(interval: Interval) -> str:
     return f"{human(interval[0])} to {human(interval[2])}"
 
 
-def _advice(title: str, rows: tuple[Advice, ...]) -> None:
-    if not rows:
-        sys.stdout.write(f"{title}: none; no change of a setting pays\n")
+def _with_burst(burst: Burst) -> str:
+    from penstock.units import human
+
+    return "" if burst.factor == 1 else f" with {human(burst.length)} of {burst.factor:g}x the mean rates"
+
+
+def _advice(title: str, report: Report) -> None:
+    from penstock.units import human
+
+    bound = math.inf if report.aims.latency is None else report.aims.latency
+    if not report.advice:
+        missed = any(latency.worst[1] > bound for latency in report.latency.values())
+        also = f", and the bound of {human(bound)} is missed" if missed else ""
+        sys.stdout.write(f"{title}: none; no change of a setting pays{also}\n")
         return
     width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
     sys.stdout.write(title + "\n")
-    for number, row in enumerate(rows, 1):
-        for text, indent in _lines(number, row):
+    misses = [row.after.worst[1] > bound for row in report.advice]
+    none_keeps = all(misses) and len(misses) > 1
+    for number, (row, missed) in enumerate(zip(report.advice, misses, strict=True), 1):
+        lines = _lines(number, row)
+        if missed and not none_keeps:
+            lines.append((f"still misses the bound of {human(bound)}", " " * 4))
+        for text, indent in lines:
             sys.stdout.write(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=" " * 4) + "\n")
+    if none_keeps:
+        sys.stdout.write(f"no advice alone keeps the bound of {human(bound)}\n")
 
 
 def _lines(number: int, row: Advice) -> list[tuple[str, str]]:

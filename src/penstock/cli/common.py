@@ -10,10 +10,42 @@ from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError
 from penstock.files import Document, to_json, write_json
 
+MEASURING = ("calibrate", "control", "run")
+"""Commands that find out what a network leaves open, and so assume nothing."""
+
+_command = ""
+_notes: dict[str, None] = {}
+"""The command at work, and what it is to say beside its answer: each once, in order."""
+
+
+def begin(command: str) -> None:
+    """Forget the notes of an earlier command."""
+    global _command
+    _command = command
+    _notes.clear()
+
+
+def measuring() -> bool:
+    """Return whether the command at work measures what others assume."""
+    return _command in MEASURING
+
+
+def note(text: str) -> None:
+    """Keep a line for people until there is an answer: a refusal stays one message."""
+    _notes[text] = None
+
+
+def say_notes() -> None:
+    """Print the lines that were kept."""
+    for text in _notes:
+        say(text)
+    _notes.clear()
+
 
 def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
     """Print one message and leave with the error's exit code."""
     if isinstance(error, Infeasible):
+        say_notes()
         if as_json:
             sys.stdout.write(to_json({"feasible": False, "reason": error.reason, **error.document}))
         say(f"penstock: no: {error}")
@@ -29,6 +61,7 @@ def say(text: str) -> None:
 
 def answer(document: Document) -> None:
     """Print the one JSON document of ``--json``."""
+    say_notes()
     sys.stdout.write(to_json(document))
 
 
@@ -60,6 +93,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     from rich.table import Table
     from rich.text import Text as Line
 
+    say_notes()
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     body = [
         [

@@ -15,6 +15,7 @@ from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster
+    from penstock.control.folder import Folder
     from penstock.control.loop import Control
 
 DirectoryArgument = Annotated[
@@ -161,11 +162,7 @@ def command(
         move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph),
     )  # fmt: skip
     place, began = Folder(directory), time.perf_counter()
-    if not place.alive:
-        if (aside := place.set_aside()) is not None:
-            common.say(f"penstock: note: the run that ended here before has its history in {aside}")
-        if folder.fresh:
-            place.forget()
+    _begin(place, fresh=folder.fresh)
     identity = request.identity_of(control, graph, rates)
     identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
     if simulated:
@@ -185,6 +182,16 @@ def command(
         common.answer(document)
         return
     show(document, place.history())
+
+
+def _begin(place: Folder, *, fresh: bool) -> None:
+    """Forget what was here where that is asked for, and keep the history of a run that is over."""
+    if place.alive:
+        return
+    if fresh:
+        place.forget()
+    elif (aside := place.set_aside()) is not None:
+        common.say(f"note: the run that ended here before has its history in {aside}")
 
 
 def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int) -> Control:

@@ -27,7 +27,7 @@ _PARTS = (
 def command(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON lines, or -."),
+        typer.Argument(metavar="PATH...", help="Event logs, folders of them, progress as JSON, logs of drivers, or -."),
     ],
     out: Annotated[
         str | None,
@@ -110,7 +110,7 @@ def _more_row(name: str, query: Query) -> list[object]:
     return [
         name,
         len(batches),
-        f"{query.busy:.0%}",
+        f"{query.busy:.0%}" if query.seconds.size else "?",
         "" if catch_up is None else human(catch_up),
         f"{batches.state_rows[-1]:,.0f}" if state else "",
         f"{batches.state_bytes[-1] / 2**20:,.1f} MiB" if state else "",
@@ -119,9 +119,15 @@ def _more_row(name: str, query: Query) -> list[object]:
 
 
 def _part_row(name: str, query: Query) -> list[object]:
-    whole = max(float(query.batches.duration.mean()), 1e-9)
+    whole = float(query.batches.duration.mean())
+    if whole <= 0:
+        return [name, *("?" for _ in _PARTS)]
     shares = [sum(query.parts.get(part, 0.0) for part in names) / whole for _, names in _PARTS]
     return [name, *(f"{share:.0%}" if share >= 0.005 else "" for share in shares)]
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -148,8 +154,8 @@ def _row(name: str, query: Query) -> list[object]:
         headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
     return [
         name,
-        f"{query.rate:.3g}" if query.rate < 1000 else f"{query.rate:,.0f}",
-        human(float(np.median(query.batches.duration))),
+        "?" if not query.rate and query.batches.rows.any() else _rate(query.rate),
+        human(float(np.median(query.seconds))) if query.seconds.size else "?",
         "?" if fit.overhead is None else human(fit.overhead),
         "?" if fit.cost is None else human(fit.cost),
         "?" if query.trigger is None else human(query.trigger) if query.trigger else "-",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import re
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 
+from penstock.cli.common import begin, say_notes
 from penstock.errors import InputError
+from penstock.files import shortened
 
 
 def span(text: str | float) -> float:
@@ -25,6 +29,24 @@ def span(text: str | float) -> float:
             raise typer.BadParameter(str(error)) from None
 
 
+def whole(text: str | int) -> int:
+    """Return the whole number of an option."""
+    try:
+        return int(text)
+    except ValueError:
+        if re.fullmatch(r"[-+]?\d{1,18}\.0*", str(text)):
+            return int(float(text))
+        raise typer.BadParameter(f"expected a whole number, got {shortened(text)}") from None
+
+
+def number(text: str | float) -> float:
+    """Return the number of an option."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number, got {shortened(text)}") from None
+
+
 def _seed(seed: int) -> int:
     """Return a seed that is not negative."""
     if seed < 0:
@@ -35,7 +57,8 @@ def _seed(seed: int) -> int:
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]
 ClusterOption = Annotated[str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 HostsOption = Annotated[
-    int | None, typer.Option("--hosts", metavar="N", help="N equal hosts, h1 to hN, of capacity 1, with free links.")
+    int | None,
+    typer.Option("--hosts", metavar="N", parser=whole, help="N equal hosts, h1 to hN, of capacity 1, with free links."),
 ]
 RatesOption = Annotated[str, typer.Option("--rates", metavar="FILE|INLINE", help="Rates file, or clicks=100,bids=50.")]
 DurationOption = Annotated[
@@ -135,25 +158,28 @@ def checks(check_with: str | None) -> bool:
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose groups of options are single ones to Typer.
+    """Return a command whose groups of options are single ones to Typer, and whose numbers are refused in our words.
 
     A group is a parameter whose type is a ``NamedTuple``: its fields, annotated as Typer wants them, are the options.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
-    if not groups:
+    said = {name: _said(hint) for name, hint in hints.items()}
+    if not groups and said == hints:
         return command
     options: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
             options += _fields(groups[name])
         else:
-            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=said[name]))
 
     @functools.wraps(command)
     def call(**values: object) -> None:
         parts = {name: kind(*(values.pop(field) for field in kind._fields)) for name, kind in groups.items()}
+        begin(command.__module__.rpartition(".")[2])
         command(**values, **parts)
+        say_notes()
 
     options.sort(key=lambda option: option.default is not inspect.Parameter.empty)  # what must be given comes first
     call.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
@@ -167,7 +193,20 @@ def _fields(group: Any) -> list[inspect.Parameter]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=group._field_defaults.get(name, inspect.Parameter.empty),
-            annotation=annotation,
+            annotation=_said(annotation),
         )
         for name, annotation in get_type_hints(group, include_extras=True).items()
     ]
+
+
+_PARSERS: dict[object, Callable[[str], float]] = {int: whole, int | None: whole, float: number, float | None: number}
+
+
+def _said(annotation: Any) -> Any:
+    """Return the annotation of an option with a parser of ours for a number: Typer's own speaks of its types."""
+    kind, *said = get_args(annotation) or (None,)
+    if kind not in _PARSERS or not said or said[0].parser is not None:
+        return annotation
+    option = copy.copy(said[0])
+    option.parser = _PARSERS[kind]
+    return Annotated[kind, option]

@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import os
 
+from penstock.cli.common import measuring, note
 from penstock.cli.options import NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
 from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
 from penstock.network import Network, read_network
+from penstock.network.doubts import assumed_selectivities
 from penstock.workload import Rates, read_rates
 
 
 def get_network(path: str, statistics: str | None = None) -> tuple[Network, Statistics]:
-    """Read a network, completed by a statistics file."""
-    network = read_network(path)
-    if statistics is None:
-        return network, Statistics()
-    known = read_statistics(statistics, network)
-    with locating(statistics):
-        return known.complete(network), known
+    """Read a network, completed by a statistics file; what is doubtful in it, and what is assumed, is noted."""
+    network, known = read_network(path, lambda doubt: note(f"penstock: warning: {doubt}")), Statistics()
+    if statistics is not None:
+        known = read_statistics(statistics, network)
+        with locating(statistics):
+            network = known.complete(network)
+    _note_assumed(network)
+    return network, known
+
+
+def _note_assumed(network: Network) -> None:
+    names = [f"operators.{name}" for name in assumed_selectivities(network)]
+    if names and not measuring():
+        note(f"note: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no selectivity; 1 is assumed")
 
 
 def get_cluster(path: str | None, hosts: int | None, network: Network) -> Cluster:
@@ -70,9 +79,10 @@ def get_model(network: Network, rates: str, duration: float, period: float) -> L
 
 def get_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
     """Read the rates of exactly the network's sources."""
-    read = read_rates(rates, duration, period)
-    with locating(file_of(rates)):
-        return read.check(network.sources)
+    _note_assumed(network)  # not every command reads its network here
+    read, file = read_rates(rates, duration, period), file_of(rates)
+    with locating(file):
+        return read.check(network.sources, inline=file is None)
 
 
 def get_keep(given: str | None, network: Network, *, copies: bool = False) -> dict[str, float]:

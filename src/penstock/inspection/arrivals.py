@@ -23,10 +23,11 @@ def find_arrivals(batches: Batches) -> Array:
 
 
 def mean_rate(batches: Batches, arrivals: Array) -> float:
-    """Return rows a second over the time between the first and the last batch."""
+    """Return rows a second over the time between the first and the last batch; 0 where no time is told."""
     span = float(batches.start[-1] - batches.start[0])
     if span <= 0:
-        return float(batches.rows.sum() / max(batches.duration.sum(), 1e-9))
+        lasted = float(batches.duration.sum())
+        return float(batches.rows.sum()) / lasted if lasted > 0 else 0.0
     return float(arrivals[:, 1:].sum() / span)
 
 

@@ -115,7 +115,9 @@ def contention(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether its batches take longer while other queries of the application run theirs."""
     batches = query.batches
     together = beside.during(query.log)
-    there = query.warm & (batches.rows > 0)
+    there = query.warm & (batches.rows > 0) & (batches.duration > 0)
+    if not there.any():
+        return
     ratio = batches.duration / query.fit.seconds(batches.rows)
     # Short batches of a light query beside it do not make a batch crowded: half of its time must be shared.
     alone, crowded = there & (together < 0.25), there & (together >= 0.5)
@@ -195,7 +197,10 @@ def state_commit(query: Query, beside: Neighbours) -> Iterator[Finding]:
         return
     tasks = query.batches.task_seconds
     whole = np.where(np.isnan(tasks) | (tasks <= 0), query.batches.duration, tasks)
-    share = float(np.median(part[query.warm] / np.maximum(whole[query.warm], 1e-9)))
+    told = query.warm & (whole > 0)
+    if not told.any():
+        return
+    share = float(np.median(part[told] / whole[told]))
     if share >= 0.3:
         yield Finding(
             kind="state-commit",

@@ -20,6 +20,10 @@ UNSURE = 0.5
 """Relative standard error of the cost from which on it is not told."""
 
 
+UNTIMED = "the progress has no durations (durationMs), so nothing can be said about cost"
+"""Why there is no fit where batches have rows and no seconds."""
+
+
 def fit_batches(rows: Array, seconds: Array) -> Fit:
     """Fit ``seconds = overhead + cost · rows`` over the batches that have rows.
 
@@ -38,11 +42,12 @@ def fit_batches(rows: Array, seconds: Array) -> Fit:
     >>> round(fit.overhead, 6), round(fit.cost, 6)
     (0.2, 0.001)
     """
+    some = bool((rows > 0).any())
     there = (rows > 0) & (seconds > 0) & np.isfinite(seconds)
     rows, seconds = rows[there], seconds[there]
     count = int(rows.size)
     if count == 0:
-        return Fit(reason="no batch has rows")
+        return Fit(reason=UNTIMED if some else "no batch has rows")
     typical = float(np.median(seconds))
     known = Fit(batches=count, typical=typical, cost_most=float(np.median(seconds / rows)))
     if count < LEAST:

@@ -124,6 +124,11 @@ class Query:
         return self.log.batches
 
     @property
+    def seconds(self) -> Array:
+        """How long its batches took (s), of those whose duration is told: progress may be written without."""
+        return np.asarray(self.batches.duration[self.batches.duration > 0])
+
+    @property
     def restarts(self) -> int:
         """How often it was started again within the inspected time."""
         return max(len(np.unique(self.batches.run)) - 1, 0)
@@ -143,14 +148,9 @@ class Query:
             "reason": fit.reason,
             "cost_most": fit.cost_most,
             "spread": fit.spread if fit.overhead is not None else None,
-            "seconds": {
-                "mean": float(batches.duration.mean()),
-                "p50": float(np.quantile(batches.duration, 0.5)),
-                "p99": float(np.quantile(batches.duration, 0.99)),
-                "max": float(batches.duration.max()),
-            },
+            "seconds": _summary(self.seconds),
             "rate": {"mean": self.rate, "max": self.rate_max},
-            "busy": self.busy,
+            "busy": self.busy if self.seconds.size else None,
             "lag": {"rows": self.lag_rows, "seconds": self.lag_seconds},
             "state": {
                 "rows": int(batches.state_rows[-1]) if state else 0,
@@ -168,6 +168,14 @@ class Query:
             "since": float(batches.start[0]),
             "until": float(batches.end.max()),
         }
+
+
+def _summary(seconds: Array) -> dict[str, float | None]:
+    """Return mean, quantiles and maximum; None without any."""
+    if not seconds.size:
+        return dict.fromkeys(("mean", "p50", "p99", "max"))
+    p50, p99 = np.quantile(seconds, (0.5, 0.99))
+    return {"mean": float(seconds.mean()), "p50": float(p50), "p99": float(p99), "max": float(seconds.max())}
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
 
 from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of, suggest
+from penstock.network.doubts import doubts
 from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.units import seconds, size
 
@@ -59,7 +61,8 @@ class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     ) = None
     selectivity: (
         Annotated[
-            Positive | list[Positive], msgspec.Meta(description="output tuples per input tuple, or a list per input")
+            Positive | list[Positive],
+            msgspec.Meta(description="output tuples per input tuple, or a list per input; assumed where not known: 1"),
         ]
         | None
     ) = None
@@ -127,13 +130,15 @@ _KEYS_OF_KINDS = {
 }
 
 
-def read_network(path: str | os.PathLike[str]) -> Network:
+def read_network(path: str | os.PathLike[str], warn: Callable[[str], None] | None = None) -> Network:
     """Read and check a network file.
 
     Parameters
     ----------
     path
         A TOML file, or ``-`` for standard input.
+    warn
+        Gets what is doubtful in the file and yet no error, each with its line.
 
     Raises
     ------
@@ -143,9 +148,14 @@ def read_network(path: str | os.PathLike[str]) -> Network:
     text = Text(path)
     document = text.toml()
     try:
-        return parse_network(document, text.name)
+        network = parse_network(document, text.name)
     except InputError as error:
         raise error.located(text.name, text.line_of(error.at)) from None
+    if warn is None:
+        return network
+    for doubt in doubts(network):
+        warn(str(doubt.located(text.name, text.line_of(doubt.at))))
+    return network
 
 
 def parse_network(document: Document, file: str | None = None) -> Network:

@@ -16,7 +16,9 @@ import msgspec
 
 from penstock.files import Document
 
-_KIND = b'{"Event":"'
+KIND = b'{"Event":"'
+"""What a line of an event log begins with."""
+
 _STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 
 
@@ -191,6 +193,7 @@ _DECODERS: dict[bytes, msgspec.json.Decoder[Any]] = {
         f"{_STREAMING}QueryTerminatedEvent": QueryTerminated,
     }.items()
 }
+_NAN = re.compile(rb":\s*NaN\b")
 _SPACED = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]*)"')
 
 
@@ -206,8 +209,8 @@ def parse(line: bytes) -> Event | None:
     Unreadable
         If the line is damaged, or is nothing that Spark writes.
     """
-    if line.startswith(_KIND):
-        name = line[len(_KIND) : line.find(b'"', len(_KIND))]
+    if line.startswith(KIND):
+        name = line[len(KIND) : line.find(b'"', len(KIND))]
     elif found := _SPACED.match(line):
         name = found[1]
     elif line.isspace() or not line:
@@ -229,7 +232,8 @@ def parse(line: bytes) -> Event | None:
 
 def _progress(line: bytes) -> Progress:
     try:
-        return _PROGRESS.decode(line)
+        # Python writes rates that Spark does not know as NaN, which is no JSON.
+        return _PROGRESS.decode(_NAN.sub(b": null", line) if b"NaN" in line else line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(str(error)) from None
 

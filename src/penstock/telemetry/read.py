@@ -10,7 +10,7 @@ from penstock.telemetry.assemble import queries
 from penstock.telemetry.book import Book
 from penstock.telemetry.events import Unreadable
 from penstock.telemetry.files import find_logs
-from penstock.telemetry.reader import Reader, Report
+from penstock.telemetry.reader import ENABLED, Reader, Report
 from penstock.telemetry.tables import Telemetry
 
 
@@ -20,7 +20,8 @@ def read_telemetry(paths: Sequence[str], report: Report = lambda _, __: None) ->
     Parameters
     ----------
     paths
-        Event logs, folders with them, JSON lines of progress, folders of our listener, ``-``.
+        Event logs, folders with them, progress as JSON (lines, pretty-printed objects, an array, or within the log of a
+        driver), folders of our listener, ``-``.
     report
         Told which log is read, and the share of all bytes that has been read.
 
@@ -31,7 +32,9 @@ def read_telemetry(paths: Sequence[str], report: Report = lambda _, __: None) ->
     """
     logs = find_logs(paths)
     total = max(sum(log.size for log in logs), 1)
-    books, warnings, skipped = [], [], []
+    books: list[Book] = []
+    warnings: list[str] = []
+    empty: list[tuple[str, str, str]] = []
     done = lines = 0
     for log in logs:
         book = Book(log.name)
@@ -48,18 +51,24 @@ def read_telemetry(paths: Sequence[str], report: Report = lambda _, __: None) ->
             books.append(book)
             warnings += reader.warnings()
         else:
-            skipped.append(f"{log.name}: {reader.nothing()}")
+            empty.append((log.name, *reader.nothing()))
     found = queries(books)
     if not found:
-        why = "; ".join(skipped[:3]) if skipped else "there is no batch of a streaming query in it"
-        given = ", ".join(str(path) for path in paths[:3])
-        raise InputError(
-            f"nothing could be read: {why}", file=given, hint="was spark.eventLog.enabled set, and did a query run?"
-        )
+        raise _nothing(paths, empty)
     return Telemetry(
         applications=applications(books),
         queries=found,
         warnings=tuple(warnings),
-        skipped=tuple(skipped),
+        skipped=tuple(f"{name}: {why}" for name, why, _ in empty),
         lines=lines,
     )
+
+
+def _nothing(paths: Sequence[str], empty: Sequence[tuple[str, str, str]]) -> InputError:
+    """Return the error that no log has a batch, with each log named once: name, why, and what to do about it."""
+    given = ", ".join(map(str, paths[:3]))
+    if len(empty) < 2:
+        _, why, hint = empty[0] if empty else ("", "there is no batch of a streaming query in it", ENABLED)
+        return InputError(f"nothing could be read: {why}", file=given, hint=hint)
+    why = "; ".join(f"{name}: {why}" for name, why, _ in empty[:3]) + ("; …" if len(empty) > 3 else "")
+    return InputError(f"nothing could be read: {why}", file=given if len(paths) == 1 else None, hint=empty[0][2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import BinaryIO
 
 from penstock.telemetry.bytestream import Readable, Truncated
 from penstock.telemetry.codecs import BLOCK, blocks
-from penstock.telemetry.events import Event, Unreadable, parse
+from penstock.telemetry.documents import Documents, whole
+from penstock.telemetry.events import KIND, Event, Unreadable, parse
 from penstock.telemetry.files import Log
 
 LONGEST = 64 * 2**20
@@ -18,6 +20,13 @@ LONGEST = 64 * 2**20
 
 PATIENCE = 10_000
 """Lines without an event after which a file is taken for no log."""
+
+ENABLED = "was spark.eventLog.enabled set, and did a query run?"
+DUMPS = "in Python, json.dumps(query.lastProgress, default=str) writes it"
+
+_JSON = re.compile(rb"\s*[\[{]")
+_REPR = re.compile(rb"[\s\[]*\{\s*'")
+"""What a Python dict begins with where it was printed and not written as JSON."""
 
 Report = Callable[[str, float], None]
 
@@ -30,6 +39,8 @@ class Reader:
         self.lines = self.bad = self.first_bad = 0
         self.events = 0
         self.why = ""
+        self.begin = b""
+        self.documents = Documents(LONGEST)
         self.broken: list[str] = []
 
     def __iter__(self) -> Iterator[Event]:
@@ -39,8 +50,10 @@ class Reader:
                 with _opened(path) as file:
                     for batch in self._lines(_Counted(file, lambda count: self.report(self.log.name, read + count))):  # noqa: B023
                         yield from self._events(batch)
-                        if self.lines > PATIENCE and not self.events:
+                        if self.lines > PATIENCE and not (self.events or self.documents.logged):
                             return
+                    self.documents.end()
+                    self._heed()
                     read += path.stat().st_size if str(path) != "-" else 0
             except OSError as error:
                 self.broken.append(f"{path.name} cannot be read: {error.strerror or error}")
@@ -48,7 +61,7 @@ class Reader:
     def _lines(self, file: Readable) -> Iterator[list[bytes]]:
         """Split a file into lines; the last one may be without its end."""
         carry: list[bytes] = []
-        length = 0
+        length, array = 0, False
         try:
             for number, block in enumerate(blocks(file, BLOCK)):
                 block = block if number else block.removeprefix(codecs.BOM_UTF8)  # as some editors write
@@ -56,11 +69,15 @@ class Reader:
                 if not newline:
                     length += len(block)
                     carry = [*carry, block] if length <= LONGEST else []
+                    if array := array or b"".join(carry).lstrip().startswith(b"["):
+                        done, rest = whole(b"".join(carry))
+                        carry, length = [rest], len(rest)
+                        yield [done] if done else []
                     continue
                 lines = block[len(head) + 1 :].split(b"\n")
                 yield [b"".join([*carry, head]) if length <= LONGEST else b"(too long)"]
                 carry = [lines.pop()]
-                length = len(carry[0])
+                length, array = len(carry[0]), False
                 yield lines
         except Truncated as cut:
             self.broken.append(str(cut))
@@ -70,14 +87,29 @@ class Reader:
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
         for line in lines:
             self.lines += 1
-            try:
-                event = parse(line)
-            except Unreadable as error:
-                self.refuse(str(error))
-                continue
-            self.events += 1
-            if event is not None:
-                yield event
+            self.begin = self.begin or line.lstrip()[:80]
+            if line.startswith(KIND) and not self.documents.depth:
+                texts = [line]
+            else:
+                texts = self.documents.take(line)
+                self._heed()
+            for text in texts:
+                try:
+                    event = parse(text)
+                except Unreadable as error:
+                    self.refuse(str(error))
+                    continue
+                self.events += 1
+                if event is not None:
+                    yield event
+
+    def _heed(self) -> None:
+        """Count what was no JSON; once a driver's log is seen to be one, its lines before that are no damage."""
+        if self.documents.logged and not self.events:
+            self.bad = self.first_bad = 0
+        if self.documents.fault is not None:
+            self.refuse(self.documents.fault)
+            self.documents.fault = None
 
     def refuse(self, why: str) -> None:
         """Count a line that cannot be read."""
@@ -94,15 +126,28 @@ class Reader:
             told.append(f"{self.log.name}: {self.bad} of {self.lines} lines are damaged, the first is {self.first_bad}")
         return told
 
-    def nothing(self) -> str:
-        """Return why nothing was found."""
+    def nothing(self) -> tuple[str, str]:
+        """Return why nothing was found, and what to do about it."""
         if self.broken:
-            return self.broken[0]
+            return self.broken[0], ENABLED
         if self.lines == 0:
-            return "it is empty"
+            return "it is empty", ENABLED
         if self.events == 0:
-            return "it is neither an event log of Spark nor JSON lines of streaming progress"
-        return "there is no batch of a streaming query in it"
+            return self._foreign()
+        json = _JSON.match(self.begin) and not self.begin.startswith(KIND)
+        return "there is no batch of a streaming query in it", "did a query run?" if json else ENABLED
+
+    def _foreign(self) -> tuple[str, str]:
+        if _REPR.match(self.begin):
+            return "expected JSON, got Python's print of a progress report", DUMPS
+        if _JSON.match(self.begin) and not self.begin.startswith(KIND):
+            return f"expected progress of a streaming query as JSON ({self.why})", DUMPS
+        if self.documents.logged:
+            return (
+                "it is a log without a line 'Streaming query made progress: {…}'",
+                "Spark logs them at level INFO; or give an event log",
+            )
+        return "it is neither an event log of Spark nor JSON of streaming progress", ENABLED
 
 
 class _Counted:

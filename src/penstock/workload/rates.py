@@ -76,8 +76,13 @@ class Rates:
         series: NDArray[np.float64] = self.values[self.sources.index(name)]
         return series
 
-    def check(self, sources: Iterable[str]) -> Rates:
+    def check(self, sources: Iterable[str], *, inline: bool = False) -> Rates:
         """Return self if it has exactly these sources.
+
+        Parameters
+        ----------
+        inline
+            Whether the rates were written out in an option: then the hint does not speak of columns.
 
         Raises
         ------
@@ -92,7 +97,8 @@ class Rates:
                 )
         for name in wanted:
             if name not in given:
-                raise InputError(f"source {name!r} has no rate", at="rates", hint=f"add a column {name!r}")
+                hint = f"add {name}=RATE" if inline else f"add a column {name!r}"
+                raise InputError(f"source {name!r} has no rate", at="rates", hint=hint)
         return self
 
     def only(self, sources: Iterable[str]) -> Rates:
@@ -157,7 +163,7 @@ def inline_rates(text: str, option: str) -> dict[str, float]:
             raise InputError(f"expected source=rate, got {item!r}", at=option, hint="e.g. clicks=100,bids=50")
         if name in rates:
             raise InputError(f"source {name!r} is given twice", at=option)
-        rates[name] = _number(number, option)
+        rates[name] = _number(number, f"{option}: {name}")
     return rates
 
 

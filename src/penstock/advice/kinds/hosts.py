@@ -49,8 +49,8 @@ def hosts(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             old=cores,
             new=float(new),
             unit="cores",
-            why=f"with {_cores(new)} every query of the driver keeps within {aims.latency:g} s; with {cores:.3g} "
-            + ("there is room to spare" if kept else "one does not"),
+            why=f"with {_cores(new)}{'' if kept else ', if each helps in full,'} every query of the driver keeps "
+            f"within {aims.latency:g} s; with {cores:.3g} " + ("there is room to spare" if kept else "one does not"),
             after=after,
             least=least,
             about=tuple(here.jobs),

@@ -1,0 +1,28 @@
+"""What is doubtful in a network and yet no error: it runs, but hardly as it was meant."""
+
+from __future__ import annotations
+
+from penstock.errors import InputError
+from penstock.network.model import Network
+
+CHANGING = ("filter", "join", "aggregate", "python")
+"""Kinds whose operators put out more or fewer rows than come in."""
+
+
+def doubts(network: Network) -> list[InputError]:
+    """Return what is doubtful, in the order of the operators; worded and placed as errors are, to be shown."""
+    found = []
+    for operator in network.operators.values():
+        at = f"operators.{operator.name}"
+        if not network.outputs(operator.name):
+            found.append(InputError("nothing reads it", at=at))
+        # no error: it is how the papers' chains of filters are made to grow
+        if operator.kind == "filter" and max(operator.selectivity or (0.0,)) > 1:
+            problem = f"a filter lets each row through once at most, got {max(operator.selectivity or ()):g}"
+            found.append(InputError(problem, at=f"{at}.selectivity", hint="a map or python step can put out more"))
+    return found
+
+
+def assumed_selectivities(network: Network) -> tuple[str, ...]:
+    """Return the operators that drop or multiply rows, and of which nobody knows how many: 1 is assumed."""
+    return tuple(o.name for o in network.operators.values() if o.kind in CHANGING and o.selectivity is None)

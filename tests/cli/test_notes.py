@@ -1,0 +1,136 @@
+"""Notes and warnings beside an answer: what was assumed, and what is doubtful in a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli import common
+from penstock.errors import Infeasible, InputError
+
+TWO = Path("examples/two-chains")
+RATES = ["--rates", "clicks=10,buys=5"]
+PLACED = ["--cluster", TWO / "cluster.toml", "--placement", TWO / "placement.json"]
+ASSUMED = "note: operators.paid, operators.views have no selectivity; 1 is assumed\n"
+PLANNING: dict[str, list[object]] = {
+    "load": ["NETWORK", *RATES],
+    "place": ["NETWORK", "--hosts", 2, *RATES],
+    "estimate": ["NETWORK", *PLACED, *RATES],
+    "compare": ["NETWORK", "--hosts", 2, *RATES],
+    "simulate": ["NETWORK", *PLACED, *RATES, "--duration", 2],
+    "shed": ["NETWORK", *PLACED, "--planner", "exact", "--at", "clicks=1000,buys=20"],
+    "admit": ["NETWORK", TWO / "alarm.toml", *PLACED, *RATES, "--latency", 9],
+    "provision": ["NETWORK", "--host-like", "h1", "--latency", 5, *RATES],
+}
+
+
+def written(folder: Path, *changes: tuple[str, str]) -> Path:
+    """Return a copy of the two chains with changes."""
+    text = (TWO / "network.toml").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "shop.toml"
+    path.write_text(text)
+    return path
+
+
+def open_selectivities(folder: Path) -> Path:
+    """Return a copy of the two chains of which no selectivity is known."""
+    kept = [line for line in (TWO / "network.toml").read_text().splitlines() if not line.startswith("selectivity")]
+    path = folder / "shop.toml"
+    path.write_text("\n".join(kept) + "\n")
+    return path
+
+
+def put(command: str, network: Path) -> list[object]:
+    """Return the words of a command on a network."""
+    return [command, *(network if word == "NETWORK" else word for word in PLANNING[command])]
+
+
+@pytest.mark.parametrize("command", sorted(PLANNING))
+@pytest.mark.parametrize("json", [False, True])
+def test_assumed_selectivities_are_named(penstock: Any, root: Path, tmp_path: Path, command: str, json: bool) -> None:
+    """Each command that plans says once, and not in its document, of which operators it assumes a selectivity of 1."""
+    done = penstock(*put(command, open_selectivities(tmp_path)), *(["--json"] if json else []))
+    assert done.code == 0, done.err
+    assert done.err.count(ASSUMED) == 1
+    assert "is assumed" not in done.out
+    assert "is assumed" not in penstock(*put(command, TWO / "network.toml")).err
+
+
+def test_one_operator_has_none(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """Of a single operator the note speaks of one."""
+    done = penstock("load", written(tmp_path, ("selectivity = 0.5\n", "")), *RATES)
+    assert done.err == "note: operators.paid has no selectivity; 1 is assumed\n"
+
+
+def test_statistics_leave_nothing_to_assume(penstock: Any, root: Path) -> None:
+    """Where statistics fill in the selectivities there is no note."""
+    known = ["--statistics", "examples/word-count/statistics.json"]
+    done = penstock("load", "examples/word-count/network.toml", "--rates", "lines=10", *known)
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["calibrate", "control", "run"])
+def test_what_measures_assumes_nothing(command: str, root: Path, tmp_path: Path) -> None:
+    """Commands that measure selectivities do not speak of assumed ones, and yet warn."""
+    from penstock.cli import reading
+
+    network = open_selectivities(tmp_path)
+    network.write_text(network.read_text().partition("[sinks.ledger]")[0])
+    common.begin(command)
+    reading.get_network(str(network))
+    assert list(common._notes) == [f"penstock: warning: {network}:31: operators.billed: nothing reads it"]
+    common.begin("load")
+
+
+@pytest.mark.parametrize("command", sorted(set(PLANNING) - {"admit"}))
+def test_an_operator_that_nothing_reads_is_a_warning(penstock: Any, root: Path, tmp_path: Path, command: str) -> None:
+    """An operator whose rows go nowhere is named with its line, and the command answers all the same."""
+    network = written(tmp_path, ('input = "billed"', 'input = "paid"'))
+    done = penstock(*put(command, network))
+    assert done.code == 0, done.err
+    assert done.err.count(f"warning: {network}:34: operators.billed: nothing reads it\n") == 1
+
+
+def test_warnings_leave_the_document_alone(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """A network with a doubt has the same document as without, where the doubt changes no number."""
+    words = ["load", "NETWORK", *RATES, "--json"]
+    plain = penstock(*[TWO / "network.toml" if word == "NETWORK" else word for word in words])
+    network = written(tmp_path, ('input = "billed"', 'input = "paid"'))
+    doubtful = penstock(*[network if word == "NETWORK" else word for word in words])
+    assert plain.err == ""
+    assert doubtful.err != ""
+    assert doubtful.document == plain.document
+
+
+def test_a_filter_that_multiplies_is_a_warning(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """A filter that is to put out more than comes in is named with line and number."""
+    network = written(tmp_path, ("selectivity = 0.5", "selectivity = 1.8"))
+    done = penstock("load", network, *RATES)
+    assert done.code == 0
+    assert done.err.startswith(f"penstock: warning: {network}:32: operators.paid.selectivity: a filter")
+    assert "got 1.8" in done.err
+
+
+def test_a_refusal_stays_one_message(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """Where there is no answer there are no notes beside the refusal, and none is left for the next command."""
+    refused = penstock("load", open_selectivities(tmp_path), "--rates", "clicks=1")
+    assert refused.code == 2
+    assert refused.err.count("\n") == 1
+    assert penstock("load", TWO / "network.toml", *RATES).err == ""
+
+
+def test_an_answer_of_no_has_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    """That the answer is no may come from what was assumed, so it is said; beside a refusal it is not."""
+    for error, expected in ((Infeasible("h1 is full"), 2), (InputError("no such file"), 1)):
+        common.begin("place")
+        common.note("note: one")
+        common.note("note: one")
+        with pytest.raises(SystemExit):
+            common.fail(error, as_json=False)
+        assert capsys.readouterr().err.count("\n") == expected
+    common.begin("place")
