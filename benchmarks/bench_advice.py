@@ -1,7 +1,7 @@
 """Whether advice on jobs in plain PySpark comes true: what inspect and advise say, against what the jobs then do.
 
-Run on a quiet machine with two cores, after ``make kafka``: ``python benchmarks/bench_advice.py``; it takes about 25
-minutes and writes benchmarks/results/advice.{json,md}. ``--parts burst`` measures one part, ``--quick`` shorter ones.
+Run on a quiet machine with two cores, after ``make kafka``: ``python benchmarks/bench_advice.py``; it takes about half
+an hour and writes benchmarks/results/advice.{json,md}. ``--parts burst`` measures one part, ``--quick`` shorter ones.
 
 * ``kinds``: `scripts/record_event_log.py` runs eleven queries of different kinds, under this Python and under each
   ``--python`` (of other versions of Spark). The fit of the first half of a query's batches predicts the second half.
