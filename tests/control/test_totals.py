@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from penstock.control.totals import Totals
@@ -42,3 +44,14 @@ def test_totals_are_read_back() -> None:
     }
     assert Totals.read(written).document() == written
     assert Totals.read(None).document() == {"streams": {}, "sinks": {}}
+
+
+def test_streams_may_come_and_go() -> None:
+    """What was counted of a stream stays, whatever streams other periods tell of and in whichever order."""
+    found = Totals()
+    for streams, arrived in ((("a", "b"), (1, 2)), (("c", "b", "a"), (10, 20, 30)), (("c",), (100,))):
+        rows = np.array(arrived)
+        found = found.after(SimpleNamespace(streams=streams, arrived=rows, dropped=rows // 10, latency={}))
+    assert {name: (row["arrived"], row["dropped"]) for name, row in found.document()["streams"].items()} == {
+        "a": (31, 3), "b": (22, 2), "c": (110, 11),
+    }  # fmt: skip

@@ -252,15 +252,21 @@ def test_bound_is_the_optimum_of_a_linear_network() -> None:
         assert upper_bound(program, rates) == pytest.approx(optimum(program, rates), rel=1e-9)
 
 
-def test_replicas_cost_on_every_host() -> None:
-    """Each replica reads and pays for every tuple, while the score counts a result once."""
+def copied(*hosts: str) -> Program:
+    """Return one operator of cost 0.5 with a copy on each of these hosts."""
     network = Network.of(
         "one",
         [Source(name="s")],
         [Operator(name="a", kind="map", inputs=("s",), cost=(0.5,))],
         [Sink(name="t", input="a")],
     )
-    program = build_program(network, Cluster.uniform(2), Placement({"a": "h1", "a#2": "h2"}))
+    placement = {"a" if k == 0 else f"a#{k + 1}": host for k, host in enumerate(hosts)}
+    return build_program(network, Cluster.uniform(len(set(hosts))), Placement(placement))
+
+
+def test_replicas_cost_on_every_host() -> None:
+    """Each replica reads and pays for every tuple, while the score counts a result once."""
+    program = copied("h1", "h2")
     kept = program.flow(np.array([1.0]))
     assert program.load(kept) == pytest.approx([0.5, 0.5])
     assert program.score(kept) == pytest.approx(1.0)
@@ -368,13 +374,7 @@ def test_routed_readers_divide_a_crossing() -> None:
 
 def test_copies_on_one_host_are_paid_for_twice() -> None:
     """Each copy of an operator costs its host, also where both are on the same one."""
-    network = Network.of(
-        "one",
-        [Source(name="s")],
-        [Operator(name="a", kind="map", inputs=("s",), cost=(0.5,))],
-        [Sink(name="t", input="a")],
-    )
-    program = build_program(network, Cluster.uniform(1), Placement({"a": "h1", "a#2": "h1"}))
+    program = copied("h1", "h1")
     assert program.load(program.flow(np.array([1.0]))) == pytest.approx([1.0])
     assert program.places == {"a": ("h1",)}
 

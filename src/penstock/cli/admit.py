@@ -86,13 +86,11 @@ def command(
 
 def _networks(path: str, new: str, statistics: str | None) -> tuple[Network, Network, Network, Statistics]:
     """Read the running network and the new one; with both as one, and what is known of them."""
+    from penstock.cli import reading
     from penstock.load import Statistics, read_statistics
-    from penstock.network import read_network
     from penstock.sizing.admit import merged
 
-    running, added = (
-        read_network(file, lambda doubt: common.note(f"penstock: warning: {doubt}")) for file in (path, new)
-    )
+    running, added = reading.network_of(path), reading.network_of(new)
     whole = merged(running, added)
     if statistics is None:
         return running, added, whole, Statistics()

@@ -18,9 +18,14 @@ from penstock.network.doubts import assumed_selectivities
 from penstock.workload import Rates, read_rates
 
 
+def network_of(path: str) -> Network:
+    """Read a network; what is doubtful in it is noted."""
+    return read_network(path, lambda doubt: note(f"penstock: warning: {doubt}"))
+
+
 def get_network(path: str, statistics: str | None = None) -> tuple[Network, Statistics]:
     """Read a network, completed by a statistics file; what is doubtful in it, and what is assumed, is noted."""
-    network, known = read_network(path, lambda doubt: note(f"penstock: warning: {doubt}")), Statistics()
+    network, known = network_of(path), Statistics()
     if statistics is not None:
         known = read_statistics(statistics, network)
         with locating(statistics):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attrs
+import numpy as np
 
+from penstock.arrays import Ints
 from penstock.files import Document
 from penstock.steering import Observation
 
@@ -16,13 +18,14 @@ class Totals:
 
     Attributes
     ----------
-    streams
-        By stream: rows that arrived, and that were dropped.
+    streams, rows
+        Names, and array (2, streams): rows that arrived, and that were dropped.
     sinks
         By sink: rows that became visible, the sum of their latencies (s), and the longest one.
     """
 
-    streams: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
+    streams: tuple[str, ...] = ()
+    rows: Ints = attrs.field(factory=lambda: np.zeros((2, 0), np.int64))
     sinks: Mapping[str, tuple[int, float, float]] = attrs.field(factory=dict)
 
     @classmethod
@@ -30,7 +33,8 @@ class Totals:
         """Return the totals that `document` wrote, so that a controller which goes on counts on."""
         known = document or {"streams": {}, "sinks": {}}
         return cls(
-            {name: (row["arrived"], row["dropped"]) for name, row in known["streams"].items()},
+            tuple(known["streams"]),
+            np.array([[row[key] for row in known["streams"].values()] for key in ("arrived", "dropped")], np.int64),
             {
                 name: (row["count"], row["count"] * (row["mean"] or 0.0), row["worst"] or 0.0)
                 for name, row in known["sinks"].items()
@@ -39,22 +43,30 @@ class Totals:
 
     def after(self, seen: Observation) -> Totals:
         """Return the totals with one period more."""
-        streams, sinks = dict(self.streams), dict(self.sinks)
+        streams, rows, sinks = self.streams, self.rows, dict(self.sinks)
         if seen.arrived is not None and seen.dropped is not None:
-            rows = zip(seen.streams, seen.arrived.tolist(), seen.dropped.tolist(), strict=True)
-            for name, arrived, dropped in rows:
-                before = streams.get(name, (0, 0))
-                streams[name] = before[0] + arrived, before[1] + dropped
+            streams, rows = self._with(seen.streams, np.stack([seen.arrived, seen.dropped]))
         for name, row in seen.latency.items():
             count, total, worst = sinks.get(name, (0, 0.0, 0.0))
             sinks[name] = count + row.count, total + row.count * (row.mean or 0.0), max(worst, row.worst or 0.0)
-        return Totals(streams, sinks)
+        return Totals(streams, rows, sinks)
+
+    def _with(self, streams: tuple[str, ...], rows: Ints) -> tuple[tuple[str, ...], Ints]:
+        """Return names and rows with those of one period more, in which other streams may have come."""
+        if streams == self.streams:
+            return streams, self.rows + rows
+        names = tuple(dict.fromkeys((*streams, *self.streams)))
+        at, found = {name: k for k, name in enumerate(names)}, np.zeros((2, len(names)), np.int64)
+        found[:, [at[name] for name in self.streams]] = self.rows
+        found[:, : len(streams)] += rows
+        return names, found
 
     def document(self) -> Document:
         """Return it for the state file; the 99th percentile of a whole run cannot be told from those of its periods."""
         return {
             "streams": {
-                name: {"arrived": arrived, "dropped": dropped} for name, (arrived, dropped) in self.streams.items()
+                name: {"arrived": arrived, "dropped": dropped}
+                for name, arrived, dropped in zip(self.streams, *self.rows.tolist(), strict=True)
             },
             "sinks": {
                 name: {
