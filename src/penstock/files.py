@@ -85,7 +85,7 @@ class Text:
         except tomllib.TOMLDecodeError as error:
             found = re.search(r"\(at line (\d+), column \d+\)", str(error))
             problem = re.sub(r"\s*\(at .*\)$", "", str(error))
-            # lines as the parser counts them; at the end of the text none is named, and the last may be innocent
+            # Where the text just ends, the parser names no line, and the last one may be fine.
             written = self.text.split("\n")[int(found[1]) - 1].strip() if found else ""
             hint = _NUMBER_HINT if _UNIT_OR_COMMA.match(written) else None
             if "overwrite" in problem or "twice" in problem:
@@ -172,7 +172,7 @@ def convert(value: object, shape: type[T], at: str) -> T:
         where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".").removesuffix("[...]")
         if unknown := re.search(r"unknown field `(.*)`", problem):
             known = _part(shape, path)[0].get("properties", ())
-            # what stands at the top in brackets is a table to who wrote it
+            # At the top, who writes a name in brackets means a table.
             what = (
                 "table" if not where and isinstance(value, dict) and isinstance(value.get(unknown[1]), dict) else "key"
             )
@@ -240,7 +240,7 @@ def _part(shape: type[object], path: str) -> tuple[Document, str]:
     schema = msgspec.json.schema(shape)
 
     def meant(part: Document) -> Document:
-        words = None  # of a choice, such as of a number and a list, they stand outside
+        words = None  # A choice of types, such as a number or a list, has its description outside.
         while "$ref" in part or "anyOf" in part:
             words = part.get("description", words)
             part = part["anyOf"][0] if "anyOf" in part else schema["$defs"][part["$ref"].rpartition("/")[2]]

@@ -158,7 +158,7 @@ def checks(check_with: str | None) -> bool:
 
 
 def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose groups of options are single ones to Typer, and whose numbers are refused in our words.
+    """Return a command whose groups of options are single ones to Typer, and that refuses numbers in our words.
 
     A group is a parameter whose type is a ``NamedTuple``: its fields, annotated as Typer wants them, are the options.
     """

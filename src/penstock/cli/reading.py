@@ -84,7 +84,7 @@ def get_model(network: Network, rates: str, duration: float, period: float) -> L
 
 def get_rates(network: Network, rates: str, duration: float, period: float) -> Rates:
     """Read the rates of exactly the network's sources."""
-    _note_assumed(network)  # not every command reads its network here
+    _note_assumed(network)  # Not every command reads its network here.
     read, file = read_rates(rates, duration, period), file_of(rates)
     with locating(file):
         return read.check(network.sources, inline=file is None)

@@ -26,7 +26,7 @@ def warm(rows: Array, seconds: Array, run: NDArray[np.int64], beside: Array | No
         return done
     later = there[-max(there.size // 2, LEAST) :]
     fit = fit_batches(rows[later], seconds[later])
-    if not fit.batches:  # without durations there is nothing to compare
+    if not fit.batches:  # Without durations there is nothing to compare.
         return done
     with np.errstate(divide="ignore", invalid="ignore"):
         over = seconds / fit.seconds(rows) - 1

@@ -1,4 +1,4 @@
-"""What is doubtful in a network and yet no error: it runs, but hardly as it was meant."""
+"""What a network may have, but is probably a mistake."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ CHANGING = ("filter", "join", "aggregate", "python")
 
 
 def doubts(network: Network) -> list[InputError]:
-    """Return what is doubtful, in the order of the operators; worded and placed as errors are, to be shown."""
+    """Return what is probably a mistake, in the order of the operators, with words and places as errors have them."""
     found = []
     for operator in network.operators.values():
         at = f"operators.{operator.name}"
         if not network.outputs(operator.name):
             found.append(InputError("nothing reads it", at=at))
-        # no error: it is how the papers' chains of filters are made to grow
+        # Not an error: an experiment of the papers multiplies rows with filters.
         if operator.kind == "filter" and max(operator.selectivity or (0.0,)) > 1:
             problem = f"a filter lets each row through once at most, got {max(operator.selectivity or ()):g}"
             found.append(InputError(problem, at=f"{at}.selectivity", hint="a map or python step can put out more"))
