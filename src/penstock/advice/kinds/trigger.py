@@ -98,7 +98,7 @@ def _proposal(deployment: Deployment, job: Job, interval: float, saved: float) -
     else:
         why = (
             f"a row waits up to {human(job.trigger)} for the trigger, though a batch of the rows of "
-            f"{human(interval)} takes only {human(length)}; more overhead keeps {-saved:.2g} cores more busy"
+            f"{human(interval)} takes only {human(length)}; the added overhead takes {-saved:.2g} of the driver's cores"
         )
     return Proposal(
         kind="trigger",
