@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from penstock.cluster import Cluster
 from penstock.network.file import parse_network
-from penstock.spark.hosts import start_hosts
+from penstock.spark.hosts import Launch, start_hosts
 from penstock.spark.run import Engine
 
 EACH = 1_000_000
@@ -73,7 +73,7 @@ def measure(form: str, rows: int, base: Path) -> dict[str, Any]:
     cluster = Cluster.uniform(2)
     most: dict[str, int] = {"h1": 0, "h2": 0, "log": 0}
     ended = threading.Event()
-    with start_hosts(cluster, base) as hosts:
+    with start_hosts(cluster, Launch(folder=base)) as hosts:
         engine = Engine(cluster, hosts)
 
         def watch() -> None:

@@ -26,7 +26,7 @@ import psutil
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.network.file import parse_network
 from penstock.spark.compile import SLOTS
-from penstock.spark.hosts import start_hosts
+from penstock.spark.hosts import Launch, start_hosts
 from penstock.spark.run import Engine
 
 WARM = 15.0
@@ -78,7 +78,10 @@ def measure(cores: int, slots: int, rate: int, seconds: float) -> dict[str, Any]
     network = network_of(rate)
     cluster = Cluster.of([Host(name="h1", cores=cores)], spark=SparkSettings(trigger=0.5))
     seen: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as base, start_hosts(cluster, base) as hosts:
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-bench-") as base,
+        start_hosts(cluster, Launch(folder=base)) as hosts,
+    ):
         engine = Engine(cluster, hosts)
         engine.sessions["h1"].conf.set(SLOTS, str(slots))
 

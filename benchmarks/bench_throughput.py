@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from penstock.cluster import Cluster
 from penstock.network import Network
 from penstock.network.file import parse_network
-from penstock.spark.hosts import start_hosts
+from penstock.spark.hosts import Launch, start_hosts
 from penstock.spark.run import Engine
 
 SCHEMA = "user bigint, kind string, price double, at bigint"
@@ -135,7 +135,7 @@ def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[st
     spent: dict[str, list[float]] = {"penstock": [], "by hand": []}
     batches: dict[str, list[float]] = {"penstock": [], "by hand": []}
     cluster = Cluster.uniform(1)
-    with start_hosts(cluster, base) as hosts:
+    with start_hosts(cluster, Launch(folder=base)) as hosts:
         engine = Engine(cluster, hosts)
         for number in range(rounds + 1):
             pair = ["penstock", "by hand"] if number % 2 else ["by hand", "penstock"]

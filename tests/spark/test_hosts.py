@@ -371,17 +371,32 @@ def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
         host.session()
 
 
+def fake(folder: Path) -> Launch:
+    """Return how to start a script that says at once that it is ready."""
+    return Launch(folder=folder / "w", java=script(folder, READY))
+
+
 def test_hosts_start_together_and_one_failure_stops_all(tmp_path: Path) -> None:
     """A cluster with a host that cannot be reached leaves none of the others behind."""
     cluster = Cluster.of([Host(name="h1"), Host(name="h2"), Host(name="h3", spark="sc://127.0.0.1:9")])
-    java = script(tmp_path, READY)
-    with pytest.raises(HostError, match="host h3 cannot be reached"), start_hosts(cluster, tmp_path / "w", java=java):
+    with pytest.raises(HostError, match="host h3 cannot be reached"), start_hosts(cluster, fake(tmp_path)):
         pass
     assert [*(tmp_path / "w").iterdir()] == []
-    with start_hosts(cluster, tmp_path / "w", names=["h2", "h1"], java=java) as hosts:
+    with start_hosts(cluster, fake(tmp_path), names=["h2", "h1"]) as hosts:
         assert [*hosts] == ["h1", "h2"]
         assert all(host.alive() for host in hosts.values())
     assert [*(tmp_path / "w").iterdir()] == []
+
+
+def test_hosts_for_later_are_started_by_whoever_wants_them(tmp_path: Path) -> None:
+    """A host for later is handed out as it is, and ends with the others if somebody has started it."""
+    cluster = Cluster.uniform(3)
+    with start_hosts(cluster, fake(tmp_path), later={"h2", "h3", "stranger"}) as hosts:
+        assert [name for name, host in hosts.items() if host.alive()] == ["h1"]
+        hosts["h3"].start()
+        assert [name for name, host in hosts.items() if host.alive()] == ["h1", "h3"]
+    assert [*(tmp_path / "w").iterdir()] == []
+    assert not any(host.alive() for host in hosts.values())
 
 
 def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
@@ -391,7 +406,7 @@ def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:
     jar.touch()
     spark = SparkSettings(conf=conf, jars=(str(jar),), packages=("g:a:1",))
     cluster = Cluster.of([Host(name="h1", cores=2)], spark=spark)
-    with start_hosts(cluster, tmp_path / "w", java=script(tmp_path, READY)) as hosts:
+    with start_hosts(cluster, fake(tmp_path)) as hosts:
         host = hosts["h1"]
         assert isinstance(host, EmbeddedHost)
         written = (host.folder / "spark.conf").read_text().splitlines()
@@ -409,7 +424,7 @@ def test_tokens_of_other_hosts_stay_with_penstock(tmp_path: Path, monkeypatch: p
     remote = {"A": "TOKEN_A", "B": "TOKEN_B", "C": "SPARK_CONNECT_AUTHENTICATE_TOKEN"}
     hosts = [Host(name=name, spark="sc://node:1", token_env=token) for name, token in remote.items()]
     cluster = Cluster.of([Host(name="h1"), *hosts])
-    with start_hosts(cluster, tmp_path / "w", names=["h1"], java=script(tmp_path, READY)) as running:
+    with start_hosts(cluster, fake(tmp_path), names=["h1"]) as running:
         jvm = psutil.Process(running["h1"].pid)
         for process in (jvm, jvm.parent()):
             environ = process.environ()

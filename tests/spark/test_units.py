@@ -15,7 +15,7 @@ from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import RECALLED, Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.run.folder import claim, claimed, note, placement_of
+from penstock.spark.run.folder import claim, claimed, hosts_of, note, placement_of
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.units import Unit, stamped
@@ -70,6 +70,7 @@ def test_a_folder_keeps_units(tmp_path: Path) -> None:
     document = claimed(str(tmp_path))
     assert document is not None
     assert dict(placement_of(document)) == {"kept": "h1", "counted": "h2"}
+    assert hosts_of(document) == {"h1", "h2", "h3"}
     again = claim(attrs.evolve(deployment, placement=placement_of(document)))
     assert again.units == (*units, far)
     assert again.since == {"kept->far": 5}

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.cli.decisions import show
-from penstock.cli.engines import ENGINES, Wanted, first_placement, left_placement, rehearsed
+from penstock.cli.engines import ENGINES, Wanted, first_placement, left_cluster, left_placement, rehearsed
 from penstock.errors import InputError
 from penstock.files import Document
 
@@ -153,6 +153,8 @@ def command(
         inputs.placement, inputs.algorithm, own, answer.seed, network=graph, cluster=cluster
     )
     control = _control(goal, run, cluster, folder.act, answer.seed)
+    if not simulated:
+        cluster = left_cluster(cluster, control.goals.spare, directory)
     if own is not None and simulated:
         load_model(graph, own)  # names a missing cost
     span = inputs.seconds if inputs.seconds is not None or not simulated or rates is None else rates.duration

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from penstock.cli.hosts import FILE
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from penstock.cluster import Cluster, Placement
+    from penstock.cluster import Cluster, Host, Placement
     from penstock.control.engine import Engine
     from penstock.control.loop import Control
     from penstock.load import Statistics
@@ -93,11 +93,14 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
 
 @contextmanager
 def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
-    """Start hosts, or reach those that run, and give the network on them."""
+    """Start hosts, or reach those that run, and give the network on them.
+
+    Where a run goes on that was cut off, its sinks wait: embedded hosts on which nothing of it lies are started after.
+    """
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
-    from penstock.spark.run import Engine, SparkEngine, noted_sessions
+    from penstock.spark.run import Engine, SparkEngine, claimed, hosts_of, noted_sessions
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -105,9 +108,12 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     check_network(wanted.network, wanted.cluster.spark)
     check_placement(wanted.placement)
     cluster = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
+    there = claimed(wanted.directory)
+    later = set() if there is None else cluster.hosts.keys() - hosts_of(there)
     tell("starting hosts", 0.0)
-    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE) as hosts:
-        engine = Engine(cluster, hosts, noted_sessions(wanted.directory))
+    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE, later=later) as hosts:
+        ready = {name: host for name, host in hosts.items() if name not in later or host.alive()}
+        engine = Engine(cluster, ready, noted_sessions(wanted.directory))
         about = attrs.evolve(wanted.setting, cluster=cluster)
         deployment = engine.prepare(
             wanted.network,
@@ -118,7 +124,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             apart=wanted.apart,
             about=about.document(),
         )
-        running = SparkEngine(engine, deployment)
+        running = SparkEngine(engine, deployment, spare=[host for name, host in hosts.items() if name not in ready])
         try:
             yield running
         finally:
@@ -137,6 +143,29 @@ def left_placement(folder: str) -> Placement | None:
 
     there = claimed(folder)
     return None if there is None else placement_of(there)
+
+
+def left_cluster(cluster: Cluster, spare: Iterable[Host], folder: str) -> Cluster:
+    """Return the cluster with the spare hosts on which a run on Spark has left something to do.
+
+    Raises
+    ------
+    InputError
+        If the run lies on a host that is not among them.
+    """
+    from penstock.spark.run import claimed, hosts_of
+
+    there = claimed(folder)
+    known = {host.name: host for host in spare} | dict(cluster.hosts)
+    used = set() if there is None else hosts_of(there)
+    if strange := sorted(used - known.keys()):
+        raise InputError(
+            f"the run here lies also on {', '.join(strange)}, which the cluster does not have",
+            file=folder,
+            hint="name as many --spare hosts as before, or another --directory",
+        )
+    hosts = {name: known[name] for name in sorted(used | cluster.hosts.keys())}
+    return attrs.evolve(cluster, hosts=hosts)
 
 
 def first_placement(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import attrs
@@ -27,12 +27,12 @@ SLOTS = 32
 @contextlib.contextmanager
 def start_hosts(
     cluster: Cluster,
-    folder: str | os.PathLike[str] | None = None,
+    launch: Launch | None = None,
     *,
     names: Sequence[str] | None = None,
     pin: bool | Mapping[str, Sequence[int]] = True,
-    java: str | os.PathLike[str] | None = None,
     kept: str | os.PathLike[str] | None = None,
+    later: Collection[str] = (),
 ) -> Iterator[dict[str, SparkHost]]:
     """Start or reach the hosts of a cluster, all at once, and let them go at the end.
 
@@ -40,21 +40,21 @@ def start_hosts(
     ----------
     cluster
         The hosts; one without an endpoint is embedded.
-    folder
-        Where embedded hosts make their work folders (default: the system's temporary folder).
+    launch
+        How embedded hosts are started.
     names
         The hosts wanted (default: all).
     pin
         Give each embedded host CPUs of its own, if there are enough; or the CPUs by host.
-    java
-        The ``java`` of the embedded hosts (default: `penstock.spark.hosts.java.find`).
     kept
         A file of hosts that run already (`penstock.spark.hosts.kept`): those are taken, and run on afterwards.
+    later
+        Embedded hosts that whoever asks for them starts, should they not run already.
 
     Yields
     ------
     dict
-        The hosts by name, ready.
+        The hosts by name, ready but those for later.
 
     Raises
     ------
@@ -64,9 +64,9 @@ def start_hosts(
     wanted = [cluster.hosts[name] for name in sorted(names)] if names is not None else [*cluster.hosts.values()]
     there = {} if kept is None else read_kept(kept)
     embedded = [host for host in wanted if host.spark is None and host.name not in there]
-    if embedded and java is None:
-        java = java_runtime.find()
-    launch = Launch(folder=folder, java=java)
+    launch = launch or Launch()
+    if embedded and launch.java is None:
+        launch = attrs.evolve(launch, java=java_runtime.find())
     cpus = pin if isinstance(pin, Mapping) else _cpus(embedded) if pin else {}
     hosts: dict[str, SparkHost] = {
         host.name: KeptHost(there[host.name])
@@ -74,9 +74,10 @@ def start_hosts(
         else make_host(host, cluster, launch, cpus.get(host.name))
         for host in wanted
     }
+    waiting = {host.name for host in embedded if host.name in later}
     with ThreadPoolExecutor(max(1, len(hosts))) as pool:
         try:
-            _start_all(pool, [*hosts.values()])
+            _start_all(pool, [host for name, host in hosts.items() if name not in waiting])
             yield hosts
         finally:
             _stop_all(pool, [*hosts.values()])

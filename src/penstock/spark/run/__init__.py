@@ -2,7 +2,7 @@
 
 from penstock.spark.compile import scheduled_rates
 from penstock.spark.run.engine import Engine
-from penstock.spark.run.folder import claimed, noted_sessions, placement_of
+from penstock.spark.run.folder import claimed, hosts_of, noted_sessions, placement_of
 from penstock.spark.run.live import SparkEngine
 from penstock.spark.run.outcome import Batch, Outcome
 from penstock.spark.run.system import Report
@@ -14,6 +14,7 @@ __all__ = [
     "Report",
     "SparkEngine",
     "claimed",
+    "hosts_of",
     "noted_sessions",
     "placement_of",
     "scheduled_rates",

@@ -269,14 +269,18 @@ class Changes:
             cluster, hosts=dict(sorted({**cluster.hosts, host.name: host}.items()))
         )  # fmt: skip
 
-        def join() -> None:
-            made = make_host(host, self.engine.cluster)
-            self.mine[host.name] = made.start()
-            self.engine.add(self.engine.cluster, made)
+        made = self.mine[host.name] = make_host(host, self.engine.cluster)
+        self.join(made)
+
+    def join(self, host: SparkHost) -> None:
+        """Begin to start a host of the cluster, while the others go on."""
+
+        def start() -> None:
+            self.engine.add(self.engine.cluster, host.start())
             note_sessions(self.system.deployment.place, self.engine.sessions)
             self.warm(host.name)
 
-        self.joining[host.name] = self.pool.submit(join)
+        self.joining[host.name] = self.pool.submit(start)
 
     def _retire(self, name: str) -> None:
         self.known(name)

@@ -240,6 +240,11 @@ def placement_of(document: Document) -> Placement:
     return Placement(document["placement"])
 
 
+def hosts_of(document: Document) -> set[str]:
+    """Return the hosts on which the units of a folder's run lie, also those that were attached to it."""
+    return {unit["host"] for unit in document.get("units", ())}
+
+
 def probe(folder: Place, name: str, session: SparkSession) -> None:
     """Refuse a host that does not see the run's folder.
 

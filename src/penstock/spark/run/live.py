@@ -39,6 +39,7 @@ from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, R
 if TYPE_CHECKING:
     from penstock.files import Document
     from penstock.spark.compile import Deployment
+    from penstock.spark.hosts.base import SparkHost
 
 AGAIN = 3
 """So often a unit whose query fails is started again within `FORGIVEN` seconds, before the engine gives up."""
@@ -59,10 +60,18 @@ class SparkEngine:
         Who says what to keep batch by batch; None: keep fractions are those of the plans that are applied.
     trigger
         Interval of the micro-batches (s), if not the cluster's.
+    spare
+        Hosts of the cluster that are started once everything runs.
     """
 
     def __init__(
-        self, engine: Engine, deployment: Deployment, *, follow: Answers | None = None, trigger: float | None = None
+        self,
+        engine: Engine,
+        deployment: Deployment,
+        *,
+        follow: Answers | None = None,
+        trigger: float | None = None,
+        spare: Iterable[SparkHost] = (),
     ) -> None:
         if deployment.real_time:
             raise InputError(
@@ -88,6 +97,8 @@ class SparkEngine:
         used = {unit.host for unit in self.system.units.values()}
         for name in sorted(set(engine.sessions) - used):
             self.changes.warm(name)
+        for host in spare:
+            self.changes.join(host)
         self._observer = Observer(self.system)
         self._looked = self.now
         self._ending = Ending(self.system.deployment)
@@ -209,9 +220,10 @@ class SparkEngine:
             if name not in self.changes.down and host.pid is not None and not host.alive():
                 self._lose(name)
         for name, joining in [*self.changes.joining.items()]:
-            if joining.done() and joining.exception() is not None:
+            if joining.done() and (error := joining.exception()) is not None:
                 del self.changes.joining[name]
                 self.down.add(name)
+                self._told.append({"time": self.now, "unit": None, "host": name, "why": short(error)})
         for name, job in [*self.changes.jobs.items()]:
             if job.done():
                 del self.changes.jobs[name]
@@ -281,6 +293,8 @@ class SparkEngine:
         match event:
             case Kill(host=name):
                 self.changes.known(name)
+                if name in self.changes.joining:
+                    self.changes.joining[name].result()
                 pid = self.engine.hosts[name].pid if name in self.engine.hosts else None
                 if pid is None:
                     raise InputError("it runs elsewhere, where nothing can be killed", at=f"hosts.{name}")

@@ -82,11 +82,18 @@ class System:
         return [self.compiled[name] for name in sorted(self.compiled)]
 
     def prepare(self, names: Iterable[str] | None = None, *, adopt: bool = False) -> None:
-        """Compile units, and let them deliver; ``adopt`` those that an earlier penstock left running."""
+        """Compile units, each host its own, and let them deliver; ``adopt`` those that an earlier penstock left."""
+        mine: dict[str, list[Unit]] = {}
         for name in sorted(self.units if names is None else names):
-            unit = self.units[name]
-            if not (adopt and self._adopt(unit)):
-                self.deliver(self.compile(unit), unit)
+            mine.setdefault(self.units[name].host, []).append(self.units[name])
+
+        def work(units: Sequence[Unit]) -> None:
+            for unit in units:
+                if not (adopt and self._adopt(unit)):
+                    self.deliver(self.compile(unit), unit)
+
+        with ThreadPoolExecutor(max(1, len(mine))) as pool:
+            list(pool.map(work, mine.values()))
 
     def _adopt(self, unit: Unit) -> bool:
         """Look for a unit's query on its host; it goes on if it may deliver."""

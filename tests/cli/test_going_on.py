@@ -1,0 +1,97 @@
+"""``penstock control`` on Spark where a run was cut off: which hosts it has, and which of them it starts first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from penstock.errors import InputError
+from penstock.network import read_network
+from penstock.spark.compile import Deployment
+from penstock.spark.run.folder import claim, note
+
+NETWORK = """
+name = "n"
+
+[sources.events]
+format = "json"
+schema = "k string"
+options = { path = "." }
+
+[operators.kept]
+kind = "filter"
+input = "events"
+where = "true"
+cost = 0.001
+selectivity = 1.0
+
+[operators.few]
+kind = "filter"
+input = "kept"
+where = "k = 'a'"
+cost = 0.001
+selectivity = 0.5
+
+[sinks.out]
+input = "few"
+"""
+
+CLUSTER = "[hosts.h1]\n[hosts.h2]\n[hosts.h3]\n"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What is asked of the hosts' start, which is refused."""
+    found: dict[str, Any] = {}
+
+    def start_hosts(cluster: Any, **given: Any) -> Any:
+        found.update(given)
+        raise InputError("would have started")
+
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", start_hosts)
+    return found
+
+
+def leave(folder: Path, moved: str | None = None) -> list[object]:
+    """Write files and, with ``moved``, what a run leaves whose second operator went there; return a command."""
+    (folder / "network.toml").write_text(NETWORK)
+    (folder / "cluster.toml").write_text(CLUSTER)
+    if moved is not None:
+        on = {"kept": "h1", "few": "h1"}
+        deployment = Deployment(
+            read_network(folder / "network.toml"), on, str(folder / "run"), apart=frozenset(["few"]), live=frozenset()
+        )
+        first = claim(deployment)
+        units = tuple(unit.on(moved) if unit.name == "few" else unit for unit in first.units)
+        note(attrs.evolve(deployment, placement={**on, "few": moved}), attrs.evolve(first, units=units))
+    files = [folder / "network.toml", "--cluster", folder / "cluster.toml", "--directory", folder / "run"]
+    return ["control", *files, "--engine", "spark", "--rates", "events=1", "--algorithm", "round-robin"]
+
+
+def test_all_hosts_start_before_a_run(penstock: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Where nothing has run, no host is left for later."""
+    done = penstock(*leave(tmp_path))
+    assert "would have started" in done.err
+    assert (asked["names"], set(asked["later"])) == (["h1", "h2", "h3"], set())
+
+
+def test_hosts_without_work_come_last_where_a_run_goes_on(penstock: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Hosts on which nothing lies are started later; one that a policy had added is there again with its work."""
+    done = penstock(*leave(tmp_path, "h3"))
+    assert "would have started" in done.err
+    assert (asked["names"], set(asked["later"])) == (["h1", "h2", "h3"], {"h2"})
+    (tmp_path / "other").mkdir()
+    done = penstock(*leave(tmp_path / "other", "h5"), "--spare", 2)
+    assert "would have started" in done.err
+    assert (asked["names"], set(asked["later"])) == (["h1", "h2", "h3", "h5"], {"h2", "h3"})
+
+
+def test_a_host_that_is_gone_is_named(penstock: Any, tmp_path: Path, asked: dict[str, Any]) -> None:
+    """A run that lies on a host which the cluster does not have is refused before anything starts."""
+    done = penstock(*leave(tmp_path, "h9"), "--spare", 2)
+    assert done.code == 2
+    assert f"{tmp_path / 'run'}: the run here lies also on h9" in done.err
+    assert not asked
