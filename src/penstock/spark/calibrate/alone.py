@@ -46,7 +46,7 @@ def calibrate_alone(
     """
     tell, first = report or (lambda _what, _share: None), alike(network)
     bench = Bench.of({name: frame for name, frame in samples.items() if first[name] == name}, wish or Precision())
-    speed = engine.speed(host) if any(map(computes, network.operators.values())) else 1.0
+    speed = engine.speeds.of(host) if any(map(computes, network.operators.values())) else 1.0
     found: dict[str, OperatorStatistics] = {}
     for number, (name, operator) in enumerate(network.operators.items()):
         if first[name] != name:

@@ -14,7 +14,6 @@ from penstock.latency.fragments import Fragment, fragments
 from penstock.network import Network
 from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
 from penstock.spark.compile.graph import Graph
-from penstock.spark.compile.sql import computes
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.reshape import Border, go_on
@@ -71,8 +70,6 @@ def grown(
     check_placement(placement)
     hosts = sorted(set(placement.values()))
     schemas = derive_schemas(engine.sessions[hosts[0]], whole)
-    busy = {host for name, host in placement.items() if computes(whole.operators[name])}
-    speeds = {**now.speeds, **{name: engine.speed(name) for name in sorted(busy - set(now.speeds))}}
     schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
     apart = now.apart | {name for name in placement if now.apart and whole.operators[name].stateful}
     parts = [*(() if before is None else before.fresh), *map(Unit.new, fragments(whole, placement, apart))]
@@ -82,7 +79,6 @@ def grown(
         network=whole,
         placement={**now.placement, **placement},
         schemas=schemas,
-        speeds=speeds,
         schedules=schedules,
         apart=apart,
         live=sheddable(whole) if now.live else now.live,
@@ -122,7 +118,7 @@ def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> Non
     def changed(before: Deployment) -> Deployment:
         after = change.deployment
         return attrs.evolve(
-            before, network=after.network, schemas=after.schemas, speeds=after.speeds, schedules=after.schedules,
+            before, network=after.network, schemas=after.schemas, schedules=after.schedules,
             apart=after.apart, live=after.live, since=since,
         )  # fmt: skip
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import attrs
-import numpy as np
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -37,16 +36,16 @@ from penstock.spark.run.deaths import telling_deaths
 from penstock.spark.run.ended import Heard
 from penstock.spark.run.folder import claim as claimed_by
 from penstock.spark.run.folder import epoch_of, note_sessions, noted_sessions, open_schedules, owned, probe
-from penstock.spark.run.follow import Answers, Follower
+from penstock.spark.run.follow import Follower, follow
 from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
 from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
-from penstock.spark.run.sessions import ended, settle, slots_of, speed_of
+from penstock.spark.run.sessions import ended, settle, slots_of
+from penstock.spark.run.speeds import Speeds
 from penstock.spark.run.system import Report, System
 from penstock.spark.run.upkeep import LEFT, clean_logs, fold
 from penstock.spark.run.watch import watch
-from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place, place_of
 from penstock.workload import Rates
 
@@ -102,7 +101,7 @@ class Engine:
         self._again = dict(again or {})
         with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
             self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
-        self._speeds: dict[str, float] = {}
+        self.speeds = Speeds(self.hosts, self.sessions)
 
     def add(self, cluster: Cluster, host: SparkHost) -> None:
         """Take a host in, or back; the cluster is the one with it."""
@@ -135,12 +134,6 @@ class Engine:
                 return session
         return self.hosts[name].session()
 
-    def speed(self, name: str) -> float:
-        """Return how many steps of a delay's loop a host does per second, as measured once."""
-        if name not in self._speeds:
-            self._speeds[name] = speed_of(self.sessions[name])
-        return self._speeds[name]
-
     def prepare(
         self,
         network: Network,
@@ -167,13 +160,16 @@ class Engine:
             refuse_live(real_time)
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
-        used = sorted(set(placement.values()))
+        # A host may be gone where a run goes on.
+        used = [name for name in sorted(set(placement.values())) if name in self.hosts]
         schedules = self.schedules(network, place, rates)
-        busy = sorted({placement[name] for name, operator in network.operators.items() if computes(operator)})
+        busy = [
+            name for name in used if any(computes(network.operators[op]) for op, on in placement.items() if on == name)
+        ]
         with telling_deaths({name: self.hosts[name] for name in used}):
             self._renew()
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
-                speeds = dict(zip(busy, pool.map(self.speed, busy), strict=True))
+                speeds = dict(zip(busy, pool.map(self.speeds.of, busy), strict=True))
             schemas = derive_schemas(self.sessions[used[0]], network, None if kafka is None else kafka.spark)
         deployment = Deployment(
             network=network,
@@ -301,7 +297,7 @@ class Engine:
         tell("compiling", 0.0)
         if claim.grown is not None:
             deployment = self._grown(deployment, claim.grown)
-        system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt)
+        system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt, speed=self.speeds.now)
         system.prepare(adopt=adopt)
         fold(system.deployment, system.queries, keep=LEFT)
         return system
@@ -314,7 +310,6 @@ class Engine:
             network=network,
             schemas=derive_schemas(next(iter(self.sessions.values())), network),
             schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
-            speeds={**{name: self.speed(name) for name in self.hosts if any(map(computes, more))}, **deployment.speeds},
             live=sheddable(network) if deployment.live else deployment.live,
             apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
         )
@@ -345,16 +340,3 @@ def refuse_live(real_time: Collection[str]) -> None:
             at="spark.mode",
             hint="give fixed keep fractions, or set mode = 'micro-batch'",
         )
-
-
-def follow(system: System, shedder: Shedder) -> Follower:
-    """Return what lets keep fractions follow a plan table."""
-
-    def keep(rates: Mapping[str, float], at: float) -> Mapping[str, float]:
-        return shedder.answer(np.array([rates[name] for name in shedder.sources]), at)
-
-    checkpoints = {query.name: query.spec.checkpoint for query in system.queries}
-    # Hosts with tables of their own decide by these, also when nobody announces anything any more.
-    place, own = system.deployment.place, shedder.hosts()
-    tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
-    return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))

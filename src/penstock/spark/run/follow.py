@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
 
 from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import Deployment
 from penstock.spark.run.looking import Looking
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.spark.shipped.writer import manifest_of
+
+if TYPE_CHECKING:
+    from penstock.shedding.live import Shedder
+    from penstock.spark.run.system import System
 
 
 @attrs.define
@@ -176,3 +183,16 @@ def _feeds(deployment: Deployment) -> list[tuple[str, str, str, float, bool]]:
                 found.append((query, name, stream.name, stream.share, source.scheduled))
                 break
     return found
+
+
+def follow(system: System, shedder: Shedder) -> Follower:
+    """Return what lets keep fractions follow a plan table."""
+
+    def keep(rates: Mapping[str, float], at: float) -> Mapping[str, float]:
+        return shedder.answer(np.array([rates[name] for name in shedder.sources]), at)
+
+    checkpoints = {query.name: query.spec.checkpoint for query in system.queries}
+    # Hosts with tables of their own decide by these, also when nobody announces anything any more.
+    place, own = system.deployment.place, shedder.hosts()
+    tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
+    return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))

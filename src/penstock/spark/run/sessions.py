@@ -1,11 +1,9 @@
-"""The session of a host: its settings, how many tasks it does at a time, and how fast."""
+"""The session of a host: its settings, and how many tasks it does at a time."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 from pyspark.sql import SparkSession
 
 from penstock.spark.compile import SLOTS, register
@@ -41,24 +39,6 @@ def settle(session: SparkSession, slots: int) -> SparkSession:
 def slots_of(session: SparkSession) -> int:
     """Return how many tasks a host says that it does at a time: Spark deals a range out to as many."""
     return session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
-
-
-def speed_of(session: SparkSession) -> float:
-    """Return how many steps of a delay's loop a warm host does per second (slope of two sizes)."""
-
-    def spend(rows: int, steps: int) -> float:
-        loop = f"aggregate(sequence(1, {steps}), id, (a, x) -> xxhash64(a, x)) <> 42"
-        begin = time.perf_counter()
-        session.range(rows).filter(loop).write.format("noop").mode("overwrite").save()
-        return time.perf_counter() - begin
-
-    for _ in range(3):
-        spend(300, 20_000)
-    slopes = []
-    for _ in range(5):
-        small, large = spend(100, 20_000), spend(1_000, 20_000)
-        slopes.append((large - small) / (900 * 20_000))
-    return 1 / float(np.median(slopes))
 
 
 def ended(session: SparkSession) -> bool:

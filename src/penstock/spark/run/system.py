@@ -13,6 +13,7 @@ import attrs
 
 from penstock.errors import locating
 from penstock.spark.compile import RECALLED, Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt
+from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.deaths import died, raise_dead
 from penstock.spark.run.folder import Claim, note
@@ -54,6 +55,8 @@ class System:
         By name; others may be added later.
     prompt
         Whether writers wait for penstock to look at a batch's rates.
+    speed
+        How fast a host is (steps/s) of which the deployment does not say it.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class System:
         sessions: Mapping[str, SparkSession],
         *,
         prompt: bool = False,
+        speed: Callable[[str], float],
     ) -> None:
         self.claim, self.hosts, self.sessions, self.prompt = claim, hosts, sessions, prompt
+        self._speed = speed
         self.deployment = _as_claimed(deployment, claim)
         self.units: dict[str, Unit] = {unit.name: unit for unit in claim.units}
         self.compiled: dict[str, Query] = {}
@@ -121,6 +126,9 @@ class System:
     def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
         """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""
         deployment = self.deployment if deployment is None else deployment
+        operators = map(deployment.network.operators.__getitem__, unit.fragment.operators)
+        if unit.host not in deployment.speeds and any(map(computes, operators)):
+            deployment = attrs.evolve(deployment, speeds={**deployment.speeds, unit.host: self._speed(unit.host)})
         # Spark asks for the folders that it reads when it hears of them.
         (deployment.place / RECALLED / unit.name).make()
         session = self.sessions[unit.host]
