@@ -388,15 +388,24 @@ def test_hosts_start_together_and_one_failure_stops_all(tmp_path: Path) -> None:
     assert [*(tmp_path / "w").iterdir()] == []
 
 
-def test_hosts_for_later_are_started_by_whoever_wants_them(tmp_path: Path) -> None:
-    """A host for later is handed out as it is, and ends with the others if somebody has started it."""
-    cluster = Cluster.uniform(3)
-    with start_hosts(cluster, fake(tmp_path), later={"h2", "h3", "stranger"}) as hosts:
+def test_where_a_run_goes_on_other_hosts_wait_and_lost_ones_are_missed(tmp_path: Path) -> None:
+    """Embedded hosts without a part in it are started by whoever wants them; one elsewhere that has gone is no fault.
+
+    Without any host that is there nothing goes on.
+    """
+    far = Host(name="h4", spark="sc://127.0.0.1:9")
+    cluster = Cluster.of([*Cluster.uniform(3).hosts.values(), far])
+    with start_hosts(cluster, fake(tmp_path), going_on={"h1", "h4", "stranger"}) as hosts:
         assert [name for name, host in hosts.items() if host.alive()] == ["h1"]
         hosts["h3"].start()
         assert [name for name, host in hosts.items() if host.alive()] == ["h1", "h3"]
     assert [*(tmp_path / "w").iterdir()] == []
     assert not any(host.alive() for host in hosts.values())
+    with (
+        pytest.raises(HostError, match="host h4 cannot be reached"),
+        start_hosts(cluster, fake(tmp_path), going_on={"h4"}),
+    ):
+        pass
 
 
 def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
@@ -14,7 +16,7 @@ from sinks_kit import read_parquet
 
 from penstock.network import Network
 from penstock.network.file import parse_network
-from penstock.spark.run import Engine, SparkEngine
+from penstock.spark.run import Engine, SparkEngine, noted_sessions
 from penstock.spark.run.outcome import read_batch
 from penstock.spark.shipped.place import Place
 from penstock.steering import Kill, Observation, Plan, Recover, Slow
@@ -63,12 +65,12 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
 
     def run(seconds: int = SECONDS, late: Collection[str] = (), **options: Any) -> SparkEngine:
         first = {name: host for name, host in chosen.hosts.items() if name not in late}
-        there = Engine(chosen.cluster, first) if late else chosen
+        there = Engine(chosen.cluster, first, noted_sessions(str(tmp_path))) if late else chosen
         network, rates = parse_network(DOCUMENT), Rates.constant({"events": RATE}, seconds)
         deployment = there.prepare(
             network, PLACEMENT, tmp_path, rates=rates, apart=["busy", "newcomers"], live=options.pop("live", False)
         )
-        begun.append(SparkEngine(there, deployment, spare=[chosen.hosts[name] for name in late], **options))
+        begun.append(SparkEngine(there, deployment, late=[chosen.hosts[name] for name in late], **options))
         return begun[-1]
 
     yield run
@@ -170,6 +172,27 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
         assert counted == report["streams"][name]["arrived"], name
     latencies = sum(each.latency[sink].count for each in seen for sink in each.latency)
     assert latencies == report["latency"]["count"]
+
+
+def test_a_run_goes_on_without_a_host_that_has_gone(start: Start, tmp_path: Path) -> None:
+    """Where penstock and a host have died, other queries run on and are found, and those of the host move elsewhere."""
+    live, seen = start(LONG), []
+    live.wait(live.now + 2)
+    generation = {unit.name: unit.generation for unit in live.observe().units}
+    live.close(stop=False)
+    os.kill(live.engine.hosts["h2"].pid or 0, signal.SIGKILL)
+    again = start(LONG, late=["h2", "h3"])
+    again.wait(again.now + 1)
+    seen.append(again.observe())
+    assert seen[-1].down == {"h2"}
+    assert {unit.name: unit.running for unit in seen[-1].units} == {"auctions": True, "busy": False, "newcomers": False}
+    assert next(unit.generation for unit in seen[-1].units if unit.name == "auctions") == generation["auctions"]
+    assert not again.apply(Plan(placement={"busy": "h3", "newcomers": "h1"})).refused
+    settle(again, seen)
+    report = finish(again, seen)
+    assert report["balanced"] is True
+    assert [(row["unit"], row["host"]) for row in report["failures"]] == [(None, "h2")]
+    check(tmp_path, LONG)
 
 
 @pytest.mark.slow

@@ -95,7 +95,8 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
 def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     """Start hosts, or reach those that run, and give the network on them.
 
-    Where a run goes on that was cut off, its sinks wait: embedded hosts on which nothing of it lies are started after.
+    Where a run goes on that was cut off, its sinks wait: embedded hosts on which nothing of it lies are started after,
+    and without one that has gone meanwhile the others go on.
     """
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
@@ -109,10 +110,10 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     check_placement(wanted.placement)
     cluster = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
     there = claimed(wanted.directory)
-    later = set() if there is None else cluster.hosts.keys() - hosts_of(there)
     tell("starting hosts", 0.0)
-    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE, later=later) as hosts:
-        ready = {name: host for name, host in hosts.items() if name not in later or host.alive()}
+    lies = None if there is None else hosts_of(there)
+    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE, going_on=lies) as hosts:
+        ready = {name: host for name, host in hosts.items() if host.alive()}
         engine = Engine(cluster, ready, noted_sessions(wanted.directory))
         about = attrs.evolve(wanted.setting, cluster=cluster)
         deployment = engine.prepare(
@@ -124,7 +125,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             apart=wanted.apart,
             about=about.document(),
         )
-        running = SparkEngine(engine, deployment, spare=[host for name, host in hosts.items() if name not in ready])
+        running = SparkEngine(engine, deployment, late=[host for name, host in hosts.items() if name not in ready])
         try:
             yield running
         finally:

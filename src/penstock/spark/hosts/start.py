@@ -32,7 +32,7 @@ def start_hosts(
     names: Sequence[str] | None = None,
     pin: bool | Mapping[str, Sequence[int]] = True,
     kept: str | os.PathLike[str] | None = None,
-    later: Collection[str] = (),
+    going_on: Collection[str] | None = None,
 ) -> Iterator[dict[str, SparkHost]]:
     """Start or reach the hosts of a cluster, all at once, and let them go at the end.
 
@@ -48,18 +48,19 @@ def start_hosts(
         Give each embedded host CPUs of its own, if there are enough; or the CPUs by host.
     kept
         A file of hosts that run already (`penstock.spark.hosts.kept`): those are taken, and run on afterwards.
-    later
-        Embedded hosts that whoever asks for them starts, should they not run already.
+    going_on
+        The hosts on which a run lies that goes on, if one does. Embedded hosts without a part in it are handed out as
+        they are, and so is one that was there before penstock and has gone: whoever asks for them starts them.
 
     Yields
     ------
     dict
-        The hosts by name, ready but those for later.
+        The hosts by name, ready but for those.
 
     Raises
     ------
     HostError
-        If one cannot be started or reached; the others are stopped.
+        If one cannot be started or reached, or none is left of those of a run that goes on; the others are stopped.
     """
     wanted = [cluster.hosts[name] for name in sorted(names)] if names is not None else [*cluster.hosts.values()]
     there = {} if kept is None else read_kept(kept)
@@ -74,10 +75,11 @@ def start_hosts(
         else make_host(host, cluster, launch, cpus.get(host.name))
         for host in wanted
     }
-    waiting = {host.name for host in embedded if host.name in later}
+    mine = {host.name for host in embedded}
+    first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
     with ThreadPoolExecutor(max(1, len(hosts))) as pool:
         try:
-            _start_all(pool, [host for name, host in hosts.items() if name not in waiting])
+            _start_all(pool, first, forgiven=() if going_on is None else hosts.keys() - mine)
             yield hosts
         finally:
             _stop_all(pool, [*hosts.values()])
@@ -111,12 +113,14 @@ def _cpus(hosts: Sequence[Host]) -> dict[str, list[int]]:
     return {host.name: share for host, share in zip(hosts, shares, strict=False)}
 
 
-def _start_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost]) -> None:
+def _start_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost], forgiven: Collection[str] = ()) -> None:
+    """Start hosts, of which those that are ``forgiven`` may fail as long as another one is there."""
     # Wait for all before the first error, so that none is still starting when they are stopped.
-    started = [pool.submit(host.start) for host in hosts]
-    errors = [error for future in started if (error := future.exception()) is not None]
-    if errors:
-        raise errors[0]
+    started = {host.name: pool.submit(host.start) for host in hosts}
+    errors = {name: error for name, future in started.items() if (error := future.exception()) is not None}
+    fatal = [error for name, error in errors.items() if name not in forgiven or len(errors) == len(hosts)]
+    if fatal:
+        raise fatal[0]
 
 
 def _stop_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost]) -> None:

@@ -276,9 +276,10 @@ class Changes:
         """Begin to start a host of the cluster, while the others go on."""
 
         def start() -> None:
-            self.engine.add(self.engine.cluster, host.start())
-            note_sessions(self.system.deployment.place, self.engine.sessions)
-            self.warm(host.name)
+            # One that is down can be recovered.
+            self.engine.hosts[host.name] = host
+            host.start()
+            self._joined(host)
 
         self.joining[host.name] = self.pool.submit(start)
 
@@ -342,12 +343,17 @@ class Changes:
         """Start a host again, and what was placed there."""
         host = self.engine.hosts[name]
         host.stop()
-        host.start()
+        self._joined(host.start())
+
+    def _joined(self, host: SparkHost) -> None:
+        """Start what is placed on a host that is there now."""
+        name = host.name
         self.engine.add(self.engine.cluster, host)
         note_sessions(self.system.deployment.place, self.engine.sessions)
         self.down.discard(name)
-        if all(unit.host != name for unit in self.system.units.values()):
+        mine = [unit.name for unit in [*self.system.units.values()] if unit.host == name]
+        if not mine:
             self.warm(name)
-        for unit in [*self.system.units.values()]:
-            if unit.host == name and unit.name not in self.jobs:
-                self.do(unit.name, lambda unit=unit: self.move_now(unit.name, name))  # type: ignore[misc]
+        for unit in mine:
+            if unit not in self.jobs:
+                self.do(unit, lambda unit=unit: self.move_now(unit, name))  # type: ignore[misc]

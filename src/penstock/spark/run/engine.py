@@ -288,7 +288,7 @@ class Engine:
         ``adopt`` queries that an earlier penstock left running.
         """
         claim = claimed_by(deployment)
-        for name in sorted({unit.host for unit in claim.units}):
+        for name in sorted({unit.host for unit in claim.units} & self.hosts.keys()):
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
         if deployment.real_time:

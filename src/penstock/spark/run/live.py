@@ -60,8 +60,8 @@ class SparkEngine:
         Who says what to keep batch by batch; None: keep fractions are those of the plans that are applied.
     trigger
         Interval of the micro-batches (s), if not the cluster's.
-    spare
-        Hosts of the cluster that are started once everything runs.
+    late
+        Hosts of the cluster that are started once the others run; one that cannot be is down.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SparkEngine:
         *,
         follow: Answers | None = None,
         trigger: float | None = None,
-        spare: Iterable[SparkHost] = (),
+        late: Iterable[SparkHost] = (),
     ) -> None:
         if deployment.real_time:
             raise InputError(
@@ -97,7 +97,7 @@ class SparkEngine:
         used = {unit.host for unit in self.system.units.values()}
         for name in sorted(set(engine.sessions) - used):
             self.changes.warm(name)
-        for host in spare:
+        for host in late:
             self.changes.join(host)
         self._observer = Observer(self.system)
         self._looked = self.now
@@ -109,7 +109,7 @@ class SparkEngine:
         with contextlib.suppress(FileNotFoundError):
             self.changes.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
         try:
-            self.system.start(self.changes.intervals())
+            self.system.start(self.changes.intervals(), self.system.reachable)
         except BaseException:
             self.system.stop()
             raise
@@ -222,7 +222,7 @@ class SparkEngine:
         for name, joining in [*self.changes.joining.items()]:
             if joining.done() and (error := joining.exception()) is not None:
                 del self.changes.joining[name]
-                self.down.add(name)
+                self._lose(name)
                 self._told.append({"time": self.now, "unit": None, "host": name, "why": short(error)})
         for name, job in [*self.changes.jobs.items()]:
             if job.done():

@@ -86,19 +86,29 @@ class System:
         """The queries of all units, as they were last compiled."""
         return [self.compiled[name] for name in sorted(self.compiled)]
 
-    def prepare(self, names: Iterable[str] | None = None, *, adopt: bool = False) -> None:
-        """Compile units, each host its own, and let them deliver; ``adopt`` those that an earlier penstock left."""
-        mine: dict[str, list[Unit]] = {}
-        for name in sorted(self.units if names is None else names):
-            mine.setdefault(self.units[name].host, []).append(self.units[name])
+    @property
+    def reachable(self) -> list[str]:
+        """The units on hosts that are there."""
+        return [name for name, unit in self.units.items() if unit.host in self.sessions]
 
-        def work(units: Sequence[Unit]) -> None:
-            for unit in units:
-                if not (adopt and self._adopt(unit)):
-                    self.deliver(self.compile(unit), unit)
+    def prepare(self, *, adopt: bool = False) -> None:
+        """Compile all units, each host its own, and let them deliver; ``adopt`` those that an earlier penstock left.
+
+        Units of a host that is gone are compiled on another, so that it is known what they read; they start later.
+        """
+        there = sorted(self.sessions)
+        mine: dict[str, list[Unit]] = {}
+        for name in sorted(self.units):
+            host = self.units[name].host
+            mine.setdefault(host if host in there else there[0], []).append(self.units[name])
+
+        def work(host: str) -> None:
+            for unit in mine[host]:
+                if not (adopt and unit.host == host and self._adopt(unit)):
+                    self.deliver(self.compile(unit.on(host)), unit)
 
         with ThreadPoolExecutor(max(1, len(mine))) as pool:
-            list(pool.map(work, mine.values()))
+            list(pool.map(work, mine))
 
     def _adopt(self, unit: Unit) -> bool:
         """Look for a unit's query on its host; it goes on if it may deliver."""
