@@ -4,6 +4,9 @@
 checks the answers against a batch oracle: no row lost, none twice. Pieces of the range add up in
 benchmarks/results/kills.{json,md}. A seed takes about a minute and a half on a quiet machine.
 
+``--pairs`` kills the controller and one of the hosts, which were started by themselves, at the same moment; the others
+run on. Of a controller that started its hosts itself all die with it.
+
 ``--replicas`` measures instead, on the simulator, for how long sinks are silent when a host dies whose operators have
 second copies elsewhere.
 """
@@ -37,10 +40,11 @@ from penstock.control.scenario import Happening
 from penstock.files import plain
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch, Options, Recording, SimulationEngine
+from penstock.spark.hosts.kept_file import read_kept
 from penstock.steering import Kill
 from penstock.workload import Rates
 
-KINDS = ("host", "controller", "both")
+KINDS, PAIR = ("host", "controller", "both"), "controller and host"
 LENGTH, RATE = 45, 60.0
 """Seconds of input, and events/s of each source."""
 
@@ -71,15 +75,15 @@ def prepared(folder: Path, kind: str, at: float, host: str) -> list[str]:
     )  # fmt: skip
 
 
-def killed(seed: int) -> dict[str, Any]:
-    """Run one seed; return what came of it."""
+def killed(seed: int, kind: str | None = None) -> dict[str, Any]:
+    """Run one seed, of a kind or of the seed's own; return what came of it."""
     rng = np.random.default_rng(seed)
-    kind, at = KINDS[seed % len(KINDS)], float(rng.uniform(8, 0.6 * LENGTH))
+    kind, at = kind or KINDS[seed % len(KINDS)], float(rng.uniform(8, 0.6 * LENGTH))
     host = str(rng.choice(["h1", "h2"]))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         command = prepared(folder, kind, at, host)
-        left = kind == "controller"
+        left = kind in ("controller", PAIR)
         if left:
             subprocess.run(
                 penstock("hosts", "start", "--cluster", str(folder / "cluster.toml")), cwd=folder, check=True
@@ -87,14 +91,16 @@ def killed(seed: int) -> dict[str, Any]:
         visible: dict[str, dict[str, float]] = {}
         try:
             with watching(folder / "run" / "latency", visible):
-                report = _to_the_end(command, folder, None if kind == "host" else at, float(rng.uniform(0.5, 3)))
+                victim = host if kind == PAIR else None
+                moment = None if kind == "host" else at
+                report = _to_the_end(command, folder, moment, float(rng.uniform(0.5, 3)), victim)
         finally:
             if left:
                 subprocess.run(penstock("hosts", "stop"), cwd=folder, check=True)
         epoch = int((folder / "run" / "epoch").read_text()) / 1e6
         found = answers(folder / "run", report)
         return {
-            "seed": seed, "kind": kind, "at": round(at, 2), "host": host if kind == "host" else "",
+            "seed": seed, "kind": kind, "at": round(at, 2), "host": host if kind in ("host", PAIR) else "",
             "balanced": report["balanced"],
             "lost": sum(each["missing"] for each in found.values()),
             "twice": sum(each["twice"] + each["strange"] for each in found.values()),
@@ -102,8 +108,13 @@ def killed(seed: int) -> dict[str, Any]:
         }  # fmt: skip
 
 
-def _to_the_end(command: list[str], folder: Path, at: float | None, rest: float) -> dict[str, Any]:
-    """Run a command to its end; killed ``at`` seconds of the engine's time, and started again after a ``rest``."""
+def _to_the_end(
+    command: list[str], folder: Path, at: float | None, rest: float, host: str | None = None
+) -> dict[str, Any]:
+    """Run a command to its end; killed ``at`` seconds of the engine's time, and started again after a ``rest``.
+
+    With it a ``host`` is killed that was left running.
+    """
     running = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     if at is not None:
         epoch = folder / "run" / "epoch"
@@ -112,6 +123,8 @@ def _to_the_end(command: list[str], folder: Path, at: float | None, rest: float)
                 raise SystemExit(f"penstock control ended with {running.returncode} before it was killed")
             time.sleep(0.05)
         os.kill(running.pid, signal.SIGKILL)
+        if host is not None:
+            os.kill(read_kept(folder / ".penstock" / "hosts.json")[host].pid, signal.SIGKILL)
         running.communicate()
         time.sleep(rest)
         running = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
@@ -199,7 +212,7 @@ def table(document: dict[str, Any]) -> str:
     lines = ["# Kills", "", "Written by `benchmarks/bench_kills.py`.", "", "| seed | killed | at, s | lost | twice | "]
     lines[-1] += "accounted for | longest silence of a sink, s |"
     lines += ["|---|---|---|---|---|---|---|"]
-    for row in document.get("spark", []):
+    for row in [*document.get("spark", []), *document.get("pairs", [])]:
         lines.append(
             f"| {row['seed']} | {row['kind']} {row['host']} | {row['at']} | {row['lost']} | {row['twice']} | "
             f"{'yes' if row['balanced'] else 'no'} | {row['silent']:.1f} |"
@@ -217,15 +230,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", default="0:30", help="first:behind the last")
     parser.add_argument("--replicas", action="store_true", help="on the simulator, with second copies")
+    parser.add_argument("--pairs", action="store_true", help="the controller and a host that was left running")
     given = parser.parse_args()
     first, last = (int(part) for part in given.seeds.split(":"))
     known = RESULTS / "kills.json"
     document: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
-    name = "replicas" if given.replicas else "spark"
+    name = "replicas" if given.replicas else "pairs" if given.pairs else "spark"
     rows = {row["seed"]: row for row in document.get(name, [])}
     wrong = []
     for seed in range(first, last):
-        row = rows[seed] = silent_with_replicas(seed) if given.replicas else killed(seed)
+        row = rows[seed] = silent_with_replicas(seed) if given.replicas else killed(seed, PAIR if given.pairs else None)
         sys.stdout.write(json.dumps(plain(row)) + "\n")
         good = (
             row["batches"] <= 2 if given.replicas else not row["lost"] and not row["twice"] and row["silent"] <= ALLOWED
