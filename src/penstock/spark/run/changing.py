@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from penstock.cluster import Host
 from penstock.errors import InputError
 from penstock.spark.compile import Pace, refuse_limit
-from penstock.spark.hosts.start import make_host
 from penstock.spark.run.attach import Grown, attach, grown
 from penstock.spark.run.engine import Engine
-from penstock.spark.run.folder import note_sessions
 from penstock.spark.run.fuse import fuse, pair
+from penstock.spark.run.membership import Membership
 from penstock.spark.run.rows import rows_a_file
 from penstock.spark.run.split import parts_of, split
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
 from penstock.spark.run.wanted import Wanted
-from penstock.spark.run.warm import warm
 from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.turn import ANNOUNCED, limits_of
 from penstock.steering import Change
@@ -31,7 +28,6 @@ from penstock.steering import plan as kinds
 
 if TYPE_CHECKING:
     from penstock.files import Document
-    from penstock.spark.hosts.base import SparkHost
 
 CALM = 10.0
 """Seconds without a change after which units that can go on as one do so."""
@@ -51,27 +47,22 @@ class Changes:
     ----------
     keep, tables
         In force: keep fractions by stream, ids of the tables by which hosts decide alone.
-    down
-        Hosts that have died.
     jobs
         By unit, the change that is under way.
-    mine
-        Hosts that were added, to be ended with the engine.
+    members
+        The hosts, which come and go.
     """
 
     def __init__(self, engine: Engine, system: System, *, following: bool) -> None:
         self.engine, self.system, self.following = engine, system, following
         self.keep: dict[str, float] = {}
         self.tables = tables_there(system.deployment.place)
-        self.down: set[str] = set()
         self.jobs: dict[str, Future[None]] = {}
         self.targets: dict[str, Mapping[str, str]] = {}
-        self.joining: dict[str, Future[None]] = {}
-        self.retiring: set[str] = set()
-        self.mine: dict[str, SparkHost] = {}
         self._calm = time.monotonic()
         self._apart: set[frozenset[str]] = set()
         self.pool = ThreadPoolExecutor(16, thread_name_prefix="penstock-change")
+        self.members = Membership(engine, system, self.pool, self._begin_there)
 
     @property
     def moving(self) -> list[str]:
@@ -93,7 +84,7 @@ class Changes:
         """
         match change.kind:
             case kinds.ADD:
-                self._add(change.to)
+                self.members.add(change.to)
             case kinds.ATTACH:
                 self._attach(change, wanted)
             case kinds.KEEP:
@@ -105,7 +96,7 @@ class Changes:
             case kinds.MOVE:
                 self._move(change.name, wanted)
             case kinds.RETIRE:
-                self._retire(change.name)
+                self.members.retire(change.name)
             case kinds.LIMIT:
                 self._limit(change.name, change.to)
             case _:
@@ -130,7 +121,7 @@ class Changes:
     def _tables(self, documents: Mapping[str, Document]) -> None:
         """Let hosts decide by tables of their own; those that are not named by what is announced."""
         for host in documents:
-            self.known(host)
+            self.members.known(host)
         if documents and self.following:
             raise InputError("keep fractions follow a plan table already", at="tables")
         if documents and not self.system.deployment.live:
@@ -151,7 +142,7 @@ class Changes:
         return {stream: share for stream, share in found.items() if share < 1}
 
     def _trigger(self, host: str, interval: float) -> None:
-        self.known(host)
+        self.members.known(host)
         if not interval >= 0:
             raise InputError(f"expected an interval >= 0 s, got {interval}", at=f"triggers.{host}")
         if self.pace.on(host) == interval:
@@ -179,7 +170,7 @@ class Changes:
         self._free([unit.name for unit in mine])
         self.system.go_at(pace)
         for unit in mine:
-            if unit.host not in self.down:
+            if unit.host not in self.members.down:
                 self.do(unit.name, lambda unit=unit: self.move_now(unit.name, unit.host))  # type: ignore[misc]
 
     def _move(self, operator: str, wanted: Wanted) -> None:
@@ -187,10 +178,10 @@ class Changes:
         name, hosts = wanted.unit_of(operator)
         unit, host = self.system.units[name], hosts[operator]
         pin = self.system.deployment.network.operators[operator].pin
-        self.known(host)
+        self.members.known(host)
         if pin is not None and pin != host:
             raise InputError(f"it is pinned to {pin!r}", at=f"operators.{operator}")
-        if host in self.down:
+        if host in self.members.down:
             raise InputError(f"host {host!r} is down", at=f"placement.{operator}")
         if name in wanted.begun:
             return
@@ -216,15 +207,14 @@ class Changes:
             raise InputError(f"{unit.name!r} does not run, and only one that runs is split", at="placement")
         if self.system.growing:
             raise InputError("another unit changes its shape", at="placement", hint="wait until it runs")
-        away = self.down & {*hosts.values()}
+        away = self.members.down & {*hosts.values()}
         if away:
             raise InputError(f"host {sorted(away)[0]!r} is down", at="placement")
         return parts_of(self.system.deployment.network, unit, hosts)
 
     def move_now(self, unit: str, host: str) -> None:
         """Move a unit to a host, which may still be starting."""
-        if host in self.joining:
-            self.joining[host].result()
+        self.members.wait(host)
         self.system.move(unit, host, self.pace.on(host))
 
     def _attach(self, change: Change, wanted: Wanted) -> None:
@@ -234,8 +224,8 @@ class Changes:
         for name, host in placement.items():
             if host is None:
                 raise InputError("a query that is attached needs a host for each operator", at=f"placement.{name}")
-            self.known(host)
-            if host in self.down:
+            self.members.known(host)
+            if host in self.members.down:
                 raise InputError(f"host {host!r} is down", at=f"placement.{name}")
             pin = network.operators[name].pin
             if pin is not None and pin != host:
@@ -243,8 +233,7 @@ class Changes:
         if self.system.growing:
             raise InputError("another query is being attached", at="network", hint="wait until it runs")
         for host in placement.values():
-            if host in self.joining:
-                self.joining[host].result()
+            self.members.wait(host)
         found = grown(self.engine, self.system, network, placement, wanted.grown)
         self._free([unit.name for unit in found.again])
         wanted.grown = found
@@ -259,70 +248,19 @@ class Changes:
         """Return the interval of the micro-batches of each host."""
         return {name: self.pace.on(name) for name in self.engine.cluster.hosts}
 
-    def _add(self, host: Host) -> None:
-        if host.name in self.engine.cluster.hosts:
-            if host.name in self.down or host == self.engine.cluster.hosts[host.name]:
-                return
-            raise InputError(f"there is a host {host.name!r} already", at="add")
-        cluster = self.engine.cluster
-        self.engine.cluster = attrs.evolve(
-            cluster, hosts=dict(sorted({**cluster.hosts, host.name: host}.items()))
-        )  # fmt: skip
-
-        made = self.mine[host.name] = make_host(host, self.engine.cluster)
-        self.join(made)
-
-    def join(self, host: SparkHost) -> None:
-        """Begin to start a host of the cluster, while the others go on."""
-
-        def start() -> None:
-            # One that is down can be recovered.
-            self.engine.hosts[host.name] = host
-            host.start()
-            self._joined(host)
-
-        self.joining[host.name] = self.pool.submit(start)
-
-    def _retire(self, name: str) -> None:
-        self.known(name)
-        mine = [unit.name for unit in self.system.units.values() if unit.host == name]
-        if mine:
-            raise InputError(f"{', '.join(mine)} run there", at=f"hosts.{name}", hint="move them first")
-        self.retiring.add(name)
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Let hosts go that retire, once nothing moves away from them any more."""
-        if any(not job.done() for job in self.jobs.values()):
-            return
-        for name in sorted(self.retiring):
-            self.retiring.discard(name)
-            hosts = {other: host for other, host in self.engine.cluster.hosts.items() if other != name}
-            self.engine.cluster = attrs.evolve(self.engine.cluster, hosts=hosts)
-            gone = self.engine.hosts.pop(name, None)
-            self.engine.sessions.pop(name, None)
-            self.down.discard(name)
-            if gone is not None:
-                self.pool.submit(gone.stop)
-
     def fuse(self) -> None:
         """Let two units go on as one where moves have brought them together, once nothing has changed for a while."""
-        busy = self.jobs or self.system.growing or not all(job.done() for job in self.joining.values())
+        busy = self.jobs or self.system.growing or not self.members.calm
         if busy or time.monotonic() - self._calm < CALM:
             self._calm = time.monotonic() if busy else self._calm
             return
         self._calm = time.monotonic()
         found = pair(self.system, self._apart)
-        if found is not None and found[0].host not in self.down:
+        if found is not None and found[0].host not in self.members.down:
             job = self.pool.submit(fuse, self.system, *found, self.pace.on(found[0].host))
             names = frozenset(unit.name for unit in found)
             self.jobs |= dict.fromkeys(names, job)
             job.add_done_callback(lambda done: self._apart.add(names) if done.exception() else None)
-
-    def known(self, host: str) -> None:
-        """Refuse a host that is none."""
-        if host not in self.engine.cluster.hosts:
-            raise InputError(f"no host {host!r}", at="placement", hint=f"one of {', '.join(self.engine.cluster.hosts)}")
 
     def _free(self, units: Iterable[str]) -> None:
         """Refuse to touch units that move already."""
@@ -334,26 +272,7 @@ class Changes:
         """Begin to change a unit."""
         self.jobs[unit] = self.pool.submit(job)
 
-    def warm(self, host: str) -> None:
-        """Let a host get ready for what may move there."""
-        place = self.system.deployment.place / f"warm-{host}"
-        self.pool.submit(warm, self.engine.sessions[host], place)
-
-    def recover(self, name: str) -> None:
-        """Start a host again, and what was placed there."""
-        host = self.engine.hosts[name]
-        host.stop()
-        self._joined(host.start())
-
-    def _joined(self, host: SparkHost) -> None:
-        """Start what is placed on a host that is there now."""
-        name = host.name
-        self.engine.add(self.engine.cluster, host)
-        note_sessions(self.system.deployment.place, self.engine.sessions)
-        self.down.discard(name)
-        mine = [unit.name for unit in [*self.system.units.values()] if unit.host == name]
-        if not mine:
-            self.warm(name)
-        for unit in mine:
-            if unit not in self.jobs:
-                self.do(unit, lambda unit=unit: self.move_now(unit, name))  # type: ignore[misc]
+    def _begin_there(self, unit: str) -> None:
+        """Begin to start a unit on its host, which is there again, unless it changes already."""
+        if unit not in self.jobs:
+            self.do(unit, lambda: self.move_now(unit, self.system.units[unit].host))

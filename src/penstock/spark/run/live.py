@@ -96,9 +96,9 @@ class SparkEngine:
         self._follower = None if follow is None else self._followed(follow)
         used = {unit.host for unit in self.system.units.values()}
         for name in sorted(set(engine.sessions) - used):
-            self.changes.warm(name)
+            self.changes.members.warm(name)
         for host in late:
-            self.changes.join(host)
+            self.changes.members.join(host)
         self._observer = Observer(self.system)
         self._looked = self.now
         self._ending = Ending(self.system.deployment)
@@ -124,7 +124,7 @@ class SparkEngine:
     @property
     def down(self) -> set[str]:
         """Hosts that have died."""
-        return self.changes.down
+        return self.changes.members.down
 
     @property
     def now(self) -> float:
@@ -169,7 +169,7 @@ class SparkEngine:
             moving=frozenset(
                 op for name in moving if name in self.system.units for op in self.system.units[name].fragment.operators
             ),
-            down=frozenset(self.changes.down),
+            down=frozenset(self.changes.members.down),
             hosts=seen.hosts,
             units=seen.units,
             latency=seen.latency,
@@ -207,7 +207,8 @@ class SparkEngine:
             state = self.system.look(forgive=True)
             slowest = max(self.changes.intervals().values())
             if self._ending.over(state, time.time(), slowest) and not self.changes.moving:
-                self._over = not self.changes.down & {unit.host for unit in self.system.units.values()}
+                # Not while units wait for a host.
+                self._over = self.system.units.keys() <= self.system.runners.keys()
             left = until - self.now
             if self._over or left <= 0:
                 break
@@ -217,20 +218,19 @@ class SparkEngine:
     def _tend(self) -> None:
         """Notice hosts that have died and changes that have ended, and start again what failed by itself."""
         for name, host in [*self.engine.hosts.items()]:
-            if name not in self.changes.down and host.pid is not None and not host.alive():
+            if name not in self.changes.members.down and host.pid is not None and not host.alive():
                 self._lose(name)
-        for name, joining in [*self.changes.joining.items()]:
-            if joining.done() and (error := joining.exception()) is not None:
-                del self.changes.joining[name]
-                self._lose(name)
-                self._told.append({"time": self.now, "unit": None, "host": name, "why": short(error)})
+        for name, error in self.changes.members.failed().items():
+            self._lose(name)
+            self._told.append({"time": self.now, "unit": None, "host": name, "why": short(error)})
         for name, job in [*self.changes.jobs.items()]:
             if job.done():
                 del self.changes.jobs[name]
-                error = job.exception()
-                if error is not None:
-                    self._failed(name, error)
-        self.changes.let_go()
+                reason = job.exception()
+                if reason is not None:
+                    self._failed(name, reason)
+        if not self.changes.moving:
+            self.changes.members.let_go()
         self.changes.fuse()
         if time.monotonic() - self._asked > CHECK:
             self._asked = time.monotonic()
@@ -239,7 +239,7 @@ class SparkEngine:
 
     def _check(self, name: str) -> None:
         runner = self.system.runners[name]
-        if name in self.changes.jobs or runner.unit.host in self.changes.down:
+        if name in self.changes.jobs or runner.unit.host in self.changes.members.down:
             return
         try:
             said = runner.failed()
@@ -253,7 +253,7 @@ class SparkEngine:
 
     def _lose(self, host: str) -> None:
         """Note that a host has died: nothing that it may still do is delivered."""
-        self.changes.down.add(host)
+        self.changes.members.down.add(host)
         for name, unit in self.system.units.items():
             if unit.host == host:
                 take_over(self.system.deployment.place, name, deliver=False)
@@ -267,8 +267,8 @@ class SparkEngine:
         host = self.system.units[name].host
         self._told.append({"time": self.now, "unit": name, "host": host, "why": short(error)})
         known = self.engine.hosts.get(host)
-        if host in self.changes.down or (known is not None and not known.alive()):
-            if host not in self.changes.down:
+        if host in self.changes.members.down or (known is not None and not known.alive()):
+            if host not in self.changes.members.down:
                 self._lose(host)
             self.system.runners.pop(name, None)
             return
@@ -292,17 +292,16 @@ class SparkEngine:
         """
         match event:
             case Kill(host=name):
-                self.changes.known(name)
-                if name in self.changes.joining:
-                    self.changes.joining[name].result()
+                self.changes.members.known(name)
+                self.changes.members.wait(name)
                 pid = self.engine.hosts[name].pid if name in self.engine.hosts else None
                 if pid is None:
                     raise InputError("it runs elsewhere, where nothing can be killed", at=f"hosts.{name}")
                 os.kill(pid, signal.SIGKILL)
             case Recover(host=name):
-                self.changes.known(name)
-                if name in self.changes.down:
-                    self.changes.joining[name] = self.changes.pool.submit(lambda: self.changes.recover(name))
+                self.changes.members.known(name)
+                if name in self.changes.members.down:
+                    self.changes.members.recover(name)
             case _:
                 raise InputError(f"{type(event).__name__} cannot happen on Spark", at="events")
 
@@ -329,8 +328,7 @@ class SparkEngine:
         finally:
             self.changes.pool.shutdown(wait=True)
             self._held.close()
-            for host in self.changes.mine.values():
-                host.stop()
+            self.changes.members.stop()
 
 
 def _work(network: Network, units: Mapping[str, UnitSeen]) -> NDArray[np.float64]:

@@ -1,0 +1,142 @@
+"""The hosts of a system that runs: they come, die, are started again, and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import attrs
+
+from penstock.cluster import Host
+from penstock.errors import InputError
+from penstock.spark.hosts.start import make_host
+from penstock.spark.run.engine import Engine
+from penstock.spark.run.folder import note_sessions
+from penstock.spark.run.system import System
+from penstock.spark.run.warm import warm
+
+if TYPE_CHECKING:
+    from penstock.spark.hosts.base import SparkHost
+
+
+class Membership:
+    """Lets hosts come and go, and knows which are there.
+
+    Parameters
+    ----------
+    engine, system
+        Hosts with their sessions, and what runs on them.
+    pool
+        Does what takes time.
+    begin
+        Begins to start a unit on the host on which it lies.
+
+    Attributes
+    ----------
+    down
+        Hosts that have died.
+    joining
+        Hosts that are being started, or were.
+    """
+
+    def __init__(self, engine: Engine, system: System, pool: ThreadPoolExecutor, begin: Callable[[str], None]) -> None:
+        self.engine, self.system, self._pool, self._begin = engine, system, pool, begin
+        self.down: set[str] = set()
+        self.joining: dict[str, Future[None]] = {}
+        self._retiring: set[str] = set()
+        self._mine: dict[str, SparkHost] = {}
+
+    def known(self, name: str) -> None:
+        """Refuse a host that is none."""
+        if name not in self.engine.cluster.hosts:
+            raise InputError(f"no host {name!r}", at="placement", hint=f"one of {', '.join(self.engine.cluster.hosts)}")
+
+    def wait(self, name: str) -> None:
+        """Wait for a host that is being started, if it is."""
+        if name in self.joining:
+            self.joining[name].result()
+
+    @property
+    def calm(self) -> bool:
+        """Whether none is being started."""
+        return all(job.done() for job in self.joining.values())
+
+    def add(self, host: Host) -> None:
+        """Begin to start a host more; one that is there is there already."""
+        cluster = self.engine.cluster
+        if host.name in cluster.hosts:
+            if host.name in self.down or host == cluster.hosts[host.name]:
+                return
+            raise InputError(f"there is a host {host.name!r} already", at="add")
+        hosts = dict(sorted({**cluster.hosts, host.name: host}.items()))
+        self.engine.cluster = attrs.evolve(cluster, hosts=hosts)
+        self._mine[host.name] = make_host(host, self.engine.cluster)
+        self.join(self._mine[host.name])
+
+    def join(self, host: SparkHost) -> None:
+        """Begin to start a host of the cluster, and what lies on it, while the others go on."""
+
+        def start() -> None:
+            # One that is down can be recovered.
+            self.engine.hosts[host.name] = host
+            self._start(host)
+
+        self.joining[host.name] = self._pool.submit(start)
+
+    def recover(self, name: str) -> None:
+        """Begin to start a host again that is down, and what lies on it."""
+
+        def start() -> None:
+            host = self.engine.hosts[name]
+            host.stop()
+            self._start(host)
+
+        self.joining[name] = self._pool.submit(start)
+
+    def _start(self, host: SparkHost) -> None:
+        self.engine.add(self.engine.cluster, host.start())
+        note_sessions(self.system.deployment.place, self.engine.sessions)
+        self.down.discard(host.name)
+        mine = [unit.name for unit in [*self.system.units.values()] if unit.host == host.name]
+        if not mine:
+            self.warm(host.name)
+        for unit in mine:
+            self._begin(unit)
+
+    def failed(self) -> dict[str, BaseException]:
+        """Return, once, the hosts that could not be started, and why."""
+        done = {name: job for name, job in self.joining.items() if job.done()}
+        found = {name: error for name, job in done.items() if (error := job.exception()) is not None}
+        for name in found:
+            del self.joining[name]
+        return found
+
+    def warm(self, name: str) -> None:
+        """Let a host get ready for what may move there."""
+        self._pool.submit(warm, self.engine.sessions[name], self.system.deployment.place / f"warm-{name}")
+
+    def retire(self, name: str) -> None:
+        """Let a host go that is empty, once nothing moves away from it any more."""
+        self.known(name)
+        mine = [unit.name for unit in self.system.units.values() if unit.host == name]
+        if mine:
+            raise InputError(f"{', '.join(mine)} run there", at=f"hosts.{name}", hint="move them first")
+        self._retiring.add(name)
+
+    def let_go(self) -> None:
+        """Let hosts go that retire."""
+        for name in sorted(self._retiring):
+            self._retiring.discard(name)
+            hosts = {other: host for other, host in self.engine.cluster.hosts.items() if other != name}
+            self.engine.cluster = attrs.evolve(self.engine.cluster, hosts=hosts)
+            gone = self.engine.hosts.pop(name, None)
+            self.engine.sessions.pop(name, None)
+            self.down.discard(name)
+            if gone is not None:
+                self._pool.submit(gone.stop)
+
+    def stop(self) -> None:
+        """End the hosts that were added."""
+        for host in self._mine.values():
+            host.stop()
