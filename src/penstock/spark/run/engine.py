@@ -161,7 +161,7 @@ class Engine:
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         # A host may be gone where a run goes on.
-        used = [name for name in sorted(set(placement.values())) if name in self.hosts]
+        used = [name for name in sorted(set(placement.values())) if name in self.sessions] or [*self.sessions][:1]
         schedules = self.schedules(network, place, rates)
         busy = [
             name for name in used if any(computes(network.operators[op]) for op, on in placement.items() if on == name)
