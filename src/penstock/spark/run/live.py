@@ -238,8 +238,9 @@ class SparkEngine:
                 self._check(name)
 
     def _check(self, name: str) -> None:
-        runner = self.system.runners[name]
-        if name in self.changes.jobs or runner.unit.host in self.changes.members.down:
+        # A change that has just ended may have put another unit in its place.
+        runner = self.system.runners.get(name)
+        if runner is None or name in self.changes.jobs or runner.unit.host in self.changes.members.down:
             return
         try:
             said = runner.failed()

@@ -271,7 +271,8 @@ class System:
                 if not forgive:
                     raise
         self.upkeep()
-        return tuple(number for name in sorted(self.runners) for number in self.runners[name].marks)
+        runners = dict(self.runners)
+        return tuple(number for name in sorted(runners) for number in runners[name].marks)
 
     def look_at_hosts(self) -> None:
         """Raise if a host on this machine has died; of others their queries tell."""
