@@ -101,7 +101,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     from penstock.spark.compile import check_network, check_placement
     from penstock.spark.hosts import start_hosts
     from penstock.spark.hosts.cores import available_cpus
-    from penstock.spark.run import Engine, SparkEngine, claimed, hosts_of, noted_sessions
+    from penstock.spark.run import Engine, SparkEngine, noted_sessions
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
         if value is not None:
@@ -109,10 +109,9 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     check_network(wanted.network, wanted.cluster.spark)
     check_placement(wanted.placement)
     cluster = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
-    there = claimed(wanted.directory)
+    left = left_hosts(wanted.directory)
     tell("starting hosts", 0.0)
-    lies = None if there is None else hosts_of(there)
-    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE, going_on=lies) as hosts:
+    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE, going_on=left) as hosts:
         ready = {name: host for name, host in hosts.items() if host.alive()}
         engine = Engine(cluster, ready, noted_sessions(wanted.directory))
         about = attrs.evolve(wanted.setting, cluster=cluster)
@@ -146,6 +145,14 @@ def left_placement(folder: str) -> Placement | None:
     return None if there is None else placement_of(there)
 
 
+def left_hosts(folder: str) -> set[str] | None:
+    """Return the hosts on which a run on Spark has left something to do; None where there was none."""
+    from penstock.spark.run import claimed, hosts_of
+
+    there = claimed(folder)
+    return None if there is None else hosts_of(there)
+
+
 def left_cluster(cluster: Cluster, spare: Iterable[Host], folder: str) -> Cluster:
     """Return the cluster with the spare hosts on which a run on Spark has left something to do.
 
@@ -154,11 +161,8 @@ def left_cluster(cluster: Cluster, spare: Iterable[Host], folder: str) -> Cluste
     InputError
         If the run lies on a host that is not among them.
     """
-    from penstock.spark.run import claimed, hosts_of
-
-    there = claimed(folder)
     known = {host.name: host for host in spare} | dict(cluster.hosts)
-    used = set() if there is None else hosts_of(there)
+    used = left_hosts(folder) or set()
     if strange := sorted(used - known.keys()):
         raise InputError(
             f"the run here lies also on {', '.join(strange)}, which the cluster does not have",

@@ -49,8 +49,8 @@ def start_hosts(
     kept
         A file of hosts that run already (`penstock.spark.hosts.kept`): those are taken, and run on afterwards.
     going_on
-        The hosts on which a run lies that goes on, if one does. Embedded hosts without a part in it are handed out as
-        they are, and so is one that was there before penstock and has gone: whoever asks for them starts them.
+        Where a run goes on, the hosts on which it lies. Embedded hosts without a part in it are handed out unstarted,
+        and so is one that was there before penstock and has gone: whoever asks for them starts them.
 
     Yields
     ------

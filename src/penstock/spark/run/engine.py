@@ -163,9 +163,8 @@ class Engine:
         # A host may be gone where a run goes on.
         used = [name for name in sorted(set(placement.values())) if name in self.sessions] or [*self.sessions][:1]
         schedules = self.schedules(network, place, rates)
-        busy = [
-            name for name in used if any(computes(network.operators[op]) for op, on in placement.items() if on == name)
-        ]
+        working = {placement[name] for name, operator in network.operators.items() if computes(operator)}
+        busy = sorted(working & self.sessions.keys())
         with telling_deaths({name: self.hosts[name] for name in used}):
             self._renew()
             with ThreadPoolExecutor(max(1, len(busy))) as pool:

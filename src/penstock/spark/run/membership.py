@@ -36,14 +36,12 @@ class Membership:
     ----------
     down
         Hosts that have died.
-    joining
-        Hosts that are being started, or were.
     """
 
     def __init__(self, engine: Engine, system: System, pool: ThreadPoolExecutor, begin: Callable[[str], None]) -> None:
         self.engine, self.system, self._pool, self._begin = engine, system, pool, begin
         self.down: set[str] = set()
-        self.joining: dict[str, Future[None]] = {}
+        self._joining: dict[str, Future[None]] = {}
         self._retiring: set[str] = set()
         self._mine: dict[str, SparkHost] = {}
 
@@ -54,13 +52,13 @@ class Membership:
 
     def wait(self, name: str) -> None:
         """Wait for a host that is being started, if it is."""
-        if name in self.joining:
-            self.joining[name].result()
+        if name in self._joining:
+            self._joining[name].result()
 
     @property
     def calm(self) -> bool:
         """Whether none is being started."""
-        return all(job.done() for job in self.joining.values())
+        return all(job.done() for job in self._joining.values())
 
     def add(self, host: Host) -> None:
         """Begin to start a host more; one that is there is there already."""
@@ -82,7 +80,7 @@ class Membership:
             self.engine.hosts[host.name] = host
             self._start(host)
 
-        self.joining[host.name] = self._pool.submit(start)
+        self._joining[host.name] = self._pool.submit(start)
 
     def recover(self, name: str) -> None:
         """Begin to start a host again that is down, and what lies on it."""
@@ -92,24 +90,27 @@ class Membership:
             host.stop()
             self._start(host)
 
-        self.joining[name] = self._pool.submit(start)
+        self._joining[name] = self._pool.submit(start)
 
     def _start(self, host: SparkHost) -> None:
         self.engine.add(self.engine.cluster, host.start())
         note_sessions(self.system.deployment.place, self.engine.sessions)
         self.down.discard(host.name)
-        mine = [unit.name for unit in [*self.system.units.values()] if unit.host == host.name]
+        mine = self._units(host.name)
         if not mine:
             self.warm(host.name)
         for unit in mine:
             self._begin(unit)
 
+    def _units(self, host: str) -> list[str]:
+        return [unit.name for unit in [*self.system.units.values()] if unit.host == host]
+
     def failed(self) -> dict[str, BaseException]:
         """Return, once, the hosts that could not be started, and why."""
-        done = {name: job for name, job in self.joining.items() if job.done()}
+        done = {name: job for name, job in self._joining.items() if job.done()}
         found = {name: error for name, job in done.items() if (error := job.exception()) is not None}
         for name in found:
-            del self.joining[name]
+            del self._joining[name]
         return found
 
     def warm(self, name: str) -> None:
@@ -119,7 +120,7 @@ class Membership:
     def retire(self, name: str) -> None:
         """Let a host go that is empty, once nothing moves away from it any more."""
         self.known(name)
-        mine = [unit.name for unit in self.system.units.values() if unit.host == name]
+        mine = self._units(name)
         if mine:
             raise InputError(f"{', '.join(mine)} run there", at=f"hosts.{name}", hint="move them first")
         self._retiring.add(name)
