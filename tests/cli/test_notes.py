@@ -134,3 +134,12 @@ def test_an_answer_of_no_has_its_notes(capsys: pytest.CaptureFixture[str]) -> No
             common.fail(error, as_json=False)
         assert capsys.readouterr().err.count("\n") == expected
     common.begin("place")
+
+
+def test_notes_of_a_refused_command_are_forgotten(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """What a command noted that was then refused does not stand in the answer of the next, whichever that is."""
+    refused = penstock("load", open_selectivities(tmp_path), "--rates", "strangers=1")
+    assert refused.code == 2
+    done = penstock("inspect", "examples/event-log/spark-4.3.zstd", "--json")
+    assert done.code == 0, done.err
+    assert "is assumed" not in done.err

@@ -15,7 +15,7 @@ import typer.main
 
 import penstock
 from penstock.cli import progress
-from penstock.cli.common import fail
+from penstock.cli.common import begin, fail
 from penstock.cli.options import flat
 from penstock.errors import InputError, PenstockError
 
@@ -111,12 +111,14 @@ for _name, _row in (COMMANDS | GROUPS).items():
 
 @app.callback(invoke_without_command=True)
 def _top(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Show no progress; may also stand behind the command.")
     ] = False,
 ) -> None:
     progress.quiet = quiet
+    begin(context.invoked_subcommand or "")
     if version:
         typer.echo(penstock.__version__)
         raise typer.Exit

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import typer
 
-from penstock.cli.common import begin, say_notes
+from penstock.cli.common import say_notes
 from penstock.errors import InputError
 from penstock.files import shortened
 
@@ -177,7 +177,6 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def call(**values: object) -> None:
         parts = {name: kind(*(values.pop(field) for field in kind._fields)) for name, kind in groups.items()}
-        begin(command.__module__.rpartition(".")[2])
         command(**values, **parts)
         say_notes()
 
