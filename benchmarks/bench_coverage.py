@@ -26,17 +26,20 @@ import attrs
 import numpy as np
 from bench_prediction import RESULTS, ROOT, auction, gaps, quantiles, two_steps
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control import two_sites
 from penstock.control.calibrating import calibrate_in_place
+from penstock.control.ended import seen
+from penstock.control.forecast import Seen, history
 from penstock.control.job import Job, execute, finish
 from penstock.control.prediction import predict
 from penstock.control.record import Record
 from penstock.control.summary import summary as summarised
 from penstock.files import plain
 from penstock.latency.batches import BatchHosts
-from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
+from penstock.load.fitting import FOLLOWS
 from penstock.load.setting import Setting
 from penstock.network import Network
 from penstock.spark import calibrate, hosts, run
@@ -51,6 +54,10 @@ CALM = 0.04
 
 USUAL = 1.15
 """What costs become in place, about: the burst is as high as it takes to reach a load."""
+
+
+SOON = 0.1
+"""Seconds before the rates begin in which the first batches of a run may start."""
 
 
 def sites(costly: str) -> tuple[Network, dict[str, str]]:
@@ -142,7 +149,7 @@ def measure(number: int, record: Record) -> dict[str, Any]:
     return {
         "run": number, "case": attrs.asdict(case), "peak": float(rates.values.max()), "seconds": took,
         "predicted": quantiles(prediction), "interval": report["interval"], "measured": report["latency"],
-        "hindsight": gaps(hindsight, report["latency"]),
+        "hindsight": {name: gaps(row, report["latency"]) for name, row in hindsight.items()},
         "sinks": {n: {"predicted": row["predicted"]["p50"], "measured": row["latency"]["p50"], "hindsight": of_sinks[n]}
                   for n, row in report["sinks"].items() if row["latency"]["count"]},
         "forecast": [row for row in report["forecast"] if row["horizon"] == 10.0],
@@ -154,28 +161,31 @@ def measure(number: int, record: Record) -> dict[str, Any]:
 
 def in_hindsight(
     network: Network, cluster: Cluster, placed: dict[str, str], rates: Rates, after: Statistics, outcome: run.Outcome
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what the model says with the costs of the run itself and the speeds that its cores had.
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Return what the model says with what the run itself told.
 
-    Of all sinks, and the median latency (s) of each.
+    ``cores``: with the costs of the run, as one regression tells them, and the speeds that its cores had. ``hosts``:
+    with the speeds that its hosts had, from one interval of the trigger to the next, by what their batches took. Of
+    the second also the median latency (s) of each sink.
     """
-    trigger, host_of = cluster.spark.trigger, {each.name: each.host for each in fragments(network, placed)}
-    slower = {}
-    for host, known in after.hosts.items():
-        mine = sorted((b for b in outcome.batches if host_of[b.query] == host and b.speed), key=lambda b: b.start)
-        starts = np.array([b.start - outcome.epoch for b in mine])
-        speeds = np.array([calibrate.mean_speed(b) for b in mine])
-        if known.speed is not None and mine:
-            begins = trigger * np.arange(int(starts.max() / trigger) + 2)
-            nearest = np.clip(np.searchsorted(starts, begins + 1e-6) - 1, 0, None)
-            inside = [np.flatnonzero((begin <= starts) & (starts < begin + trigger)) for begin in begins]
-            chosen = [speeds[row].mean() if row.size else speeds[k] for row, k in zip(inside, nearest, strict=True)]
-            slower[host] = known.speed / np.array(chosen)
-    placing = BatchHosts.of(after, cluster).placed(load_model(network, rates), placed)
-    result = placing.run(slower)
-    _, latency, weight = result.whole()
-    medians = {name: summarised(*row[1:])["p50"] for name, row in result.sinks.items()}
-    return summarised(latency, weight), medians
+    begun = attrs.evolve(rates, start=outcome.epoch)
+    placing = BatchHosts.of(after, cluster).placed(load_model(network, begun), placed)
+    told = [batch for batch in seen(network, cluster, placed, after, outcome) if batch.start > -SOON]
+    past = history(told, cluster.spark.trigger)
+    hosts = {name: took / expected for name, (took, expected, _) in past.items()}
+    found = {}
+    for name, slower in (("cores", of_cores(told, cluster.spark.trigger)), ("hosts", hosts)):
+        result = placing.run(slower)
+        _, latency, weight = result.whole()
+        found[name] = summarised(latency, weight)
+    return found, {name: summarised(*row[1:])["p50"] for name, row in result.sinks.items()}
+
+
+def of_cores(batches: Sequence[Seen], trigger: float) -> dict[str, Array]:
+    """Return by host what its core made of batches, from one interval of the trigger to the next."""
+    known = [batch for batch in batches if batch.core is not None]
+    rows = history([attrs.evolve(batch, duration=batch.expected * batch.core**-FOLLOWS) for batch in known], trigger)
+    return {name: took / expected for name, (took, expected, _) in rows.items()}
 
 
 def hosts_of(statistics: Statistics) -> dict[str, Any]:
@@ -193,6 +203,12 @@ def half(row: Mapping[str, Any], word: str, key: str) -> float:
     return float((high - low) / 2 / row["predicted"][key])
 
 
+HEAD = (
+    "| | inside p05 to p95 | half-width, median / p90 | error of the prediction | in hindsight, by cores | by hosts |",
+    "|---|---|---|---|---|---|",
+)
+
+
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what the runs have in common, a line each."""
     lines = []
@@ -200,8 +216,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         covered = sum(inside(row, word, key) for row in rows)
         halves = np.array([half(row, word, key) for row in rows])
         errors = np.abs([row["predicted"][key] / row["measured"][key] - 1 for row in rows])
-        model = np.abs([row["hindsight"][key] for row in rows])
-        lines.append(f"| {word} | {covered} of {len(rows)} | {shown(halves)} | {shown(errors)} | {shown(model)} |")
+        after = [shown(np.abs([row["hindsight"][what][key] for row in rows])) for what in ("cores", "hosts")]
+        lines.append(f"| {word} | {covered} of {len(rows)} | {shown(halves)} | {shown(errors)} | {' | '.join(after)} |")
     return lines
 
 
@@ -224,19 +240,19 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "",
         f"{rows[0]['machine']}; two embedded hosts with a core each, directory hop. Each run is drawn from its number:",
         "host that the burst saturates, trigger, load of the burst (by costs measured alone) and its length.",
-        "All runs are shown, each predicted with what those before it taught. “In hindsight”: the model with the costs",
-        "of the run itself.",
+        "All runs are shown, each predicted with what those before it taught. In hindsight: the model with the costs",
+        "of the run itself, an overhead and a factor for each host, and either the speed that its core had (by cores),",
+        "or the speed that it had itself (by hosts): what its batches took of what they should have taken, from one",
+        "interval of the trigger to the next.",
         "",
-        "| | inside p05 to p95 | half-width, median / p90 | error of the prediction | in hindsight |",
-        "|---|---|---|---|---|",
+        *HEAD,
         *summary(rows),
         "",
         *(
             [
                 f"Only the {len(calm)} runs whose cores wandered by at most {100 * CALM:.0f} % while calibrated:",
                 "",
-                "| | inside p05 to p95 | half-width, median / p90 | error of the prediction | in hindsight |",
-                "|---|---|---|---|---|",
+                *HEAD,
                 *summary(calm),
                 "",
             ]

@@ -79,7 +79,7 @@ def test_one_run_is_enough_once_hosts_are_warm(first: float) -> None:
         assert found.hosts[host].overhead == pytest.approx(0.2, abs=0.03)
         assert found.hosts[host].factor == pytest.approx(1.2, rel=0.05)
         assert found.hosts[host].residual <= 0.04
-        assert found.hosts[host].jitter <= 0.04
+        assert found.hosts[host].jitter <= 0.05
 
 
 def test_young_hosts_are_run_until_they_are_warm() -> None:

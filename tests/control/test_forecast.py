@@ -22,6 +22,7 @@ from penstock.latency.microbatch import MicrobatchResult, predicted
 from penstock.load import Statistics, load_model
 from penstock.load.fitting import SHORTEST
 from penstock.load.statistics import HostStatistics
+from penstock.network.file import parse_network
 from penstock.network.shapes import chain
 from penstock.workload import Rates
 
@@ -131,6 +132,25 @@ def test_forecasts_know_only_what_was_before() -> None:
     whole, _ = forecasts(course, batches, np.random.default_rng(1))
     part, _ = forecasts(course, [batch for batch in batches if batch.end <= 60], np.random.default_rng(1))
     assert [each for each in whole if each.time <= 60] == [each for each in part if each.time <= 60]
+
+
+def test_forecasts_know_when_windows_end() -> None:
+    """A run that begins one second after a window knows it: its windows end a second before those of another run."""
+    table = {"kind": "aggregate", "input": "s1", "window": 8.0, "cost": 0.0, "selectivity": 0.1}
+    network = parse_network(
+        {"name": "w", "sources": {"s1": {}}, "operators": {"o1.1": table}, "sinks": {"out": {"input": "o1.1"}}}
+    )
+    course, batches, _ = world(np.random.default_rng(1), 40)
+    course = attrs.evolve(course, network=network, placement={"o1.1": "h1"})
+    batches = [attrs.evolve(batch, duration=0.3, expected=0.3, end=batch.start + 0.3) for batch in batches]
+    told = {}
+    for epoch in (8e8, 8e8 + 1, 8e8 + 9):
+        past = [batch for batch in batches if batch.end <= 14.5]
+        told[epoch] = course.since(epoch).forecast(14.5, watched(past), past, np.random.default_rng(2))[0]
+    # After 14.5 s a window ends at 16 s and 24 s, or at 15 s and 23 s; what it puts out is all that there is.
+    assert told[8e8 + 1] == told[8e8 + 9]
+    assert 1 <= told[8e8].predicted <= 3
+    assert course.since(5.0).rates.start == 5.0
 
 
 def test_rates_that_nobody_expected_go_on_as_they_were() -> None:

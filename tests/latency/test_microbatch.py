@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
+import numpy as np
 import pytest
 from batch_model import microbatch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.latency.fragments import fragments
 from penstock.latency.microbatch import COMMIT
@@ -35,6 +39,20 @@ def test_a_batch_without_input_has_a_length_of_its_own() -> None:
         # The batch at 3 s sees that the window which ended at 2 s is over; the next one puts it out.
         assert stimulus == pytest.approx([1, 2])
         assert latency == pytest.approx([3.314 - COMMIT - 1, 4.5 + last - COMMIT - 2])
+
+
+@given(start=st.floats(0, 2e9), slide=st.sampled_from([0.5, 1.0, 2.0, 3.0]))
+def test_windows_end_at_multiples_of_their_slide(start: float, slide: float) -> None:
+    """Windows end at multiples of their slide of the clock, whenever the rates begin; each tuple is in as many."""
+    tables = {
+        "w": {"kind": "aggregate", "input": "s", "window": 3 * slide, "slide": slide, "cost": 0, "selectivity": 1}
+    }
+    network = parse_network({"name": "w", "sources": {"s": {}}, "operators": tables, "sinks": {"out": {"input": "w"}}})
+    rates = attrs.evolve(Rates.of(1.0, {"s": [20.0] * 20}), start=start)
+    found = microbatch(load_model(network, rates), fragments(network, {"w": "h1"}), trigger=1.0)
+    ends, _, weight = found.sinks["out"]
+    assert np.abs((ends + start) / slide - np.round((ends + start) / slide)).max() < 1e-5
+    assert weight[3:-1] == pytest.approx(20.0 * slide, abs=2)
 
 
 def test_outputs_grow_as_they_were_measured() -> None:

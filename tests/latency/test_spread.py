@@ -17,7 +17,7 @@ from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control.two_sites import bursts
 from penstock.control.two_sites import network as two_sites
 from penstock.latency.batches import BatchHosts, microbatch_estimate
-from penstock.latency.draws import draw
+from penstock.latency.draws import by_chance, draw
 from penstock.latency.intervals import with_interval
 from penstock.latency.mace import mace
 from penstock.latency.microbatch import COMMIT
@@ -29,6 +29,12 @@ from penstock.workload import Rates
 
 EDGE = NormalDist().inv_cdf(HIGH)
 TRIGGER = SparkSettings(trigger=1.0)
+
+
+def test_chance_has_the_tails_that_batches_have() -> None:
+    """One batch in ten is beyond 1.7 standard deviations, as with a normal distribution, but one in fifty beyond 3."""
+    drawn = np.abs(by_chance(np.random.default_rng(1), (200, 500)))
+    assert np.quantile(drawn, [0.9, 0.98]) == pytest.approx([1.71, 3.0], rel=0.02)
 
 
 def test_one_batch_in_closed_form() -> None:

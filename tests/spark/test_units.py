@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import RECALLED, Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.run.folder import claim, claimed, hosts_of, note, placement_of
+from penstock.spark.run.folder import claim, claimed, epoch_of, hosts_of, note, open_schedules, placement_of
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.units import Unit, stamped
@@ -43,6 +44,22 @@ def network(**more: Any) -> Network:
 
 ON = {"kept": "h1", "counted": "h1"}
 FAR = {"kind": "filter", "input": "kept", "where": "k = 'a'"}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "window", "step"), [(3.0, 2, 6.0), (1.0, 4, 4.0), (2.5, 10, 2.5), (1.0, 3600, 1.0)]
+)
+def test_scheduled_sources_begin_with_trigger_and_window(
+    tmp_path: Path, trigger: float, window: int, step: float
+) -> None:
+    """They begin at a multiple of the trigger, and with a window where the two meet within seconds."""
+    counted = {"kind": "aggregate", "input": "kept", "window": window, "by": "k"}
+    made = Deployment(network(counted=counted), ON, str(tmp_path), schedules={"events": {}})
+    before = time.time()
+    open_schedules(made, trigger)
+    begin = epoch_of(made.place)
+    assert before < begin <= before + step + 1
+    assert begin % step == pytest.approx(0, abs=1e-6)
 
 
 def test_names_do_not_depend_on_hosts() -> None:

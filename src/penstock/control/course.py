@@ -51,7 +51,7 @@ class Course:
     cluster, placement, statistics
         Of the run.
     rates
-        Of the sources, by period.
+        Of the sources, by period; they start when the run began (s since 1970), or at 0 as long as that is not known.
     expected
         Whether these rates were known before; else a forecast goes on with the mean of the last ten seconds.
     keep
@@ -83,6 +83,10 @@ class Course:
             expected=job.rates is not None,
             keep=fine,
         )
+
+    def since(self, epoch: float) -> Course:
+        """Return the course of a run that began at a time (s since 1970): windows end at multiples of their slide."""
+        return attrs.evolve(self, rates=attrs.evolve(self.rates, start=epoch))
 
     def forecast(self, now: float, watch: Watch, batches: Sequence[Seen], rng: np.random.Generator) -> list[Forecast]:
         """Forecast from a moment (s) on, by what is believed of the hosts then and the batches that had ended.
@@ -120,4 +124,4 @@ class Course:
             back, more = max(1, round(10 / period)), math.ceil(ahead / period)
             values = {name: np.concatenate([row, np.full(more, row[-back:].mean())]) for name, row in values.items()}
         keep = {n: row[first:last] if isinstance(row, np.ndarray) and row.ndim else row for n, row in self.keep.items()}
-        return Rates.of(period, values), keep
+        return Rates.of(period, values, self.rates.start + begin), keep

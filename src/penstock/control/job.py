@@ -171,13 +171,11 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     """Return what the batch model says of a job; None where it is not its model, or a cost or the rates are unknown."""
     if rates is None or job.once or job.real_time or not priced(job.network, job.statistics):
         return None
-    return predict(
-        job.setting,
-        rates,
-        _kept(job, rates),
-        rng=np.random.default_rng(job.seed),
-        scheduled=job.rates is not None and job.network.scheduled,
-    )
+    scheduled = job.rates is not None and job.network.scheduled
+    # Scheduled sources begin with a window, whatever the file of rates calls that moment.
+    begun = attrs.evolve(rates, start=0.0) if scheduled else rates
+    rng = np.random.default_rng(job.seed)
+    return predict(job.setting, begun, _kept(job, rates), rng=rng, scheduled=scheduled)
 
 
 def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
@@ -191,7 +189,7 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.shedder)
     if prediction is not None:
-        course = Course.of(job, prediction.model.rates, _kept(job, prediction.model.rates))
+        course = Course.of(job, prediction.model.rates, _kept(job, prediction.model.rates)).since(outcome.epoch)
         told = seen(course.network, job.cluster, job.placement, job.statistics, outcome)
         batches = [batch for batch in told if batch.start >= 0]
         report |= reported(course, batches, outcome, np.random.default_rng(job.seed))

@@ -77,7 +77,7 @@ class Lookout:
 
     def _take(self, batches: Sequence[Batch], epoch: float, now: float) -> None:
         self._batches = [b for b in (*self._batches, *batches) if b.start + b.duration > now - BACK - KEPT]
-        course = self.course
+        course = self.course = self.course.since(epoch)
         # What runs at the same time shares the core: a batch is judged when those beside it have ended, too.
         late = now - epoch - course.cluster.spark.trigger
         due = late >= self._next and course.rates.duration > late

@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
-from penstock.latency.draws import DRAWS, Draws, certain, draw
+from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw
 from penstock.latency.estimate import Estimate, Quantiles, Spread
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
@@ -230,7 +230,7 @@ class PlacedBatches:
                 took / (expected + (over - 1) * part) for (took, expected, part), over in zip(known, fixed, strict=True)
             ]
             noise = [np.concatenate([row, np.full(length, now)]) for row, now in zip(been, level, strict=True)]
-            drawn = [np.concatenate([np.zeros(row.size), (k > 0) * rng.standard_normal(length)]) for row in been]
+            drawn = [np.concatenate([np.zeros(row.size), (k > 0) * by_chance(rng, length)]) for row in been]
             fixed_part = {
                 "overhead": base.overhead * fixed,
                 "idle": base.idle * fixed,

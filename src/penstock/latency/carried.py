@@ -227,21 +227,24 @@ class _Builder:
         """Make a root of the windows of an operator."""
         length = operator.window or 0.0
         slide, late = operator.slide or length, self.late[operator.name]
+        # Windows begin at multiples of the slide, whenever the rates do.
+        ahead = self.model.rates.start % slide
         total: dict[int, float] = {}
         for inlet, weight in made.items():
             root = self.roots[self.inlets[inlet].root]
             if not root.times.size:
                 continue
             sums = np.interp(np.arange(root.times.size + 1), root.edge, root.sums(weight)) if weight.size else None
-            first = np.unique(np.floor(root.times / slide + 1e-9)).astype(np.int64)
+            first = np.unique(np.floor((root.times + ahead) / slide + 1e-9)).astype(np.int64)
             count = max(1, round(length / slide))
             for number in np.unique(np.concatenate([first - back for back in range(count)])).tolist():
-                begin, end = number * slide, number * slide + length
+                begin = number * slide - ahead
+                end = begin + length
                 low, high = np.searchsorted(root.times, [begin - 1e-9 * slide, end - 1e-9 * slide])
                 if high > low and sums is not None:
                     total[number] = total.get(number, 0.0) + float(sums[high] - sums[low])
         numbers = sorted(total)
-        ends = np.array([number * slide + length for number in numbers])
+        ends = np.array([number * slide - ahead + length for number in numbers])
         times = ends + late
         period = np.clip((times / self.model.period).astype(np.int64), 0, None)
         self.named[operator.name] = len(self.roots)

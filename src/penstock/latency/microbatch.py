@@ -23,7 +23,7 @@ from penstock.latency.carried import Carried
 from penstock.latency.fragments import Fragment
 from penstock.latency.shape import Batches, Pace
 
-READING, COMMIT = 0.004, 0.010
+READING, COMMIT = 0.0012, 0.010
 """Seconds from a batch's start until it sees its input, and from the output's becoming visible to the batch's end."""
 
 

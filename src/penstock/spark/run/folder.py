@@ -34,6 +34,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -106,6 +107,10 @@ def owned(folder: Place) -> Iterator[None]:
         yield
 
 
+PATIENCE = 6.0
+"""Seconds at most that scheduled sources wait for windows to begin."""
+
+
 def epoch_of(folder: Place) -> float:
     """Return when scheduled sources of a run begin (s since 1970); 0 if it has not begun."""
     try:
@@ -115,8 +120,15 @@ def epoch_of(folder: Place) -> float:
 
 
 def open_schedules(deployment: Deployment, trigger: float) -> None:
-    """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it."""
+    """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it.
+
+    Where that is not long to wait for, also at the beginning of windows, which is where they are in its prediction.
+    """
     step = max(1, round(trigger * 1e6))
+    if deployment.schedules:
+        windows = [operator.slide or operator.window for operator in deployment.network.operators.values()]
+        both = math.lcm(step, *(round(slide * 1e6) for slide in windows if slide))
+        step = both if both <= PATIENCE * 1e6 else step
     begin = (time.time_ns() // 1000 // step + 1) * step
     (deployment.place / "epoch").publish(str(begin).encode())
 
