@@ -274,7 +274,7 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
             low, high = row["interval"][word]
             mark = "" if inside(row, word, key) else " (outside)"
             cells += [f"{row['measured'][key]:.2f}", f"{row['predicted'][key]:.2f}", f"{low:.2f} to {high:.2f}{mark}"]
-        model = " / ".join(f"{100 * row['hindsight'][key]:+.1f} %" for key in ("max", "p99"))
+        model = " / ".join(f"{100 * row['hindsight']['hosts'][key]:+.1f} %" for key in ("max", "p99"))
         seconds = row["seconds"]["alone"] + row["seconds"]["in place"]
         what = [row["run"], row["revision"], row["when"], case["network"], case["host"], f"{case['trigger']:g} s"]
         what += [f"{case['burst']} s at load {case['load']}", *cells, model, f"{seconds:.0f}", paces(row)]
