@@ -55,7 +55,6 @@ CALM = 0.04
 USUAL = 1.15
 """What costs become in place, about: the burst is as high as it takes to reach a load."""
 
-
 SOON = 0.1
 """Seconds before the rates begin in which the first batches of a run may start."""
 
@@ -171,21 +170,18 @@ def in_hindsight(
     begun = attrs.evolve(rates, start=outcome.epoch)
     placing = BatchHosts.of(after, cluster).placed(load_model(network, begun), placed)
     told = [batch for batch in seen(network, cluster, placed, after, outcome) if batch.start > -SOON]
-    past = history(told, cluster.spark.trigger)
-    hosts = {name: took / expected for name, (took, expected, _) in past.items()}
-    found = {}
-    for name, slower in (("cores", of_cores(told, cluster.spark.trigger)), ("hosts", hosts)):
-        result = placing.run(slower)
-        _, latency, weight = result.whole()
-        found[name] = summarised(latency, weight)
-    return found, {name: summarised(*row[1:])["p50"] for name, row in result.sinks.items()}
+    of_cores = [attrs.evolve(b, duration=b.expected * b.core**-FOLLOWS) for b in told if b.core is not None]
+    results = {
+        name: placing.run(slower(batches, cluster.spark.trigger))
+        for name, batches in (("cores", of_cores), ("hosts", told))
+    }
+    found = {name: summarised(*result.whole()[1:]) for name, result in results.items()}
+    return found, {name: summarised(*row[1:])["p50"] for name, row in results["hosts"].sinks.items()}
 
 
-def of_cores(batches: Sequence[Seen], trigger: float) -> dict[str, Array]:
-    """Return by host what its core made of batches, from one interval of the trigger to the next."""
-    known = [batch for batch in batches if batch.core is not None]
-    rows = history([attrs.evolve(batch, duration=batch.expected * batch.core**-FOLLOWS) for batch in known], trigger)
-    return {name: took / expected for name, (took, expected, _) in rows.items()}
+def slower(batches: Sequence[Seen], trigger: float) -> dict[str, Array]:
+    """Return by host by what its batches took longer, in one interval of the trigger after another."""
+    return {name: took / expected for name, (took, expected, _) in history(batches, trigger).items()}
 
 
 def hosts_of(statistics: Statistics) -> dict[str, Any]:

@@ -36,9 +36,9 @@ RATES = Rates.of(1.0, {"s1": [60.0] * 30 + [260.0] * 6 + [60.0] * 30})
 class Hosts:
     """An engine whose hosts are slower in their first bursts, of which each run has four."""
 
-    def __init__(self, young: list[float], noise: float = 0.02) -> None:
+    def __init__(self, young: list[float], noise: float = 0.02, seed: int = 2) -> None:
         self.young, self.noise = young, noise
-        self.rng, self.now, self.folders = np.random.default_rng(2), 0.0, []
+        self.rng, self.now, self.folders = np.random.default_rng(seed), 0.0, []
 
     def prepare(self, network: Any, placement: Any, folder: str, *, rates: Rates, **_: Any) -> Any:
         self.folders.append(folder)
@@ -70,16 +70,21 @@ def calibrated(hosts: Hosts, **more: Any) -> Statistics:
 @pytest.mark.parametrize("first", [1.0, 1.3])
 def test_one_run_is_enough_once_hosts_are_warm(first: float) -> None:
     """Where the last two bursts of a run agree no other is run, and overhead and factor are those of warm hosts."""
-    hosts = Hosts([first, 1.0])
-    found = calibrated(hosts)
-    assert (found.measured["bursts"], len(hosts.folders)) == (4, 1)
-    assert found.measured["agreed"]
-    assert all(gap <= 0.05 for gap in found.measured["apart"].values())
-    for host in ("h1", "h2"):
-        assert found.hosts[host].overhead == pytest.approx(0.2, abs=0.03)
-        assert found.hosts[host].factor == pytest.approx(1.2, rel=0.05)
-        assert found.hosts[host].residual <= 0.04
-        assert found.hosts[host].jitter <= 0.05
+    jitter = []
+    for seed in range(2, 8):
+        hosts = Hosts([first, 1.0], seed=seed)
+        found = calibrated(hosts)
+        assert (found.measured["bursts"], len(hosts.folders)) == (4, 1)
+        assert found.measured["agreed"]
+        assert all(gap <= 0.05 for gap in found.measured["apart"].values())
+        for host in ("h1", "h2"):
+            assert found.hosts[host].overhead == pytest.approx(0.2, abs=0.03)
+            assert found.hosts[host].factor == pytest.approx(1.2, rel=0.05)
+            assert found.hosts[host].residual <= 0.04
+            jitter.append(found.hosts[host].jitter)
+    # One run may take what young code took longer for chance: of one in twelve hosts 0.041 s.
+    assert np.mean(jitter) <= 0.02
+    assert np.sort(jitter)[-2] <= 0.04
 
 
 def test_young_hosts_are_run_until_they_are_warm() -> None:

@@ -225,8 +225,7 @@ class _Builder:
 
     def _windows(self, operator: Operator, query: int, made: Mapping[int, Array]) -> dict[int, Array]:
         """Make a root of the windows of an operator."""
-        length = operator.window or 0.0
-        slide, late = operator.slide or length, self.late[operator.name]
+        length, slide, late = operator.window or 0.0, operator.step, self.late[operator.name]
         # Windows begin at multiples of the slide, whenever the rates do.
         ahead = self.model.rates.start % slide
         total: dict[int, float] = {}

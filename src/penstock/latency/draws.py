@@ -27,7 +27,7 @@ STRETCHES = 64
 """Stretches of time in which a core's speed differs, before the same differences come again."""
 
 
-TAILS, CORE = 4, 0.8
+TAILS, SCALE = 4, 0.8
 """Degrees of freedom of Student's t, and its share of a standard deviation, with which batches differ by chance: of
 300 batches in seven runs 5 % were 1.7 off on either side, and 1 % were 3.2, where a normal distribution has 2.3. The
 worst latency of a minute is that of such a batch."""
@@ -35,7 +35,7 @@ worst latency of a minute is that of such a batch."""
 
 def by_chance(rng: np.random.Generator, size: int | tuple[int, ...]) -> Array:
     """Draw how batches differ by chance, in standard deviations."""
-    return CORE * rng.standard_t(TAILS, size)
+    return SCALE * rng.standard_t(TAILS, size)
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -106,6 +106,11 @@ class Operator:
         """Whether the operator keeps tuples or sums between inputs."""
         return self.kind in ("join", "aggregate")
 
+    @property
+    def step(self) -> float:
+        """Seconds from the beginning of one window to that of the next; 0 without windows."""
+        return self.slide or self.window or 0.0
+
 
 @attrs.frozen(kw_only=True)
 class Sink:

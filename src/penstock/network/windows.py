@@ -18,7 +18,7 @@ def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]
         return set()
     reader = network.operators[stream.reader]
     if reader.kind == "aggregate":
-        return {(reader.window or 0.0, reader.slide or reader.window or 0.0)}
+        return {(reader.window or 0.0, reader.step)}
     found: set[tuple[float, float]] = set()
     for out in network.outputs(reader.name):
         found |= windows_behind(network, out)

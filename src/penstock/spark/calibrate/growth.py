@@ -123,7 +123,7 @@ def _flows(
         seconds[name] = max(seconds[given] for given in operator.inputs)
         if operator.kind == "aggregate":
             # Windows that the sample covers only in part have too few rows.
-            window, slide = operator.window or 0.0, operator.slide or operator.window or 0.0
+            window, slide = operator.window or 0.0, operator.step
             first, last = math.ceil(begin / slide - 1e-9), math.floor((end - window) / slide + 1e-9)
             seconds[name] = max(1, last - first + 1) * slide
             frames[name] = frames[name].where(

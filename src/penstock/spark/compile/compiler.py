@@ -261,8 +261,7 @@ class _Compiler:
             drops = self.deployment.drops
             dropping = [stream.name for stream in self.network.streams if drops.drops(stream.name)]
             for way in drops_into(self.network, operator, dropping):
-                window = operator.window or 0.0
-                result = streams.drop_windows(result, way, (window, operator.slide or window), drops)
+                result = streams.drop_windows(result, way, (operator.window or 0.0, operator.step), drops)
             # A window's result is due when its end and the lateness have passed: latency counts from there.
             due = f"unix_micros(window_end) + {round(self.deployment.lateness(operator.name) * 1e6)}"
             shown = [quoted(name) for name in kinds.columns(result)]

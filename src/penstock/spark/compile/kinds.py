@@ -143,7 +143,7 @@ def _join(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
 
 def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     length = spark_interval(operator.window or 0.0)
-    slide = spark_interval(operator.slide or operator.window or 0.0)
+    slide = spark_interval(operator.step)
     made = [F.expr(part) for part in split_columns(operator.select or "count(*) AS count")]
     grouped = frame.groupBy(
         *[F.expr(quoted(name)) for name in operator.by], F.window("_time", length, slide).alias("_w")

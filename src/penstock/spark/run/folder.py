@@ -108,7 +108,7 @@ def owned(folder: Place) -> Iterator[None]:
 
 
 PATIENCE = 6.0
-"""Seconds at most that scheduled sources wait for windows to begin."""
+"""Seconds at most that scheduled sources wait until a trigger and a window begin together."""
 
 
 def epoch_of(folder: Place) -> float:
@@ -122,12 +122,12 @@ def epoch_of(folder: Place) -> float:
 def open_schedules(deployment: Deployment, trigger: float) -> None:
     """Let scheduled sources begin, at a multiple of the trigger, as the micro-batch model has it.
 
-    Where that is not long to wait for, also at the beginning of windows, which is where they are in its prediction.
+    Also at the beginning of a window, as in its prediction, where the two meet every `PATIENCE` seconds or more often.
     """
     step = max(1, round(trigger * 1e6))
     if deployment.schedules:
-        windows = [operator.slide or operator.window for operator in deployment.network.operators.values()]
-        both = math.lcm(step, *(round(slide * 1e6) for slide in windows if slide))
+        steps = [round(operator.step * 1e6) for operator in deployment.network.operators.values() if operator.step]
+        both = math.lcm(step, *steps)
         step = both if both <= PATIENCE * 1e6 else step
     begin = (time.time_ns() // 1000 // step + 1) * step
     (deployment.place / "epoch").publish(str(begin).encode())
