@@ -29,6 +29,7 @@ CONNECTOR = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
+    "org.apache.spark:spark-avro_2.13:4.2.0",
 )
 """Jars that work with pyspark 4.3; Spark itself brings all that they need besides."""
 

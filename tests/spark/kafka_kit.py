@@ -46,11 +46,11 @@ def make_topic(broker: Any, name: str, partitions: int = 1) -> str:
 
 
 def put(broker: Any, topic: str, values: Iterable[Any], keys: Sequence[str] | None = None) -> None:
-    """Put values into a topic as JSON (text as it is)."""
+    """Put values into a topic as JSON (text and bytes as they are)."""
     producer = Producer(client(broker, **{"linger.ms": 5}))
     for number, value in enumerate(values):
-        text = value if isinstance(value, str) else json.dumps(value)
-        producer.produce(topic, text.encode(), None if keys is None else keys[number].encode())
+        text = value if isinstance(value, str | bytes) else json.dumps(value)
+        producer.produce(topic, text, None if keys is None else keys[number].encode())
         producer.poll(0)
     assert producer.flush(30) == 0
 

@@ -136,6 +136,11 @@ def test_event_time_is_any_sql(kafka_engine: Engine, broker: Any, tmp_path: Path
         ({"time": "when"}, "or SQL"),
         ({"options": {"subscribe": "x", "include": "colour"}}, "include"),
         ({"options": {"subscribe": "x", "payload": "xml"}}, "payload"),
+        ({"options": {"subscribe": "x", "skip": "five"}}, "number of bytes"),
+        ({"options": {"subscribe": "x", "csv.sep": ";"}}, "payload is json"),
+        ({"options": {"subscribe": "x", "payload": "avro"}, "schema": "no.avsc"}, "no.avsc: No such file"),
+        ({"options": {"subscribe": "x", "payload": "avro"}, "schema": "{user string}"}, "Avro schema as JSON"),
+        ({"options": {"subscribe": "x", "payload": "avro"}, "schema": '{"type": "odd"}'}, "parse Avro"),
     ],
 )
 def test_what_makes_no_message_is_refused(
@@ -207,3 +212,35 @@ def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: An
     document["sources"]["lines"]["options"] = {"subscribe": lines, "json.mode": "FAILFAST"}
     with pytest.raises(EngineError, match="FAILFAST"):
         run(kafka_engine, document, tmp_path / "json")
+
+
+def avro(*parts: str | int) -> bytes:
+    """Return a record of texts and small numbers in Avro's binary encoding."""
+    return b"".join(bytes([2 * p]) if isinstance(p, int) else bytes([2 * len(p)]) + p.encode() for p in parts)
+
+
+def test_avro_is_read_and_written(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """Avro behind a registry's header becomes rows with event times, nulls where it is none, and rows become Avro."""
+    texts, out, windows = (make_topic(broker, name) for name in ("avro", "out", "windows"))
+    header = b"\x00\x00\x00\x00\x07"
+    put(broker, texts, [*(header + avro(f"u{n}", n) for n in range(3)), b"?"])
+    fields = [{"name": "user", "type": "string"}, {"name": "n", "type": "int"}]
+    (tmp_path / "click.avsc").write_text(json.dumps({"type": "record", "name": "click", "fields": fields}))
+    document = network(
+        texts,
+        out={"input": "odd", "format": "kafka", "options": {"topic": out, "value": "to_avro(struct(user, n))"}},
+        windows={"input": "counts", "format": "kafka", "options": {"topic": windows, "key": "user"}},
+    )
+    document["sources"]["clicks"] |= {
+        "schema": str(tmp_path / "click.avsc"),
+        "time": "timestamp_seconds(1772366400 + n * 12)",
+        "options": {"subscribe": texts, "payload": "avro", "skip": "5"},
+    }
+    document["operators"]["odd"]["where"] = "n % 2 = 1 OR n IS NULL"
+    run(kafka_engine, document, tmp_path / "run")
+    # Columns of rows may be null: each value has a byte that says which.
+    assert [message.value() for message in take(broker, out)] == [b"\x00\x04u1\x00\x02", b"\x02\x02"]
+    assert {message.key() for message in take(broker, windows)} == {b"u0", b"u1"}
+    document["sources"]["clicks"]["options"]["avro.mode"] = "FAILFAST"
+    with pytest.raises(EngineError, match=r"FAILFAST|[Mm]alformed"):
+        run(kafka_engine, document, tmp_path / "strict")

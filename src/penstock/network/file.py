@@ -27,7 +27,8 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """``[sources.NAME]``: where tuples enter."""
 
     schema: (
-        Annotated[str, msgspec.Meta(description="Spark DDL schema; of a Kafka source, that of the values")] | None
+        Annotated[str, msgspec.Meta(description="Spark DDL schema; of a Kafka source, that of the values, or Avro's")]
+        | None
     ) = None
     format: Annotated[str, msgspec.Meta(description="Spark reader format, or nexmark")] | None = None
     options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark reader")] = {}

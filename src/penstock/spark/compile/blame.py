@@ -11,7 +11,10 @@ from penstock.errors import InputError
 NO_CONNECTOR, SAID = "KAFKA_DATA_SOURCE_NOT_ENABLED", "Failed to find data source: kafka"
 """What Spark calls it when a host has not the jars for Kafka, and what Spark 4.2 says, which has no name for it."""
 
-HINTS = {"PATH_NOT_FOUND": "make the folder, which may be empty, or mend path in options"}
+HINTS = {
+    "PATH_NOT_FOUND": "make the folder, which may be empty, or mend path in options",
+    "AVRO_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE": "name spark-avro in packages or jars; see docs/how-to/kafka.md",
+}
 """What to do about some of Spark's errors."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +30,11 @@ BOUNDED = {"files": ("maxBytesPerTrigger", str(128 << 20)), "kafka": ("maxOffset
 """The bound where the user sets none: a backlog of any size must pass through a small host."""
 
 
-PAYLOADS = {"json": "from_json", "csv": "from_csv"}
+PAYLOADS = {"json": "from_json", "csv": "from_csv", "avro": "from_avro"}
 """Spark's functions that take a Kafka value apart, by the option ``payload``."""
 
-MESSAGE = ("payload", "include")
-"""Options of a Kafka source that are not the reader's; neither are those that begin with ``json.`` or ``csv.``."""
+MESSAGE = ("payload", "skip", "include")
+"""Options of a Kafka source that are not the reader's; neither are those that begin with ``json.`` and the like."""
 
 
 def positioned(source: Source) -> bool:
@@ -124,15 +126,7 @@ def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[
         If the payload is of no known kind, or what to include is none of Kafka's columns.
     """
     at = f"sources.{source.name}.options"
-    kind = source.options.get("payload", "json")
-    if kind not in PAYLOADS:
-        raise InputError(f"expected one of {', '.join(PAYLOADS)}, got {kind!r}", at=f"{at}.payload")
-    settings = [
-        f"{literal(key.partition('.')[2])}, {literal(value)}" for key, value in source.options.items() if _parses(key)
-    ]
-    how = f", map({', '.join(settings)})" if settings else ""
-    parsed = f"{PAYLOADS[kind]}(CAST(value AS STRING), {literal(source.schema or '')}{how})"
-    frame = frame.selectExpr("*", f"{parsed} AS _payload")
+    frame = frame.selectExpr("*", f"{_parsed(source, at)} AS _payload")
     names = list(frame.select("_payload.*").columns)
     others = [name for name in frame.columns if name not in (*columns, "_payload")]
     include = [name.strip() for name in source.options.get("include", "").split(",") if name.strip()]
@@ -143,6 +137,41 @@ def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[
     given = [f"_payload.{quoted(name)} AS {quoted(name)}" for name in names]
     rest = ["CAST(key AS STRING) AS key" if name == "key" else name for name in columns if name not in names]
     return frame.selectExpr(*given, *rest, *others), [*names, *include]
+
+
+def _parsed(source: Source, at: str) -> str:
+    """Return SQL for what a Kafka value holds; ``at`` is where its options are."""
+    kind, skip = source.options.get("payload", "json"), source.options.get("skip", "0")
+    if kind not in PAYLOADS:
+        raise InputError(f"expected one of {', '.join(PAYLOADS)}, got {kind!r}", at=f"{at}.payload")
+    if not skip.isdecimal():
+        raise InputError(f"expected a number of bytes, got {skip!r}", at=f"{at}.skip")
+    other = next((key for key in source.options if _parses(key) and not key.startswith(f"{kind}.")), None)
+    if other is not None:
+        raise InputError(f"the payload is {kind}", at=f"{at}.{other}", hint=f'begin with "{kind}.", or change payload')
+    settings = {key.partition(".")[2]: value for key, value in source.options.items() if _parses(key)}
+    value, shape = f"substring(value, {int(skip) + 1})", source.schema or ""
+    if kind == "avro":
+        # As with the other kinds, what cannot be read is null unless the user says otherwise.
+        settings, shape = {"mode": "PERMISSIVE"} | settings, _avro_schema(source)
+    else:
+        value = f"CAST({value} AS STRING)"
+    pairs = ", ".join(f"{literal(key)}, {literal(told)}" for key, told in settings.items())
+    return f"{PAYLOADS[kind]}({value}, {literal(shape)}{f', map({pairs})' if pairs else ''})"
+
+
+def _avro_schema(source: Source) -> str:
+    """Return a source's Avro schema as JSON: as given, or from the file that is named."""
+    given, at = (source.schema or "").strip(), f"sources.{source.name}.schema"
+    try:
+        text = given if given.startswith(("{", "[")) else Path(given).read_text(encoding="utf-8")
+        json.loads(text)
+    except OSError as error:
+        said = f"{given}: {error.strerror or error}"
+        raise InputError(said, at=at, hint="an Avro schema as JSON, or the name of a file with one") from None
+    except ValueError as error:
+        raise InputError(f"expected an Avro schema as JSON, got {given[:80]!r}: {error}", at=at) from None
+    return text
 
 
 def _parses(key: str) -> bool:
