@@ -134,6 +134,32 @@ def test_late_rows_are_counted(engine: Engine, tmp_path: Path) -> None:
             path.unlink()
 
 
+def test_a_run_goes_on_whatever_its_session_remembers(engine: Engine, tmp_path: Path) -> None:
+    """Sources that a plan reads in several places keep their numbers when Spark's server has forgotten its frames."""
+    kinds = {"by": "n", "kind": "aggregate"}
+    operators = {
+        "first": {**kinds, "input": "events", "window": 10},
+        "between": {**kinds, "input": "others", "window": 10},
+        "second": {**kinds, "input": "events", "window": 20},
+    }
+    network = document(tmp_path, operators, {f"{name}-out": {"input": name} for name in operators})
+    events = network["sources"]["events"]
+    network["sources"]["others"] = {**events, "options": {"path": str(tmp_path / "others")}}
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(40)])
+    write_rows(tmp_path / "others", 0, [{"n": n, "at": at(n)} for n in range(0, 40, 2)])
+    run(engine, network, tmp_path / "run")
+    key = "spark.connect.session.planCache.enabled"
+    engine.sessions["h1"].conf.set(key, "false")
+    try:
+        write_rows(tmp_path / "in", 1, [{"n": n, "at": at(n)} for n in range(40, 80)])
+        write_rows(tmp_path / "others", 1, [{"n": n, "at": at(n)} for n in range(40, 80, 2)])
+        streams = run(engine, network, tmp_path / "run")[1]
+    finally:
+        engine.sessions["h1"].conf.unset(key)
+    found = {name: streams[f"{name}->{name}-out"]["arrived"] for name in operators}
+    assert found == {"first": 70, "between": 35, "second": 60}
+
+
 def test_a_run_leaves_little_behind(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs go when they are read, older batches become sums, and counts stay those of all runs."""
     monkeypatch.setattr(directory, "READ_ROWS", 30)

@@ -26,7 +26,7 @@ from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.functions import import_function, parts_rows
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.inputs import inputs_of
-from penstock.spark.compile.reading import RECALLED, read, recalled, slots_of
+from penstock.spark.compile.reading import RECALLED, one_source, read, recalled, slots_of
 from penstock.spark.compile.sources import positioned
 from penstock.spark.compile.sql import quoted
 from penstock.spark.hosts.sessions import id_of
@@ -230,18 +230,21 @@ class _Compiler:
             frame = frame.withWatermark("_mark", "0 seconds")
             frame = frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
             return frame.filter("_id IS NOT NULL").drop("_mark")
-        if RECALLED not in self.reads:
-            self.reads[RECALLED] = recalled(self.session, self.deployment, self.graph.fragment.name)
-        before = self.reads[RECALLED].filter(f"_origin = {number}").select("_time")
+        before = self._read(RECALLED).filter(f"_origin = {number}").select("_time")
         frame = frame.unionByName(before, allowMissingColumns=True)
         frame = frame.withWatermark("_time", spark_interval(self.deployment.lateness(origin[1:])))
         latest = F.expr("max(unix_micros(_time)) AS latest")
         return frame.observe(f"water{number}_{self.barriers}", latest).filter("_id IS NOT NULL")
 
     def _read(self, name: str) -> DataFrame:
-        """Return the rows of a source or log; one frame, so that all branches see the same rows in a batch."""
+        """Return the rows of a source or log, or what is recalled: all branches see the same rows in a batch."""
         if name not in self.reads:
-            self.reads[name] = read(self.session, self.deployment, self.graph.fragment, name, self.run, self.slots)
+            session, deployment, part = self.session, self.deployment, self.graph.fragment
+            if name == RECALLED:
+                frame = recalled(session, deployment, part.name)
+            else:
+                frame = read(session, deployment, part, name, self.run, self.slots)
+            self.reads[name] = one_source(session, deployment.folder, part.name, name, frame)
         return self.reads[name]
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:

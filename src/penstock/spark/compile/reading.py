@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -87,6 +88,18 @@ def read(
         options |= {"slots": str(slots), "most": str(most or 0)}
         return session.readStream.format("penstock-nexmark").options(**options).load()
     return read_source(session, source, deployment.messages, most=most)
+
+
+def one_source(session: SparkSession, folder: str, query: str, name: str, frame: DataFrame) -> DataFrame:
+    """Return what a query reads under a name of its session: one source, however often its plan refers to it.
+
+    A checkpoint numbers the sources of a plan. Without a name two references are one source only as long as Spark's
+    server remembers the first, which depends on what else it was asked meanwhile: a query that goes on could take one
+    source's notes for another's.
+    """
+    view = f"penstock_{hashlib.sha256(json.dumps([folder, query, name]).encode()).hexdigest()[:24]}"
+    frame.createOrReplaceTempView(view)
+    return session.table(view)
 
 
 def recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
