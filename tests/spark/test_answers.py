@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import attrs
 import numpy as np
 import pytest
+from scripted import Scripted
 
 from penstock.cluster import Placement
 from penstock.network import Network
@@ -139,25 +139,6 @@ def test_keep_fractions_give_a_subset(engine: Engine, tmp_path: Path) -> None:
         assert not got - plain(engine, tmp_path, sink, closed=False)
         assert got
     assert outcome.balanced(network)
-
-
-class Scripted:
-    """Stands in for a plan table: says what to keep by the time since the run began."""
-
-    sources = ("events",)
-    plan = SimpleNamespace(period=0.3, table=SimpleNamespace(error=0.0))
-
-    def __init__(self, script: list[tuple[float, dict[str, float]]]) -> None:
-        self.script, self.asked = script, list[tuple[float, float]]()
-
-    def hosts(self) -> dict[str, Any]:
-        """Return the tables of hosts that decide alone: none."""
-        return {}
-
-    def answer(self, rates: Any, at: float) -> dict[str, float]:
-        """Return what the script says, and note the rate that was measured."""
-        self.asked.append((at, float(rates[0])))
-        return [keep for since, keep in self.script if since <= at][-1]
 
 
 @pytest.mark.slow

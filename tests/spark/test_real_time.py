@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,26 @@ from hosts_kit import within
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka_kit import client, make_topic, put, settings, take, values
+from scripted import Scripted
 
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.errors import EngineError, InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, Way, check_network
+from penstock.spark.compile.drops import limit_of_row
+from penstock.spark.compile.sql import literal
 from penstock.spark.connection import Connection
 from penstock.spark.hop.rows import Row, RowTopic, held, row_of
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
+from penstock.spark.run import moments as moments_module
 from penstock.spark.run.between import check_slots
 from penstock.spark.run.meter import Meter, repeated_of
+from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_latency
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.turn import BUCKETS, EVER, listed
 
 RATE, LATENESS, WINDOW = 50, 1, 2
 
@@ -139,28 +146,14 @@ options = { topic = "out" }
 """
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--learn", "s.json", "--for", "5"], "--learn: learns from micro-batches only"),
-        (["--plan", "plan.json", "--for", "5"], "--plan: is followed in micro-batches only"),
-    ],
-)
-def test_what_needs_batches_is_refused_before_a_host_starts(
-    penstock: Any, tmp_path: Path, more: list[str], said: str
-) -> None:
-    """Plan tables and statistics from a run need micro-batches, and are refused by name."""
+def test_what_needs_batches_is_refused_before_a_host_starts(penstock: Any, tmp_path: Path) -> None:
+    """Statistics from a run need micro-batches, and are refused by name."""
     (tmp_path / "n.toml").write_text(NETWORK_FILE)
     (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\nmode = "real-time"\nkafka = { bootstrap = "127.0.0.1:1" }\n')
     given = ["run", tmp_path / "n.toml", "--cluster", tmp_path / "c.toml", "--placement", "all=h1"]
-    if more[0] == "--plan":
-        table = tmp_path / "plan.json"
-        asked = ["--hosts", "1", "--placement", "all=h1", "--planner", "exact", "--at", "clicks=10", "--save", table]
-        assert penstock("shed", tmp_path / "n.toml", *asked).code == 0
-        more = ["--plan", str(table), *more[2:]]
-    done = penstock(*given, *more, "--directory", tmp_path / "run")
+    done = penstock(*given, "--learn", "s.json", "--for", "5", "--directory", tmp_path / "run")
     assert done.code == 2
-    assert said in done.err
+    assert "--learn: learns from micro-batches only" in done.err
 
 
 @pytest.mark.spark
@@ -212,16 +205,27 @@ def hosts(broker: Any, scripts: Any) -> Iterator[Any]:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_two_hops_answer_like_a_batch_although_a_host_is_killed(hosts: Any, broker: Any, tmp_path: Path) -> None:
-    """Rows that passed before a kill do not come again, those that did not do, and drops are the same ones."""
+@pytest.mark.parametrize("live", [False, True], ids=["fixed", "live"])
+def test_two_hops_answer_like_a_batch_although_a_host_is_killed(
+    hosts: Any, broker: Any, tmp_path: Path, live: bool
+) -> None:
+    """Rows that passed before a kill do not come again, those that did not do, and drops are the same ones.
+
+    Also where what is kept changes while rows pass.
+    """
     clicks, out = make_topic(broker, "clicks", 2), make_topic(broker, "out", 2)
-    made, keep = network(clicks, out), {"both->far": 0.5}
+    made = network(clicks, out)
+    drops: dict[str, Any] = {"live": True} if live else {"keep": {"both->far": 0.5}}
+    script = [
+        (at, {"both->far": 0.2 + at / 3 % 3 / 4, "ten->totals": 0.5, "clicks->odd": 0.9}) for at in range(0, 1200, 3)
+    ]
+    shedder: Any = Scripted([(0.0, {}), *script[1:]], "clicks") if live else None
     feeder = Feeder(broker, clicks)
     feeder.start()
     cluster, started = hosts()
     with started as running:
         engine = Engine(cluster, running)
-        deployment = engine.prepare(made, PLACEMENT, tmp_path / "run", keep=keep)
+        deployment = engine.prepare(made, PLACEMENT, tmp_path / "run", **drops)
         assert deployment.real_time == frozenset(made.operators) - {"totals"}
 
         def kill() -> None:
@@ -233,15 +237,17 @@ def test_two_hops_answer_like_a_batch_although_a_host_is_killed(hosts: Any, brok
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         with pytest.raises(EngineError, match="h1"):
-            engine.run(deployment, seconds=1200)
+            engine.run(deployment, seconds=1200, shedder=shedder)
         killer.join()
     before = take(broker, out)
     count = feeder.end()
     cluster, started = hosts()
     with started as running:
         engine = Engine(cluster, running)
-        outcome = engine.run(engine.prepare(made, PLACEMENT, tmp_path / "run", keep=keep), seconds=10)
-        want = oracle(engine, made, clicks)
+        deployment = engine.prepare(made, PLACEMENT, tmp_path / "run", **drops)
+        outcome = engine.run(deployment, seconds=10, shedder=shedder)
+        moments = json.loads((tmp_path / "run" / MOMENTS).read_text())["both->far"] if live else [(EVER, BUCKETS // 2)]
+        want = oracle(engine, clicks, moments)
     found = values(broker, out)
     assert sorted((row["n"], row["m"]) for row in found) == want
     assert 3 * RATE < len(before) < len(found)
@@ -251,6 +257,9 @@ def test_two_hops_answer_like_a_batch_although_a_host_is_killed(hosts: Any, brok
     assert streams["clicks->odd"]["arrived"] == count
     assert streams["both->far"]["delivered"] == len(found) == len(outcome.latency("out"))
     assert streams["both->far"]["dropped"] > 0
+    # Of windows it is decided whole, which rows that come one by one cannot be told in time.
+    assert outcome.refused == ({"clicks->odd"} if live else set())
+    assert len(moments) > 4 * live
     sums = {}
     for number in range(1, count, 2):
         rows, total = sums.get(number // RATE // WINDOW, (0, 0))
@@ -263,8 +272,8 @@ def test_two_hops_answer_like_a_batch_although_a_host_is_killed(hosts: Any, brok
     assert all((row["count"], row["sum"]) == sums[number] for number, row in windows.items())
 
 
-def oracle(engine: Engine, made: Network, topic: str) -> list[tuple[int, int]]:
-    """Return what one batch over the whole topic gives, with the same rows dropped."""
+def oracle(engine: Engine, topic: str, moments: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what one batch over the whole topic gives, with the same rows dropped, by since when (µs) which passed."""
     session = engine.sessions["h1"]
     options = Connection.of(engine.cluster.spark)
     assert options is not None
@@ -272,11 +281,72 @@ def oracle(engine: Engine, made: Network, topic: str) -> list[tuple[int, int]]:
     rows = rows.selectExpr(
         "CAST(get_json_object(CAST(value AS STRING), '$.n') AS INT) AS n",
         "xxhash64('clicks', topic, partition, offset) AS id",
+        "unix_micros(timestamp) AS at",
     )
     ways = [("ten", "n % 2 = 1", "n * 10"), ("six", "n % 3 = 0", "n * 6")]
-    parts = [rows.filter(test).selectExpr("n", f"{m} AS m", f"xxhash64(id, '{way}') AS id") for way, test, m in ways]
-    kept = parts[0].union(parts[1]).filter("pmod(xxhash64(id, 'both->far'), 1000000) < 500000")
+    parts = [
+        rows.filter(test).selectExpr("n", f"{m} AS m", f"xxhash64(id, '{way}') AS id", "at") for way, test, m in ways
+    ]
+    tests = " ".join(f"WHEN at >= {since} THEN {limit}" for since, limit in reversed(moments))
+    kept = parts[0].union(parts[1]).filter(f"pmod(xxhash64(id, 'both->far'), {BUCKETS}) < CASE {tests} END")
     return sorted((row["n"], row["m"]) for row in kept.collect())
+
+
+class Told:
+    """Stands in for a session: keeps what it is told, after a while."""
+
+    def __init__(self, *pauses: float) -> None:
+        self.pauses, self.texts = [*pauses], list[str]()
+
+    def sql(self, text: str) -> Told:
+        """Take a statement."""
+        time.sleep(self.pauses.pop(0) if self.pauses else 0)
+        self.texts.append(text)
+        return self
+
+    def collect(self) -> None:
+        """Do nothing."""
+
+
+def test_moments_are_known_before_they_come(tmp_path: Path) -> None:
+    """A host that is told late moves the moment on; a small change is none; what was told is known after a restart."""
+    session: Any = Told(0, 0.3)
+    moments = Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": session})
+    assert moments.known == {"both->far": [(EVER, BUCKETS)]}
+    begin = time.time()
+    moments.keep({"both->far": 0.5})
+    (_, first), (since, second) = moments.known["both->far"]
+    assert (first, second) == (BUCKETS, BUCKETS // 2)
+    assert begin + 0.5 < since / 1e6 < begin + 1
+    assert len(session.texts) == 3
+    assert f"{since}:{second}" in session.texts[-1]
+    moments.keep({"both->far": 0.5005})
+    assert len(session.texts) == 3
+    again: Any = Told()
+    assert Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": again}).known == moments.known
+    assert again.texts == session.texts[-1:]
+
+
+def test_moments_are_forgotten_when_no_row_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of moments that are long past only the last one stays, which still holds until the next."""
+    monkeypatch.setattr(moments_module, "KNOWN", 0.05)
+    session: Any = Told()
+    moments = Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": session})
+    for number in range(1, 6):
+        moments.keep({"both->far": number / 10})
+        time.sleep(0.3)
+    assert [limit for _, limit in moments.known["both->far"]] == [BUCKETS * 4 // 10, BUCKETS // 2]
+
+
+@pytest.mark.spark
+def test_rows_find_the_limit_of_their_time(engine: Engine) -> None:
+    """The limit that a row finds is that of the last moment not after it, also when the latest moments are younger."""
+    entries = [(EVER, 9), (10, 8), (20, 7), (30, 6), (40, 5)]
+    for latest in range(1, 6):
+        recent, whole = (literal(listed(each)) for each in (entries[-latest:], entries))
+        rows = engine.sessions["h1"].range(0, 50).selectExpr("id AS _stimulus", f"{recent} AS recent")
+        found = [row[0] for row in rows.selectExpr(limit_of_row("recent", whole)).collect()]
+        assert found == [[limit for since, limit in entries if since <= at][-1] for at in range(50)]
 
 
 def test_messages_without_a_mark_are_nobodys() -> None:

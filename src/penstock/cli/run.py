@@ -29,6 +29,10 @@ DirectoryOption = Annotated[
 ]
 
 
+PROMPT_PERIOD = 1.0
+"""How often (s) a plan table is looked up in real-time mode, unless told otherwise."""
+
+
 class InputOptions(NamedTuple):
     """What runs where, and what is expected to come in."""
 
@@ -63,7 +67,7 @@ class DropOptions(NamedTuple):
             "--control-period",
             metavar="S",
             parser=options.span,
-            help="How often to look up --plan (s); default: the trigger.",
+            help="How often to look up --plan (s); default: the trigger, in real-time mode 1 s.",
         ),
     ] = None
 
@@ -136,7 +140,7 @@ def command(
         scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
         seconds=end.seconds, once=end.once, seed=answer.seed,
     )  # fmt: skip
-    told = _modes(graph, cluster, placed, drop, end)
+    told = _modes(graph, cluster, placed, end)
     with common.progress() as tell:
         tell("starting hosts", 0.0)
         with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
@@ -184,24 +188,21 @@ def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: P
     from penstock.shedding import read_table
     from penstock.shedding.live import Shed, Shedder
 
-    period = cluster.spark.trigger if drop.control_period is None else drop.control_period
+    usual = PROMPT_PERIOD if cluster.spark.mode == "real-time" else cluster.spark.trigger
+    period = usual if drop.control_period is None else drop.control_period
     return Shedder.of(Shed(table=read_table(drop.plan), period=period), network, cluster, placement, None)
 
 
-def _modes(graph: Network, cluster: Cluster, placed: Placement, drop: DropOptions, end: EndOptions) -> Document:
+def _modes(graph: Network, cluster: Cluster, placed: Placement, end: EndOptions) -> Document:
     """Say of each query of a cluster in real-time mode how it runs; return it for the report."""
     from penstock.latency.real_time import modes
 
     if cluster.spark.mode != "real-time":
         return {}
     found = modes(graph, placed, cluster.spark, once=end.once)
-    if any(each.why is None for each in found):
-        if end.learn is not None:
-            hint = "set mode = 'micro-batch' for that run"
-            raise InputError("learns from micro-batches only", at="--learn", hint=hint)
-        if drop.plan is not None:
-            hint = "give --keep, or set mode = 'micro-batch'"
-            raise InputError("is followed in micro-batches only", at="--plan", hint=hint)
+    if end.learn is not None and any(each.why is None for each in found):
+        hint = "set mode = 'micro-batch' for that run"
+        raise InputError("learns from micro-batches only", at="--learn", hint=hint)
     for each in found:
         common.say(each.says)
     rows = {

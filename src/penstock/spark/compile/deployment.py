@@ -56,8 +56,8 @@ class Deployment:
         How rows pass between queries: ``directory`` or ``kafka``.
     real_time, checkpoint
         Operators that run in real-time mode, and how often (s) Spark notes how far their queries have come.
-    limits
-        Where a query reads live keep fractions; None: from its host's JVM.
+    limits, timed
+        Where a query reads live keep fractions (None: from its host's JVM), and whether they hold by stimulus times.
     pace
         How often hosts begin a batch, and how much of a source one may read.
     """
@@ -81,6 +81,7 @@ class Deployment:
     real_time: frozenset[str] = frozenset()
     checkpoint: float = 60.0
     limits: Place | None = None
+    timed: bool = False
     pace: Pace = attrs.field(factory=Pace)
 
     @cached_property
@@ -113,7 +114,7 @@ class Deployment:
     @property
     def drops(self) -> Drops:
         """What the streams let through."""
-        return Drops(self.keep, self.live, self.place, self.limits)
+        return Drops(self.keep, self.live, self.place, self.limits, self.timed)
 
     def lateness(self, writer: str) -> float:
         """Return the lateness of a stream: the largest of its sources (s)."""

@@ -2,7 +2,8 @@
 
 What follows a plan is decided by the query's writer before it computes a batch (`penstock.spark.shipped.turn`). Where
 tasks share the driver's JVM it is a property there, which they read for every row. Elsewhere it is in a file that Spark
-reads when it begins the batch: as a subquery, whose one value it sends with the tasks.
+reads when it begins the batch: as a subquery, whose one value it sends with the tasks. In real-time mode batches last
+too long for that: a limit holds for rows by their stimulus times (`penstock.spark.run.moments`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import attrs
 
 from penstock.spark.compile.sql import literal
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.turn import BUCKETS, EVER, LISTED, SINCE, WIDTH, knob, packed
+from penstock.spark.shipped.turn import BUCKETS, EVER, LISTED, RECENT, SINCE, WIDTH, knob, packed
 
 
 @attrs.frozen
@@ -30,12 +31,15 @@ class Drops:
         Of the run.
     file
         Where live fractions are read; None: from the host's JVM.
+    timed
+        Whether live fractions hold for rows by their stimulus times, and not batch by batch.
     """
 
     keep: Mapping[str, float] = attrs.field(factory=dict)
     live: frozenset[str] = frozenset()
     folder: Place = attrs.field(factory=lambda: Place("."))
     file: Place | None = None
+    timed: bool = False
 
     def limit(self, stream: str) -> str | None:
         """Return SQL for the buckets (`BUCKETS`) of a stream that pass; None if all do."""
@@ -53,8 +57,12 @@ class Drops:
         return f"CAST({self._read(stream, str(packed(BUCKETS, BUCKETS)))} AS BIGINT)"
 
     def listed(self, stream: str) -> str:
-        """Return SQL for the limits of all windows of a live stream, as a text; see `any_window_limit`."""
+        """Return SQL for all limits of a live stream, by the start of windows or by time; see `limit_since`."""
         return self._read(stream + LISTED, f"{EVER}:{BUCKETS}")
+
+    def recent(self, stream: str) -> str:
+        """Return SQL for the latest few limits of a live stream, by time."""
+        return self._read(stream + RECENT, f"{EVER}:{BUCKETS}")
 
     def drops(self, stream: str) -> bool:
         """Whether a stream may drop anything."""
@@ -74,8 +82,18 @@ def window_limit(start: str, names: tuple[str, str]) -> str:
     return f"CASE WHEN {start} >= {since} THEN shiftright({limits}, {WIDTH}) ELSE {limits} & {2**WIDTH - 1}L END"
 
 
-def any_window_limit(start: str, listed: str) -> str:
-    """Return SQL for the limit of any window, by SQL for its start (µs) and the column with the limits of all."""
+def limit_since(moment: str, listed: str) -> str:
+    """Return SQL for the limit that holds at a moment (µs, as SQL), by SQL for the text with all limits."""
     since, limit = "CAST(split_part(entry, ':', 1) AS BIGINT)", "CAST(split_part(entry, ':', 2) AS INT)"
     entries = f"split({listed}, ',')"
-    return f"aggregate({entries}, 0, (found, entry) -> CASE WHEN {since} <= {start} THEN {limit} ELSE found END)"
+    return f"aggregate({entries}, 0, (found, entry) -> CASE WHEN {since} <= {moment} THEN {limit} ELSE found END)"
+
+
+def limit_of_row(recent: str, listed: str) -> str:
+    """Return SQL for the limit that holds for a row, by the column with the latest limits and SQL for all limits.
+
+    Most rows need the latest ones; only those that waited long, or that are done again, need the others.
+    """
+    first = f"CAST(split_part({recent}, ':', 1) AS BIGINT)"
+    latest, any_of_all = (limit_since("_stimulus", each) for each in (recent, listed))
+    return f"CASE WHEN {first} <= _stimulus THEN {latest} ELSE {any_of_all} END"

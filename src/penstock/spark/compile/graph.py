@@ -184,9 +184,13 @@ def stateful_behind(network: Network, name: str) -> bool:
     )
 
 
-def sheddable(network: Network) -> frozenset[str]:
-    """Return the streams that can drop: not those to aggregates of different windows, of which none drops whole."""
-    return frozenset(s.name for s in network.streams if len(windows_behind(network, s)) < 2)
+def sheddable(network: Network, real_time: Collection[str] = ()) -> frozenset[str]:
+    """Return the streams that can drop: not those to aggregates of different windows, of which none drops whole.
+
+    Operators in ``real_time`` mode decide of rows by their stimulus times, and so of no windows.
+    """
+    found = {s: windows_behind(network, s) for s in network.streams}
+    return frozenset(s.name for s, behind in found.items() if len(behind) < 2 - (s.reader in real_time))
 
 
 def drops_into(network: Network, operator: Operator, dropping: Collection[str]) -> list[str]:

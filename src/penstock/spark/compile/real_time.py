@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.errors import InputError
 from penstock.latency.fragments import Fragment
 from penstock.network import Stream
 from penstock.spark.compile import counting, kinds, passes
 from penstock.spark.compile.compiler import Query
+from penstock.spark.compile.deciding import knobs_of, shares_jvm
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.rows import content, read_rows
@@ -90,9 +92,10 @@ class Messages:
 
 @attrs.frozen(eq=False)
 class PromptQuery(Query):
-    """A fragment compiled for real-time mode."""
+    """A fragment compiled for real-time mode; ``live`` are its streams whose keep fractions follow a plan."""
 
     messages: Messages = attrs.field(kw_only=True)
+    live: tuple[str, ...] = attrs.field(kw_only=True)
 
 
 def compile_prompt(session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> PromptQuery:
@@ -104,9 +107,17 @@ class _Compiler:
     """Builds one query; memory of what is built already."""
 
     def __init__(self, session: SparkSession, deployment: Deployment, fragment: Fragment, run: str) -> None:
-        self.session, self.deployment, self.run = session, deployment, run
+        self.session, self.deployment, self.run = session, attrs.evolve(deployment, timed=True), run
         self.network = deployment.network
         self.graph = Graph(self.network, fragment, real_time=deployment.real_time)
+        knobs = knobs_of(deployment, self.graph)
+        self.live = () if knobs is None else knobs.limits
+        if self.live and not shares_jvm(session):
+            raise InputError(
+                "its executors cannot be told keep fractions while rows pass in real-time mode",
+                at=f"hosts.{fragment.host}",
+                hint="give --keep, or set mode = 'micro-batch'",
+            )
         self.speed = deployment.speeds.get(fragment.host, 1.0)
         self.ways: list[Way] = []
         self.slots: list[str] = []
@@ -133,7 +144,7 @@ class _Compiler:
             host=graph.fragment.host,
         )
         messages = Messages(tuple(self.ways), whole, deployment.messages, tuple(self.slots))
-        return PromptQuery(graph.fragment, whole, spec, graph.logs_read, messages=messages)
+        return PromptQuery(graph.fragment, whole, spec, graph.logs_read, messages=messages, live=self.live)
 
     def _leave(self, origin: str) -> DataFrame:
         """Return the messages that become of an origin's rows."""

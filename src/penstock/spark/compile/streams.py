@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from penstock.errors import InputError
 from penstock.network import Network, Stream
 from penstock.network.windows import windows_behind
-from penstock.spark.compile.drops import Drops, any_window_limit, window_limit
+from penstock.spark.compile.drops import Drops, limit_of_row, limit_since, window_limit
 from penstock.spark.compile.sql import bucket, literal, quoted
 from penstock.spark.shipped.turn import BUCKETS
 
@@ -81,6 +81,9 @@ def with_knobs(
             since, limits = f"__since{number}", f"__limits{number}"
             reads += [f"{drops.since(stream.name)} AS {since}", f"{drops.limits(stream.name)} AS {limits}"]
             test = _any_window(stream, network, drops, partial(window_limit, names=(since, limits)))
+        elif drops.timed:
+            reads.append(f"{drops.recent(stream.name)} AS __limits{number}")
+            test = f"{bucket(stream.name)} < {limit_of_row(f'__limits{number}', drops.listed(stream.name))}"
         else:
             reads.append(f"{drops.limit(stream.name)} AS __limits{number}")
             test = f"{bucket(stream.name)} < __limits{number}"
@@ -105,4 +108,4 @@ def drop_windows(frame: DataFrame, stream: str, window: tuple[float, float], dro
     # As a column first: within a function of rows there may be no subquery.
     shown = [quoted(name) for name in frame.columns]
     frame = frame.selectExpr(*shown, f"{drops.listed(stream)} AS __listed")
-    return frame.filter(f"{chance} < {any_window_limit(start, '__listed')}").selectExpr(*shown)
+    return frame.filter(f"{chance} < {limit_since(start, '__listed')}").selectExpr(*shown)

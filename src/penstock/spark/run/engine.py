@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.cluster import Cluster
-from penstock.errors import EngineError, InputError, PenstockError
+from penstock.errors import EngineError, PenstockError
 from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
 from penstock.shedding.live import Shedder
@@ -156,8 +156,6 @@ class Engine:
         check_network(network, self.cluster.spark)
         check_placement(placement)
         real_time = frozenset() if everything else prompt_operators(network, self.cluster.spark)
-        if live:
-            refuse_live(real_time)
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         # A host may be gone where a run goes on.
@@ -179,7 +177,7 @@ class Engine:
             schedules=schedules,
             schemas=schemas,
             everything=everything,
-            live=sheddable(network) if live else frozenset(),
+            live=sheddable(network, real_time) if live else frozenset(),
             about=ways.get("about"),
             apart=frozenset(ways.get("apart", ())),
             kafka=kafka,
@@ -329,13 +327,3 @@ class Engine:
 
 def _silent(_what: str, _share: float) -> None:
     pass
-
-
-def refuse_live(real_time: Collection[str]) -> None:
-    """Raise if there are operators in real-time mode: keep fractions change between batches."""
-    if real_time:
-        raise InputError(
-            "a plan table is followed in micro-batches only",
-            at="spark.mode",
-            hint="give fixed keep fractions, or set mode = 'micro-batch'",
-        )

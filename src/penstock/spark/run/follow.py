@@ -1,8 +1,13 @@
-"""Keep fractions that follow rates batch by batch: measure the sources' rates, ask what to keep, announce it."""
+"""Keep fractions that follow rates: measure the sources' rates, ask what to keep, announce it.
+
+Batches tell what they take of a source. In real-time mode they last too long for that: the topics are asked.
+"""
 
 from __future__ import annotations
 
 import json
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -11,8 +16,10 @@ import numpy as np
 
 from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
-from penstock.spark.compile import Deployment
+from penstock.spark.compile import Deployment, PromptQuery
+from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.looking import Looking
+from penstock.spark.run.moments import Moments
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place
@@ -23,6 +30,10 @@ from penstock.spark.shipped.writer import manifest_of
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder
     from penstock.spark.run.system import System
+
+
+LOOKS = 4
+"""How often in a control period topics are asked."""
 
 
 @attrs.define
@@ -37,6 +48,39 @@ class _Feed:
     batch: int
     total: float = 0.0
     since: tuple[float, float] | None = None
+
+
+class _Arriving:
+    """A source whose topics are asked how many messages they have had.
+
+    Parameters
+    ----------
+    source
+        Its name.
+    topics
+        Its topics.
+    period
+        Time (s) over which its rate is measured.
+    """
+
+    def __init__(self, source: str, topics: list[RowTopic], period: float) -> None:
+        self.source, self._topics, self._period = source, topics, period
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def rate(self, now: float) -> float | None:
+        """Return messages per second in the last period; None while less than half of one is known."""
+        if self._seen and now - self._seen[-1][0] < self._period / LOOKS:
+            return None
+        self._seen.append((now, sum(sum(topic.ends().values()) for topic in self._topics)))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - self._period:
+            self._seen.popleft()
+        (since, before), (_, total) = self._seen[0], self._seen[-1]
+        return (total - before) / (now - since) if now - since >= 0.5 * self._period else None
+
+    def close(self) -> None:
+        """Let the topics go."""
+        for topic in self._topics:
+            topic.__exit__()
 
 
 @attrs.frozen
@@ -73,15 +117,30 @@ class Follower(Looking):
         Place of each unit's checkpoint.
     answers
         Who says what to keep.
+    moments
+        Told what queries in real-time mode shall keep; None where there are none.
     """
 
-    def __init__(self, deployment: Deployment, checkpoints: Mapping[str, Place], answers: Answers) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        checkpoints: Mapping[str, Place],
+        answers: Answers,
+        moments: Moments | None = None,
+    ) -> None:
         super().__init__()
-        self.folder, self.answers, self.checkpoints = deployment.place, answers, checkpoints
+        self.folder, self.answers, self.checkpoints, self.moments = deployment.place, answers, checkpoints, moments
+        prompt = {part.name for part in deployment.fragments if deployment.real_time.issuperset(part.operators)}
         self.feeds = [
             # Of a run that goes on, its last batch is the first to count from.
             _Feed(*each, max(0, begun_and_ended(checkpoints[each[0]])[0]) - 1)
             for each in _feeds(deployment)
+            if each[0] not in prompt
+        ]
+        self.arriving = [
+            _Arriving(name, _topics(deployment, name), answers.period)
+            for query, name, *_ in _feeds(deployment)
+            if query in prompt
         ]
         self.rates: dict[str, float] = {}
         self.looked: dict[str, int] = {}
@@ -109,13 +168,24 @@ class Follower(Looking):
                 self.error = error
                 return
 
+    def end(self) -> None:
+        """Stop looking, and let the topics go."""
+        try:
+            super().end()
+        finally:
+            for each in self.arriving:
+                each.close()
+
     def look(self) -> None:
         """Take in what has come since the last look, and announce what to keep."""
         fresh = [self._advance(feed) for feed in self.feeds]
-        if not any(fresh):
+        now = time.time()
+        measured = {each.source: rate for each in self.arriving if (rate := each.rate(now)) is not None}
+        if not any(fresh) and not measured:
             return
-        if len(self.rates) == len(self.feeds):
-            at = max(feed.since[0] for feed in self.feeds if feed.since) - self._epoch
+        self.rates |= measured
+        if len(self.rates) == len(self.feeds) + len(self.arriving):
+            at = max([feed.since[0] for feed in self.feeds if feed.since] or [now]) - self._epoch
             self._keep = dict(self.answers.keep(self.rates, at))
             for name in self._whole:
                 # Less than the plan may be off by is not worth a window.
@@ -124,6 +194,8 @@ class Follower(Looking):
             self.refused |= {name for name in self._keep if name not in self._live}
         announced = {"keep": self._keep, "looked": self.looked}
         (self.folder / ANNOUNCED).replace(json.dumps(announced).encode())
+        if self.moments is not None:
+            self.moments.keep(self._keep)
 
     def _advance(self, feed: _Feed) -> bool:
         """Take in the next batch of a feed; return whether there was one."""
@@ -165,6 +237,13 @@ class Follower(Looking):
         return int(counts[feed.stream][0]) if feed.stream in counts else 0
 
 
+def _topics(deployment: Deployment, name: str) -> list[RowTopic]:
+    """Return the topics of a source."""
+    client = {} if deployment.kafka is None else deployment.kafka.native
+    topics = deployment.network.sources[name].options["subscribe"].split(",")
+    return [RowTopic(client, topic.strip(), "") for topic in topics]
+
+
 def prompts(deployment: Deployment, fragment: Fragment) -> bool:
     """Whether a query shall wait for penstock to look at a batch's rates."""
     return any(query == fragment.name and scheduled for query, _, _, _, scheduled in _feeds(deployment))
@@ -195,4 +274,10 @@ def follow(system: System, shedder: Shedder) -> Follower:
     # Hosts with tables of their own decide by these, also when nobody announces anything any more.
     place, own = system.deployment.place, shedder.hosts()
     tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
-    return Follower(system.deployment, checkpoints, Answers(keep, shedder.plan.period, shedder.plan.table.error))
+    answers = Answers(keep, shedder.plan.period, shedder.plan.table.error)
+    live: dict[str, set[str]] = {}
+    for query in system.queries:
+        if isinstance(query, PromptQuery):
+            live.setdefault(query.fragment.host, set()).update(query.live)
+    moments = Moments(place, live, system.sessions) if live else None
+    return Follower(system.deployment, checkpoints, answers, moments)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from penstock.spark.shipped.local import Local
@@ -38,8 +38,8 @@ PATIENCE = 0.25
 REMEMBERED = 600_000_000
 """How long (µs of event time, beside the windows' length) an earlier fraction of a stream's windows is kept."""
 
-SINCE, LISTED = "@since", "@listed"
-"""Behind a stream's name: properties that its windows need besides."""
+SINCE, LISTED, RECENT = "@since", "@listed", "@recent"
+"""Behind a stream's name: properties that its windows need besides, and those of streams in real-time mode."""
 
 LIMITS = "limits"
 """Folder, below the run's, of the files from which plans read what was decided."""
@@ -161,15 +161,16 @@ def _values(decided: Decided, wanted: Knobs, folder: Place) -> dict[str, str]:
     values = {stream: str(limit) for stream, limit in decided["limits"].items()}
     for stream, entries in decided["windows"].items():
         (_, before), (since, now) = entries[-2:] if len(entries) > 1 else entries * 2
-        values |= {stream: str(packed(now, before)), stream + SINCE: str(since), stream + LISTED: _listed(entries)}
+        values |= {stream: str(packed(now, before)), stream + SINCE: str(since), stream + LISTED: listed(entries)}
     for other, streams in wanted.others.items():
         # Whoever sent rows of a window had decided of it before.
         theirs = decided_last(folder / KNOBS / other)["windows"]
-        values |= {stream + LISTED: _listed(theirs[stream]) for stream in streams if stream in theirs}
+        values |= {stream + LISTED: listed(theirs[stream]) for stream in streams if stream in theirs}
     return values
 
 
-def _listed(entries: list[list[int]]) -> str:
+def listed(entries: Iterable[Sequence[int]]) -> str:
+    """Return entries of since when which limit holds as a property's text."""
     return ",".join(f"{since}:{limit}" for since, limit in entries)
 
 
