@@ -160,6 +160,32 @@ def test_a_run_goes_on_whatever_its_session_remembers(engine: Engine, tmp_path: 
     assert found == {"first": 70, "between": 35, "second": 60}
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["together", "apart"])
+def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path: Path, apart: bool) -> None:
+    """A row as late as it may be meets those of the run before; one that is a microsecond later counts as late."""
+    operators = {
+        "one": {"kind": "filter", "input": "events", "where": "n < 10"},
+        "two": {"kind": "filter", "input": "events", "where": "n >= 10"},
+        "pairs": {
+            "kind": "join",
+            "inputs": ["one", "two"],
+            "on": "one.n DIV 99 = two.n DIV 99",
+            "within": 1,
+            "select": "one.n, two.n AS m",
+        },
+    }
+    network = document(tmp_path, operators, {"out": {"input": "pairs"}}, lateness=1)
+    hosts = {"one": "h1", "two": "h1", "pairs": "h2" if apart else "h1"}
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(40 + n)} for n in range(3)])
+    run(engine, network, tmp_path / "run", hosts)
+    # The latest was 42 s: 41 s is in time.
+    write_rows(tmp_path / "in", 1, [{"n": 11, "at": at(41)}, {"n": 12, "at": f"{BASE}00:40.999999Z"}])
+    _, streams = run(engine, network, tmp_path / "run", hosts)
+    found = [pq.read_table(part).to_pylist() for part in (tmp_path / "run/sinks/out").glob("*.parquet")]
+    assert sorted((row["n"], row["m"]) for rows in found for row in rows) == [(0, 11), (1, 11), (2, 11)]
+    assert streams["one->pairs"]["late"] == 1  # of both inputs
+
+
 def test_a_run_leaves_little_behind(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs go when they are read, older batches become sums, and counts stay those of all runs."""
     monkeypatch.setattr(directory, "READ_ROWS", 30)

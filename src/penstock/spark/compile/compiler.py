@@ -40,6 +40,9 @@ from penstock.workload import nexmark
 for _module in (shipped, hop, nexmark, alone):
     cloudpickle.register_pickle_by_value(_module)
 
+LEAST = "INTERVAL 1 microsecond"
+"""The smallest difference between event times."""
+
 WATERMARKED = {"spark.watermarkDelayMs": 0}
 """By this note on a column Spark knows that its watermark holds for it."""
 
@@ -255,11 +258,15 @@ class _Compiler:
         ]
         if operator.stateful:
             self.stateful.append(self.network.inputs(operator.name)[0].name)
-            inputs = [_tagged(frame) for frame in inputs]
+            # A row that is just within the lateness is late for Spark's joins: to them all are a little younger.
+            clock = f"_time + {LEAST}" if operator.kind == "join" else "_time"
+            inputs = [_tagged(frame, clock) for frame in inputs]
         if operator.kind == "python" and self.slots > 1 and not parts_rows(import_function(operator)):
             # What it makes of a row may depend on others: it gets all rows of a batch, as on one core.
             inputs = [frame.repartition(1) for frame in inputs]
         result = kinds.apply(operator, inputs, self.speed, needed=stateful_behind(self.network, operator.name))
+        if operator.kind == "join":
+            result = result.withColumn("_time", F.expr(f"_time - {LEAST}"))
         if operator.kind == "aggregate":
             drops = self.deployment.drops
             dropping = [stream.name for stream in self.network.streams if drops.drops(stream.name)]
@@ -309,7 +316,7 @@ def _is_nested(kind: DataType) -> bool:
     return isinstance(kind, StructType | ArrayType | MapType)
 
 
-def _tagged(frame: DataFrame) -> DataFrame:
-    """Return a frame whose event time Spark's watermark holds for, wherever the watermark was taken."""
+def _tagged(frame: DataFrame, time: str) -> DataFrame:
+    """Return a frame whose event time, as SQL, Spark's watermark holds for, wherever the watermark was taken."""
     others = [F.col(quoted(name)) for name in frame.columns if name != "_time"]
-    return frame.select(*others, F.col("_time").alias("_time", metadata=WATERMARKED))
+    return frame.select(*others, F.expr(time).alias("_time", metadata=WATERMARKED))
