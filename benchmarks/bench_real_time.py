@@ -7,6 +7,9 @@ even times. Each host does a delay that takes ``load / rate`` seconds of its cor
 the message that leaves less that of the message that came. Rows of the first third of the time do not count, in which
 code is young, nor those of the last three seconds: an ordinary batch brings what comes while a query ends. With fewer
 cores than hosts, broker and feeder need, say so: the figures are those of a shared machine.
+
+``--overload 2`` measures shedding instead: one host, the rate first at its load, then at twice what its quota (`QUOTA`)
+has room for, from a third of the time to two thirds; with a plan and without.
 """
 
 from __future__ import annotations
@@ -30,9 +33,12 @@ from penstock.cluster import Cluster, Host, Placement, SparkSettings
 from penstock.control.job import Job, execute, finish
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.shedding import Exact, Question, build_program, build_table
+from penstock.shedding.live import Shed, Shedder
 from penstock.spark.connection import Connection
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine
+from penstock.spark.run.moments import MOMENTS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
@@ -40,6 +46,12 @@ import kafka
 
 LAST = 3.0
 """Seconds before the end whose rows do not count."""
+
+QUOTA = 0.6
+"""The part of a core that a plan may fill: Spark needs some for each row."""
+
+KNOWN = 2.0
+"""Seconds after which an overload is known: a control period, and until the fraction holds."""
 
 
 def network(hops: int, topics: tuple[str, str], cost: float) -> Network:
@@ -59,21 +71,35 @@ def network(hops: int, topics: tuple[str, str], cost: float) -> Network:
     )
 
 
-def feed(client: Mapping[str, str], topic: str, rate: float, ended: threading.Event) -> None:
-    """Put rows into a topic at even times."""
-    producer = Producer({**client, "linger.ms": 0})
-    begin, sent = time.monotonic(), 0
-    while not ended.is_set():
-        while sent < (time.monotonic() - begin) * rate:
-            producer.produce(topic, json.dumps({"n": sent}).encode())
-            sent += 1
-        producer.poll(0)
-        time.sleep(0.5 / rate)
-    producer.flush(30)
+class Feeder(threading.Thread):
+    """Puts rows into a topic at even times, at rates (rows/s) that hold from some time on (s)."""
+
+    def __init__(self, client: Mapping[str, str], topic: str, rates: Mapping[float, float]) -> None:
+        super().__init__(daemon=True)
+        self.topic, self.rates, self.ended, self.begun = topic, rates, threading.Event(), 0.0
+        self._producer = Producer({**client, "linger.ms": 0})
+
+    def due(self, now: float) -> float:
+        """Return how many rows there are by a time (s)."""
+        ends = [*list(self.rates)[1:], float("inf")]
+        return sum(
+            rate * max(0.0, min(now, end) - since) for (since, rate), end in zip(self.rates.items(), ends, strict=True)
+        )
+
+    def run(self) -> None:
+        """Feed until it is told to end."""
+        self.begun, begin, sent = time.time(), time.monotonic(), 0
+        while not self.ended.is_set():
+            while sent < self.due(time.monotonic() - begin):
+                self._producer.produce(self.topic, json.dumps({"n": sent}).encode())
+                sent += 1
+            self._producer.poll(0)
+            time.sleep(0.5 / max(self.rates.values()))
+        self._producer.flush(30)
 
 
-def measure(spark: SparkSettings, hops: int, rate: float, load: float, seconds: float) -> dict[str, Any]:
-    """Return what a chain of so many hops does under a rate (rows/s) and a load of each host."""
+def topics_of(spark: SparkSettings) -> tuple[Mapping[str, str], tuple[str, str]]:
+    """Make a topic to read and one to write; return them, and the settings of a client."""
     connection = Connection.of(spark)
     assert connection is not None
     stamp = f"{time.time_ns():x}"
@@ -81,22 +107,64 @@ def measure(spark: SparkSettings, hops: int, rate: float, load: float, seconds: 
     admin = AdminClient({"log_level": "0", **connection.native})
     for future in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
         future.result(60)
+    return connection.native, topics
+
+
+def fed(engine: Engine, job: Job, feeder: Feeder) -> Any:
+    """Run a job, and feed it once it runs."""
+
+    def tell(what: str, _share: float) -> None:
+        if what == "running" and not feeder.is_alive() and not feeder.ended.is_set():
+            feeder.start()
+
+    try:
+        return execute(engine, job, tell)
+    finally:
+        feeder.ended.set()
+
+
+def shed(spark: SparkSettings, rate: float, load: float, overload: float, seconds: float) -> dict[str, Any]:
+    """Return what a host delivers of an overload, and how late, with a plan and without."""
+    cluster = Cluster.of([Host(name="h1", quota=QUOTA)], spark=spark)
+    placement = Placement({"work1": "h1"})
+    peak = overload * QUOTA * rate / load
+    found: dict[str, Any] = {"rate": rate, "peak": peak, "quota": QUOTA}
+    with tempfile.TemporaryDirectory() as folder, start_hosts(cluster) as hosts:
+        engine = Engine(cluster, hosts)
+        for word in ("with the plan", "without"):
+            client, topics = topics_of(spark)
+            made = network(1, topics, load / rate)
+            program = build_program(made, cluster, placement)
+            table = build_table("exact", Question(Exact(program), np.array([1.2 * peak])))
+            plan = Shedder.of(Shed(table=table), made, cluster, placement, None) if word == "with the plan" else None
+            feeder = Feeder(client, topics[0], {0.0: rate, seconds / 3: peak, 2 * seconds / 3: rate})
+            place = Path(folder) / word.replace(" ", "-")
+            outcome = fed(engine, Job(made, cluster, placement, place, seconds=seconds, shedder=plan), feeder)
+            begin = feeder.begun + seconds / 3
+            since = outcome.stimulus["out"] - begin
+            during = (since >= KNOWN) & (since < seconds / 3)
+            best = program.score(Exact(program).plan(np.array([peak]))) * (seconds / 3 - KNOWN)
+            found[word] = {
+                "of_the_optimum": round(float(during.sum()) / best, 4),
+                "worst": round(float((outcome.visible["out"] - outcome.stimulus["out"])[during].max(initial=0.0)), 3),
+                "balanced": outcome.balanced(made),
+            }
+            if plan is not None:
+                moments = json.loads((place / MOMENTS).read_text())["rows->work1"]
+                found["holds_after"] = round(next(at / 1e6 - begin for at, _ in moments if at / 1e6 > begin), 2)
+            print(word, found[word], flush=True)
+    return found
+
+
+def measure(spark: SparkSettings, hops: int, rate: float, load: float, seconds: float) -> dict[str, Any]:
+    """Return what a chain of so many hops does under a rate (rows/s) and a load of each host."""
+    client, topics = topics_of(spark)
     cluster = Cluster.of([Host(name=f"h{number}") for number in range(1, hops + 1)], spark=spark)
     made = network(hops, topics, load / rate)
     placement = Placement({f"work{number}": f"h{number}" for number in range(1, hops + 1)})
-    ended = threading.Event()
-    feeder = threading.Thread(target=feed, args=(connection.native, topics[0], rate, ended))
     with tempfile.TemporaryDirectory() as folder, start_hosts(cluster) as hosts:
         job = Job(made, cluster, placement, Path(folder) / "run", seconds=seconds)
-
-        def tell(what: str, _share: float) -> None:
-            if what == "running" and not feeder.is_alive() and not ended.is_set():
-                feeder.start()
-
-        try:
-            outcome = execute(Engine(cluster, hosts), job, tell)
-        finally:
-            ended.set()
+        outcome = fed(Engine(cluster, hosts), job, Feeder(client, topics[0], {0.0: rate}))
         report = finish(job, outcome).report
     entered = outcome.stimulus["out"]
     since = entered - entered.min()
@@ -125,6 +193,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--load", type=float, default=0.5)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--overload", type=float)
     parser.add_argument("--hops", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -140,7 +209,10 @@ def main() -> None:
         }
         jars = (kafka.connector(),)
         spark = SparkSettings(mode="real-time", kafka=table, jars=jars)
-        for hops in asked.hops:
+        if asked.overload is not None:
+            found.append(shed(spark, asked.rate, asked.load, asked.overload, asked.seconds))
+            print(json.dumps(found[-1]), flush=True)
+        for hops in asked.hops if asked.overload is None else ():
             found.append(measure(spark, hops, asked.rate, asked.load, asked.seconds))
             print(json.dumps(found[-1]), flush=True)
     if asked.out is not None:

@@ -310,7 +310,7 @@ class Told:
 
 def test_moments_are_known_before_they_come(tmp_path: Path) -> None:
     """A host that is told late moves the moment on; a small change is none; what was told is known after a restart."""
-    session: Any = Told(0, 0.3)
+    session: Any = Told(0, 0.4)
     moments = Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": session})
     assert moments.known == {"both->far": [(EVER, BUCKETS)]}
     begin = time.time()
@@ -334,7 +334,7 @@ def test_moments_are_forgotten_when_no_row_asks(tmp_path: Path, monkeypatch: pyt
     moments = Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": session})
     for number in range(1, 6):
         moments.keep({"both->far": number / 10})
-        time.sleep(0.3)
+        time.sleep(0.4)
     assert [limit for _, limit in moments.known["both->far"]] == [BUCKETS * 4 // 10, BUCKETS // 2]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOMENTS = "moments.json"
 
-AHEAD = 0.2
+AHEAD = 0.3
 """How far ahead (s) a fraction's moment is: hosts are told by then."""
 
 KNOWN = 900.0
