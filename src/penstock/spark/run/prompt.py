@@ -147,6 +147,8 @@ class PromptRunner(Runner):
             return
         # What its producers still had is on its way.
         time.sleep(AWAY)
+        # It may have ended a batch as it was stopped, and told nobody what that counted.
+        recount_prompt(self.query)
         self.launch()
         deadline = time.monotonic() + PATIENCE
         while self.handle.isActive and time.monotonic() < deadline:
