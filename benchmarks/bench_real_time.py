@@ -8,7 +8,7 @@ the message that leaves less that of the message that came. Rows of the first th
 code is young, nor those of the last three seconds: an ordinary batch brings what comes while a query ends. With fewer
 cores than hosts, broker and feeder need, say so: the figures are those of a shared machine.
 
-``--overload 2`` measures shedding instead: one host, the rate first at its load, then at twice what its quota (`QUOTA`)
+``--overload 2`` measures shedding besides: one host, the rate first at its load, then at twice what its quota (`QUOTA`)
 has room for, from a third of the time to two thirds; with a plan and without.
 """
 
@@ -209,11 +209,11 @@ def main() -> None:
         }
         jars = (kafka.connector(),)
         spark = SparkSettings(mode="real-time", kafka=table, jars=jars)
+        for hops in asked.hops:
+            found.append(measure(spark, hops, asked.rate, asked.load, asked.seconds))
+            print(json.dumps(found[-1]), flush=True)
         if asked.overload is not None:
             found.append(shed(spark, asked.rate, asked.load, asked.overload, asked.seconds))
-            print(json.dumps(found[-1]), flush=True)
-        for hops in asked.hops if asked.overload is None else ():
-            found.append(measure(spark, hops, asked.rate, asked.load, asked.seconds))
             print(json.dumps(found[-1]), flush=True)
     if asked.out is not None:
         asked.out.mkdir(parents=True, exist_ok=True)
