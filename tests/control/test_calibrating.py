@@ -85,6 +85,7 @@ def test_one_run_is_enough_once_hosts_are_warm(first: float) -> None:
     # One run may take what young code took longer for chance: of one in twelve hosts 0.041 s.
     assert np.mean(jitter) <= 0.02
     assert np.sort(jitter)[-2] <= 0.04
+    assert max(jitter) <= 0.05
 
 
 def test_young_hosts_are_run_until_they_are_warm() -> None:

@@ -257,7 +257,7 @@ def test_two_hops_answer_like_a_batch_although_a_host_is_killed(
     assert streams["clicks->odd"]["arrived"] == count
     assert streams["both->far"]["delivered"] == len(found) == len(outcome.latency("out"))
     assert streams["both->far"]["dropped"] > 0
-    # Of windows it is decided whole, which rows that come one by one cannot be told in time.
+    # It leads to windows, which are kept or dropped whole: rows that come one by one cannot wait for that.
     assert outcome.refused == ({"clicks->odd"} if live else set())
     assert len(moments) > 4 * live
     sums = {}

@@ -26,7 +26,7 @@ from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.functions import import_function, parts_rows
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.inputs import inputs_of
-from penstock.spark.compile.reading import RECALLED, one_source, read, recalled, slots_of
+from penstock.spark.compile.reading import RECALLED, read, slots_of
 from penstock.spark.compile.sources import positioned
 from penstock.spark.compile.sql import quoted
 from penstock.spark.hosts.sessions import id_of
@@ -242,12 +242,7 @@ class _Compiler:
     def _read(self, name: str) -> DataFrame:
         """Return the rows of a source or log, or what is recalled: all branches see the same rows in a batch."""
         if name not in self.reads:
-            session, deployment, part = self.session, self.deployment, self.graph.fragment
-            if name == RECALLED:
-                frame = recalled(session, deployment, part.name)
-            else:
-                frame = read(session, deployment, part, name, self.run, self.slots)
-            self.reads[name] = one_source(session, deployment.folder, part.name, name, frame)
+            self.reads[name] = read(self.session, self.deployment, self.graph.fragment, name, self.run, self.slots)
         return self.reads[name]
 
     def _own(self, operator: Operator, *, watermark: bool) -> DataFrame:
@@ -258,7 +253,7 @@ class _Compiler:
         ]
         if operator.stateful:
             self.stateful.append(self.network.inputs(operator.name)[0].name)
-            # A row that is just within the lateness is late for Spark's joins: to them all are a little younger.
+            # Spark's joins take a row for late that is exactly as late as it may be: they get rows a little younger.
             clock = f"_time + {LEAST}" if operator.kind == "join" else "_time"
             inputs = [_tagged(frame, clock) for frame in inputs]
         if operator.kind == "python" and self.slots > 1 and not parts_rows(import_function(operator)):

@@ -126,3 +126,7 @@ class Deployment:
         if self.units is not None:
             return self.units
         return fragments(self.network, self.placement, self.apart, self.real_time)
+
+    def prompt(self, query: Fragment) -> bool:
+        """Whether a query runs in real-time mode."""
+        return self.real_time.issuperset(query.operators)

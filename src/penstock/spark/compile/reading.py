@@ -57,19 +57,33 @@ def nexmark_options(source: Source, rates: Document, gate: str) -> dict[str, str
 def read(
     session: SparkSession, deployment: Deployment, query: Fragment, name: str, run: str, slots: int = 1
 ) -> DataFrame:
-    """Return the rows of a source, or of an operator's log, that a query takes.
+    """Return the rows of a source or of an operator's log, or what is `RECALLED`, as a query reads it.
+
+    It has a name in the session, and so is one source however often a plan refers to it. Without a name two references
+    are one source only while Spark's server remembers the first, which depends on what else it was asked. A checkpoint
+    numbers the sources of a plan: a query that goes on could take one source's notes for another's.
 
     Parameters
     ----------
     query
         It may begin in the middle of a log or schedule, and be limited in what a batch reads.
     name
-        Of the source or operator.
+        Of the source or operator, or `RECALLED`.
     run
         The run's identity.
     slots
         Tasks that read at a time.
     """
+    frame = _read(session, deployment, query, name, run, slots)
+    key = json.dumps([deployment.folder, query.name, name])
+    view = f"penstock_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+    frame.createOrReplaceTempView(view)
+    return session.table(view)
+
+
+def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: str, run: str, slots: int) -> DataFrame:
+    if name == RECALLED:
+        return _recalled(session, deployment, query.name)
     first = str(deployment.begins.get(query.name, {}).get(name, 0))
     if name in deployment.real_time:
         return read_rows(session, deployment, name, run, placed=False)
@@ -90,19 +104,7 @@ def read(
     return read_source(session, source, deployment.messages, most=most)
 
 
-def one_source(session: SparkSession, folder: str, query: str, name: str, frame: DataFrame) -> DataFrame:
-    """Return what a query reads under a name of its session: one source, however often its plan refers to it.
-
-    A checkpoint numbers the sources of a plan. Without a name two references are one source only as long as Spark's
-    server remembers the first, which depends on what else it was asked meanwhile: a query that goes on could take one
-    source's notes for another's.
-    """
-    view = f"penstock_{hashlib.sha256(json.dumps([folder, query, name]).encode()).hexdigest()[:24]}"
-    frame.createOrReplaceTempView(view)
-    return session.table(view)
-
-
-def recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
+def _recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
     """Return what a query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
     reader = session.readStream.format("json").schema("_origin int, at bigint")
     frame = reader.load((deployment.place / RECALLED / query).uri)

@@ -150,7 +150,8 @@ def _parsed(source: Source, at: str) -> str:
     if other is not None:
         raise InputError(f"the payload is {kind}", at=f"{at}.{other}", hint=f'begin with "{kind}.", or change payload')
     settings = {key.partition(".")[2]: value for key, value in source.options.items() if _parses(key)}
-    value, shape = f"substring(value, {int(skip) + 1})", source.schema or ""
+    value = f"substring(value, {int(skip) + 1})" if int(skip) else "value"
+    shape = source.schema or ""
     if kind == "avro":
         # As with the other kinds, what cannot be read is null unless the user says otherwise.
         settings, shape = {"mode": "PERMISSIVE"} | settings, _avro_schema(source)

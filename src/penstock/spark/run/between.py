@@ -93,9 +93,7 @@ def check_slots(deployment: Deployment, slots: Mapping[str, int]) -> None:
         return
     for name, there in slots.items():
         mine = [part for part in deployment.fragments if part.host == name]
-        outside = [
-            Graph(deployment.network, part).outside for part in mine if deployment.real_time >= {*part.operators}
-        ]
+        outside = [Graph(deployment.network, part).outside for part in mine if deployment.prompt(part)]
         needed = sum(_partitions(deployment, origin[1:]) for origins in outside for origin in origins)
         needed += len(outside) < len(mine)
         if needed > there:
@@ -110,9 +108,16 @@ def _partitions(deployment: Deployment, name: str) -> int:
     """Return how many partitions the topics of a source or operator have."""
     if deployment.kafka is None or name in deployment.network.operators:
         return deployment.partitions
-    topics = deployment.network.sources[name].options["subscribe"].split(",")
     found = 0
-    for each in topics:
-        with RowTopic(deployment.kafka.native, each.strip(), "") as topic:
+    for each in topics_of(deployment, name):
+        with each as topic:
             found += topic.partitions
     return found
+
+
+def topics_of(deployment: Deployment, name: str) -> list[RowTopic]:
+    """Return the topics of a source that names them, open."""
+    if deployment.kafka is None:
+        raise AssertionError("no Kafka")  # check_network() refuses it
+    topics = deployment.network.sources[name].options["subscribe"].split(",")
+    return [RowTopic(deployment.kafka.native, topic.strip(), "") for topic in topics]

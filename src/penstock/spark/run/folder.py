@@ -23,7 +23,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     keep.json           keep fractions that are wanted now
     pace.json           intervals of the micro-batches, and most tuples/s to read of sources
     knobs/UNIT          those that the last batches had
-    moments.json        in real-time mode, since when which one holds
+    moments.json        in real-time mode, when each of them began to hold
     limits/UNIT         those of the next batch, where executors read them
     tables/HOST         the table from which a host decides alone, instead
     rates/UNIT.json     what it announces to others: the rates of what it reads

@@ -18,6 +18,7 @@ from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import Deployment, PromptQuery
 from penstock.spark.hop.rows import RowTopic
+from penstock.spark.run.between import topics_of
 from penstock.spark.run.looking import Looking
 from penstock.spark.run.moments import Moments
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
@@ -130,7 +131,7 @@ class Follower(Looking):
     ) -> None:
         super().__init__()
         self.folder, self.answers, self.checkpoints, self.moments = deployment.place, answers, checkpoints, moments
-        prompt = {part.name for part in deployment.fragments if deployment.real_time.issuperset(part.operators)}
+        prompt = {part.name for part in deployment.fragments if deployment.prompt(part)}
         self.feeds = [
             # Of a run that goes on, its last batch is the first to count from.
             _Feed(*each, max(0, begun_and_ended(checkpoints[each[0]])[0]) - 1)
@@ -138,7 +139,7 @@ class Follower(Looking):
             if each[0] not in prompt
         ]
         self.arriving = [
-            _Arriving(name, _topics(deployment, name), answers.period)
+            _Arriving(name, topics_of(deployment, name), answers.period)
             for query, name, *_ in _feeds(deployment)
             if query in prompt
         ]
@@ -235,13 +236,6 @@ class Follower(Looking):
             except FileNotFoundError:
                 return None
         return int(counts[feed.stream][0]) if feed.stream in counts else 0
-
-
-def _topics(deployment: Deployment, name: str) -> list[RowTopic]:
-    """Return the topics of a source."""
-    client = {} if deployment.kafka is None else deployment.kafka.native
-    topics = deployment.network.sources[name].options["subscribe"].split(",")
-    return [RowTopic(client, topic.strip(), "") for topic in topics]
 
 
 def prompts(deployment: Deployment, fragment: Fragment) -> bool:

@@ -84,7 +84,7 @@ class Moments:
         def tell(host: str) -> None:
             calls = []
             for name in sorted({*self._live[host]}.intersection(names)):
-                # All before the latest: who finds nothing among these looks there.
+                # The whole list comes first: rows older than the latest entries look there.
                 for behind, entries in ((LISTED, self.known[name]), (RECENT, self.known[name][-LATEST:])):
                     key = literal(knob(self.folder, name + behind))
                     calls.append(f"java_method('java.lang.System', 'setProperty', {key}, {literal(listed(entries))})")

@@ -142,7 +142,7 @@ class System:
         # Spark asks for the folders that it reads when it hears of them.
         (deployment.place / RECALLED / unit.name).make()
         session = self.sessions[unit.host]
-        if deployment.real_time.issuperset(unit.fragment.operators):
+        if deployment.prompt(unit.fragment):
             prompt = compile_prompt(session, deployment, unit.fragment, self.claim.run)
             make_topics(deployment, prompt, unit.host, session)
             return prompt
