@@ -134,6 +134,17 @@ def test_late_rows_are_counted(engine: Engine, tmp_path: Path) -> None:
             path.unlink()
 
 
+def test_any_name_is_free(engine: Engine, tmp_path: Path) -> None:
+    """A source may be called as the folder is from which a query that goes on recalls event time."""
+    operators = {"counts": {"kind": "aggregate", "input": "recalled", "window": 10}}
+    network = document(tmp_path, operators, {"out": {"input": "counts"}})
+    network["sources"] = {"recalled": network["sources"]["events"]}
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": at(n)} for n in range(25)])
+    run(engine, network, tmp_path / "run")
+    write_rows(tmp_path / "in", 1, [{"n": n, "at": at(n)} for n in range(25, 45)])
+    assert run(engine, network, tmp_path / "run")[1]["counts->out"]["arrived"] == 4
+
+
 def test_a_run_goes_on_whatever_its_session_remembers(engine: Engine, tmp_path: Path) -> None:
     """Sources that a plan reads in several places keep their numbers when Spark's server has forgotten its frames."""
     kinds = {"by": "n", "kind": "aggregate"}

@@ -5,7 +5,15 @@ from penstock.spark.compile.compiler import Query, compile_fragment
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import sheddable
 from penstock.spark.compile.pace import Pace, refuse_limit
-from penstock.spark.compile.reading import RECALLED, SLOTS, nexmark_options, register, scheduled_rates, slots_of
+from penstock.spark.compile.reading import (
+    RECALLED,
+    SLOTS,
+    nexmark_options,
+    recalled_of,
+    register,
+    scheduled_rates,
+    slots_of,
+)
 from penstock.spark.compile.real_time import LEFT, PromptQuery, Way, compile_prompt
 from penstock.spark.compile.schemas import derive_schemas
 
@@ -24,6 +32,7 @@ __all__ = [
     "compile_prompt",
     "derive_schemas",
     "nexmark_options",
+    "recalled_of",
     "refuse_limit",
     "register",
     "scheduled_rates",

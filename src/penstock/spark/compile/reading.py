@@ -18,14 +18,15 @@ from penstock.spark.compile.rows import read_rows
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped.nexmark import NexmarkSource
+from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.sources import LogSource
 from penstock.workload import Rates, read_rates
 
 if TYPE_CHECKING:
     from penstock.files import Document
 
-RECALLED = "recalled"
-"""Folder, below the run's, of what queries knew of event time when they were stopped."""
+RECALLED = "@recalled"
+"""Stands for what a query knew of event time when it was stopped, among the sources and operators that it reads."""
 
 
 SLOTS = "spark.sql.shuffle.partitions"
@@ -104,10 +105,15 @@ def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: 
     return read_source(session, source, deployment.messages, most=most)
 
 
+def recalled_of(folder: Place, query: str) -> Place:
+    """Return the place below a run's folder of what a query knew of event time when it was stopped."""
+    return folder / "recalled" / query
+
+
 def _recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
     """Return what a query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
     reader = session.readStream.format("json").schema("_origin int, at bigint")
-    frame = reader.load((deployment.place / RECALLED / query).uri)
+    frame = reader.load(recalled_of(deployment.place, query).uri)
     return frame.selectExpr("_origin", "timestamp_micros(at) AS _time")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from penstock.spark.compile import RECALLED, Query
+from penstock.spark.compile import Query, recalled_of
 from penstock.spark.shipped.progress import report_of
 
 KEPT = 5
@@ -20,7 +20,7 @@ def recall(query: Query) -> None:
     if not query.recalled:
         return
     folder = query.spec.folder
-    place = folder / RECALLED / query.name
+    place = recalled_of(folder, query.name)
     numbers = (folder / "progress" / query.name).numbers()
     if not numbers:
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from penstock.errors import locating
-from penstock.spark.compile import RECALLED, Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt
+from penstock.spark.compile import Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt, recalled_of
 from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.deaths import died, raise_dead
@@ -140,7 +140,7 @@ class System:
         if unit.host not in deployment.speeds and any(map(computes, operators)):
             deployment = attrs.evolve(deployment, speeds={**deployment.speeds, unit.host: self._speed(unit.host)})
         # Spark asks for the folders that it reads when it hears of them.
-        (deployment.place / RECALLED / unit.name).make()
+        recalled_of(deployment.place, unit.name).make()
         session = self.sessions[unit.host]
         if deployment.prompt(unit.fragment):
             prompt = compile_prompt(session, deployment, unit.fragment, self.claim.run)
