@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -178,6 +179,31 @@ def test_the_watcher_outlives_errors_and_says_so(tmp_path: Path, capfd: pytest.C
         watcher.end()
         watcher.join(5)
     assert capfd.readouterr().err.count("please report it") == 1
+
+
+def test_an_end_in_mid_look_is_no_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A watcher that is ended while it looks finishes its look, hands in what is to be worked out, and says nothing."""
+    Folder(tmp_path).grow(2)
+    worked = threading.Event()
+
+    class Ending(RunView):
+        """A view that is no longer wanted once it has been seen."""
+
+        def look(self, now: float) -> None:
+            """Look, and end the watcher."""
+            super().look(now)
+            watcher.end()
+
+        def needs_expecting(self, now: float) -> Callable[[], object]:
+            """Return something to be worked out."""
+            return worked.set
+
+    watcher = Watcher(Ending(tmp_path), clock=lambda: BEGIN + 43)
+    watcher.start()
+    watcher.join(10)
+    assert not watcher.is_alive()
+    assert worked.wait(10)
+    assert capfd.readouterr().err == ""
 
 
 def until(holds: Callable[[], bool], patience: float = 10.0) -> None:

@@ -19,6 +19,9 @@ from penstock.telemetry.runs import ABOUT
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
 """Environment variable with the token; without it a new one is made and printed."""
 
+PATIENCE = 5.0
+"""Seconds for the last look to end, once nobody asks any more."""
+
 
 def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") -> None:
     """Serve the dashboard until it is interrupted.
@@ -55,6 +58,7 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
         pass
     finally:
         watcher.end()
+        watcher.join(PATIENCE)
         listening.close()
 
 

@@ -80,6 +80,8 @@ class Watcher(threading.Thread):
                 self._fail(error)
             count += 1
             self._ended.wait(self._period)
+        # Not before the last look is over: it may still have work to hand in.
+        self._pool.shutdown(wait=False)
 
     def _fail(self, error: Exception) -> None:
         """Take in that a look failed; tell the pages when it goes on, and the terminal what nobody foresaw."""
@@ -136,7 +138,6 @@ class Watcher(threading.Thread):
     def end(self) -> None:
         """Look no more, and let all pages go."""
         self._ended.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             for queue, loop in self._pages.items():
                 with contextlib.suppress(RuntimeError):
