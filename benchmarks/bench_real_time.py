@@ -9,7 +9,8 @@ code is young, nor those of the last three seconds: an ordinary batch brings wha
 cores than hosts, broker and feeder need, say so: the figures are those of a shared machine.
 
 ``--overload 2`` measures shedding besides: one host, the rate first at its load, then at twice what its quota (`QUOTA`)
-has room for, from a third of the time to two thirds; with a plan and without.
+has room for, from a third of the time to two thirds; with a plan, by a controller that knows of no quota and measures
+what the host can do, and without either.
 """
 
 from __future__ import annotations
@@ -30,15 +31,21 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cluster import Cluster, Host, Placement, SparkSettings
+from penstock.control.controller import Controller
+from penstock.control.folder import Folder
 from penstock.control.job import Job, execute, finish
+from penstock.control.loop import Control
+from penstock.control.policies import policies
+from penstock.control.situation import Goals
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.shedding import Exact, Question, build_program, build_table
 from penstock.shedding.live import Shed, Shedder
 from penstock.spark.connection import Connection
 from penstock.spark.hosts import start_hosts
-from penstock.spark.run import Engine
+from penstock.spark.run import Engine, SparkEngine
 from penstock.spark.run.moments import MOMENTS
+from penstock.spark.run.outcome import Outcome, collect
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
@@ -49,6 +56,9 @@ LAST = 3.0
 
 QUOTA = 0.6
 """The part of a core that a plan may fill: Spark needs some for each row."""
+
+BOUND, EVERY = 1.0, 0.25
+"""The latency bound of a controller, and the time between its decisions (s)."""
 
 KNOWN = 2.0
 """Seconds after which an overload is known: a control period, and until the fraction holds."""
@@ -123,15 +133,34 @@ def fed(engine: Engine, job: Job, feeder: Feeder) -> Any:
         feeder.ended.set()
 
 
+def controlled(
+    engine: Engine, made: Network, placement: Placement, place: Path, feeder: Feeder, seconds: float
+) -> Outcome:
+    """Run a network under a controller that sheds, and feed it."""
+    running = SparkEngine(engine, engine.prepare(made, placement, place, live=True))
+    try:
+        control = Control(policies=policies("shed"), goals=Goals(bound=BOUND), every=EVERY, act=True)
+        feeder.start()
+        until = running.now + seconds
+        folder = Folder(str(place))
+        with folder.held():
+            Controller(engine=running, control=control, folder=folder, until=until).run()
+        return collect(running.system.deployment, running.system.queries, seconds)
+    finally:
+        feeder.ended.set()
+        running.close()
+
+
 def shed(spark: SparkSettings, rate: float, load: float, overload: float, seconds: float) -> dict[str, Any]:
     """Return what a host delivers of an overload, and how late, with a plan and without."""
     cluster = Cluster.of([Host(name="h1", quota=QUOTA)], spark=spark)
+    free = Cluster.of([Host(name="h1")], spark=spark)
     placement = Placement({"work1": "h1"})
     peak = overload * QUOTA * rate / load
     found: dict[str, Any] = {"rate": rate, "peak": peak, "quota": QUOTA}
     with tempfile.TemporaryDirectory() as folder, start_hosts(cluster) as hosts:
         engine = Engine(cluster, hosts)
-        for word in ("with the plan", "without"):
+        for word in ("with the plan", "controlled", "without"):
             client, topics = topics_of(spark)
             made = network(1, topics, load / rate)
             program = build_program(made, cluster, placement)
@@ -139,7 +168,10 @@ def shed(spark: SparkSettings, rate: float, load: float, overload: float, second
             plan = Shedder.of(Shed(table=table), made, cluster, placement, None) if word == "with the plan" else None
             feeder = Feeder(client, topics[0], {0.0: rate, seconds / 3: peak, 2 * seconds / 3: rate})
             place = Path(folder) / word.replace(" ", "-")
-            outcome = fed(engine, Job(made, cluster, placement, place, seconds=seconds, shedder=plan), feeder)
+            if word == "controlled":
+                outcome = controlled(Engine(free, hosts), made, placement, place, feeder, seconds)
+            else:
+                outcome = fed(engine, Job(made, cluster, placement, place, seconds=seconds, shedder=plan), feeder)
             begin = feeder.begun + seconds / 3
             since = outcome.stimulus["out"] - begin
             during = (since >= KNOWN) & (since < seconds / 3)
@@ -149,7 +181,7 @@ def shed(spark: SparkSettings, rate: float, load: float, overload: float, second
                 "worst": round(float((outcome.visible["out"] - outcome.stimulus["out"])[during].max(initial=0.0)), 3),
                 "balanced": outcome.balanced(made),
             }
-            if plan is not None:
+            if word != "without":
                 moments = json.loads((place / MOMENTS).read_text())["rows->work1"]
                 found["holds_after"] = round(next(at / 1e6 - begin for at, _ in moments if at / 1e6 > begin), 2)
             print(word, found[word], flush=True)

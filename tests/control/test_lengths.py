@@ -74,11 +74,11 @@ def test_overhead_stays_known_while_batches_are_alike():
 
 def test_what_is_dropped_is_no_work():
     """Where a keep fraction changes the rows that are worked on tell the cost, not those that were read."""
-    from penstock.spark.run.observing import work_in
+    from penstock.spark.run.lengths import work_in
 
     network, rng = two_queries(0.008), np.random.default_rng(5)
     mine = ("cheap1", "dear1")
-    meter = Lengths(lambda batch: work_in(network, mine, batch))
+    meter = Lengths(lambda batch: work_in(network, mine, batch.counts, batch.rows))
     read = [70] * 10 + [350] * 20
     keeps = [1.0] * 10 + list(rng.uniform(0.1, 0.9, 20))
     found = []

@@ -102,15 +102,15 @@ def test_each_batch_is_in_one_look(tmp_path: Path) -> None:
     made = system(tmp_path)
     watch, now = Observer(made), time.time()
     batch(made, "first", 0, now, 0.2)
-    assert watch.look([], []).counts == {}
+    assert watch.look([], [], {}, {}).counts == {}
     report(made, "first", 0, now, 0.2)
-    assert watch.look([], []).counts == {"events->first": (EACH, 0)}
-    assert watch.look([], []).counts == {}
+    assert watch.look([], [], {}, {}).counts == {"events->first": (EACH, 0)}
+    assert watch.look([], [], {}, {}).counts == {}
     batch(made, "first", 1, now, 0.2)
     batch(made, "first", 2, now, 0.2)
-    assert watch.look([], []).counts == {"events->first": (EACH, 0)}
+    assert watch.look([], [], {}, {}).counts == {"events->first": (EACH, 0)}
     report(made, "first", 2, now, 0.2)
-    assert watch.look([], []).counts == {"events->first": (EACH, 0)}
+    assert watch.look([], [], {}, {}).counts == {"events->first": (EACH, 0)}
 
 
 def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
     for number in range(3):
         batch(made, "first", number, now - 10 + number, 0.5)
         report(made, "first", number, now - 10 + number, 0.5)
-    seen = watch.look([], ["h2"])
+    seen = watch.look([], ["h2"], {}, {})
     first, second = seen.units
     assert seen.queues["first"] is None
     rows, since = seen.queues["second"] or (0, None)
@@ -133,10 +133,10 @@ def test_rows_of_a_log_wait_until_they_are_read(tmp_path: Path) -> None:
     batch(made, "second", 0, now, 0.1)
     batch(made, "second", 1, now, 0.1)
     report(made, "second", 1, now, 0.1)
-    second = watch.look([], []).units[1]
+    second = watch.look([], [], {}, {}).units[1]
     assert (second.waiting, second.batches, second.running) == (EACH, 2, True)
     # A controller that is new counts what waits from the files as well.
-    assert Observer(made).look([], []).units[1].waiting == EACH
+    assert Observer(made).look([], [], {}, {}).units[1].waiting == EACH
 
 
 def test_latency_and_busy_share_are_of_the_period(tmp_path: Path) -> None:
@@ -147,14 +147,14 @@ def test_latency_and_busy_share_are_of_the_period(tmp_path: Path) -> None:
     time.sleep(0.5)
     batch(made, "second", 0, began + 0.1, 0.2, latency=0.25)
     report(made, "second", 0, began + 0.1, 0.2)
-    seen = watch.look([], [])
+    seen = watch.look([], [], {}, {})
     assert seen.latency["out"].count == EACH - 1
     assert seen.latency["out"].worst == pytest.approx(0.25)
     share = seen.hosts["h2"].busy
     assert share is not None
     assert 0.2 < share < 0.45
     assert (seen.hosts["h2"].batches, seen.hosts["h1"].busy) == (1, 0.0)
-    assert watch.look([], []).latency["out"].count == 0
+    assert watch.look([], [], {}, {}).latency["out"].count == 0
 
 
 def test_counts_of_operators_follow_from_streams() -> None:
@@ -175,7 +175,7 @@ def test_a_scheduled_source_enters_by_the_clock(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(time, "time", lambda: clock[0])
     observer, found = Observer(made), []
     for clock[0] in (1_006.0, 1_012.0, 1_030.0):
-        found.append(dict(observer.look([], []).entered))
+        found.append(dict(observer.look([], [], {}, {}).entered))
     assert found == [{"events": 100}, {"events": 1_000}, {"events": 2_400}]
     seen = operators_seen(NETWORK, {"events->first": (7, 0)}, found[0])
     assert seen["entered"].tolist() == [100]
@@ -189,7 +189,7 @@ def test_rows_wait_for_those_that_read_them(tmp_path: Path) -> None:
         made.deployment, schedules={"events": {"rates": json.dumps({"values": [100.0], "period": 10.0})}}
     )
     (tmp_path / "epoch").write_text(str(round((time.time() - 60) * 1e6)))
-    seen = Observer(made).look([], [])
+    seen = Observer(made).look([], [], {}, {})
     assert [unit.waiting for unit in seen.units] == [1_000]
     rows, since = seen.queues["first"] or (0, None)
     assert rows == 1_000
@@ -206,7 +206,7 @@ def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
         made.deployment, network=Network.of("two", [source], graph.operators.values(), graph.sinks.values())
     )
     watch, now = Observer(made), time.time()
-    assert watch.look([], []).queues["first"] is None
+    assert watch.look([], [], {}, {}).queues["first"] is None
     batch(made, "first", 0, now, 0.2)
     told = SimpleNamespace(
         batchId=0, durationMs={"addBatch": 1, "triggerExecution": 200}, observedMetrics={}, stateOperators=(),
@@ -218,7 +218,7 @@ def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
     )  # fmt: skip
     content = document(told, made.compiled["first"].spec, {})
     report_of(made.deployment.place, "first", 0).replace(json.dumps(content).encode())
-    seen = watch.look([], [])
+    seen = watch.look([], [], {}, {})
     assert seen.queues["first"] == (50, pytest.approx(content["start"] if content else 0))
     assert [unit.waiting for unit in seen.units if unit.name == "first"] == [50]
 

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from penstock.spark.compile.sql import literal
 from penstock.spark.connection import Connection
 from penstock.spark.hop.rows import Row, RowTopic, held, row_of
 from penstock.spark.hosts import start_hosts
-from penstock.spark.run import Engine
+from penstock.spark.run import Engine, SparkEngine, noted_sessions
 from penstock.spark.run import moments as moments_module
 from penstock.spark.run.between import check_slots
 from penstock.spark.run.meter import Meter, repeated_of
@@ -39,6 +39,7 @@ from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_latency
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.turn import BUCKETS, EVER, listed
+from penstock.steering import Observation, Plan, Recover
 
 RATE, LATENESS, WINDOW = 50, 1, 2
 
@@ -272,6 +273,75 @@ def test_two_hops_answer_like_a_batch_although_a_host_is_killed(
     assert all((row["count"], row["sum"]) == sums[number] for number, row in windows.items())
 
 
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.timeout(900)
+def test_a_living_system_in_real_time_loses_nothing(hosts: Any, broker: Any, tmp_path: Path) -> None:
+    """Rates and latency are seen while rows pass, keep fractions hold, units move, a host dies, and no row is lost."""
+    clicks, out = make_topic(broker, "clicks", 2), make_topic(broker, "out", 2)
+    made = network(clicks, out)
+    feeder = Feeder(broker, clicks)
+    cluster, started = hosts()
+    seen: list[Observation] = []
+    with started as running:
+        engine, live = living(cluster, running, made, tmp_path / "run")
+
+        def until(holds: Callable[[Observation], bool], patience: float = 90.0) -> Observation:
+            end = live.now + patience
+            while True:
+                live.wait(live.now + 0.5)
+                seen.append(live.observe())
+                if holds(seen[-1]):
+                    return seen[-1]
+                assert live.now < end, seen[-1]
+
+        def move(host: str) -> None:
+            moved = live.apply(Plan(placement=dict.fromkeys(["odd", "third", "ten", "six"], host)))
+            assert [change.kind for change in moved.begun] == ["move"] * 4
+            until(lambda look: not look.moving and look.placement["odd"] == host)
+
+        feeder.start()
+        first = until(lambda look: look.latency["out"].count > 0 and look.entered.sum() > 0)
+        assert first.entered.sum() / first.period == pytest.approx(RATE, rel=0.5)
+        assert first.triggers.keys() == {"h2"}
+        assert (first.hosts["h1"].busy or 0) > 0
+        assert live.apply(Plan(keep={"both->far": 0.5})).begun
+        refused = live.apply(Plan(limits={"clicks": 10.0})).refused
+        assert "row by row" in refused[0].why
+        until(lambda look: look.latency["out"].count > 0)
+        live.close(stop=False)
+        engine, live = living(cluster, running, made, tmp_path / "run")
+        assert {unit.generation for unit in live.observe().units} == {1}
+        until(lambda look: look.latency["out"].count > 0)
+        os.kill(running["h1"].pid, signal.SIGKILL)
+        until(lambda look: look.down == {"h1"})
+        move("h2")
+        assert live.apply(Plan(keep={"both->far": 0.25})).begun
+        until(lambda look: look.latency["out"].count > 0)
+        live.happen(Recover("h1"))
+        until(lambda look: not look.down)
+        move("h1")
+        until(lambda look: look.latency["out"].count > 0)
+        count = feeder.end()
+        until(lambda look: look.entered.sum() == 0 and look.latency["out"].count == 0)
+        live.close()
+        seen.append(live.observe())
+        report = live.report()
+        moments = json.loads((tmp_path / "run" / MOMENTS).read_text())["both->far"]
+        want = oracle(engine, clicks, moments)
+    assert [limit for _, limit in moments] == [BUCKETS, BUCKETS // 2, BUCKETS // 4]
+    assert sorted((row["n"], row["m"]) for row in values(broker, out)) == want
+    assert repeated_of(Place(str(tmp_path / "run")), "out") == 0
+    assert report["balanced"]
+    assert report["streams"]["clicks->odd"]["arrived"] == count
+
+
+def living(cluster: Cluster, hosts: Any, made: Network, folder: Path) -> tuple[Engine, SparkEngine]:
+    """Start a network that is observed and changed while it runs, or go on with one that was left running."""
+    engine = Engine(cluster, hosts, noted_sessions(str(folder)))
+    return engine, SparkEngine(engine, engine.prepare(made, PLACEMENT, folder, live=True))
+
+
 def oracle(engine: Engine, topic: str, moments: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return what one batch over the whole topic gives, with the same rows dropped, by since when (µs) which passed."""
     session = engine.sessions["h1"]
@@ -309,21 +379,22 @@ class Told:
 
 
 def test_moments_are_known_before_they_come(tmp_path: Path) -> None:
-    """A host that is told late moves the moment on; a small change is none; what was told is known after a restart."""
-    session: Any = Told(0, 0.4)
-    moments = Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": session})
-    assert moments.known == {"both->far": [(EVER, BUCKETS)]}
+    """A host that is told late moves the moment on; a small change is none; one that begins is told what is known."""
+    session: Any = Told(0.4)
+    moments = Moments(Place(str(tmp_path)), lambda: {"h2": {"both->far"}, "h3": {"both->far"}}, lambda: {"h2": session})
     begin = time.time()
     moments.keep({"both->far": 0.5})
     (_, first), (since, second) = moments.known["both->far"]
     assert (first, second) == (BUCKETS, BUCKETS // 2)
     assert begin + 0.5 < since / 1e6 < begin + 1
-    assert len(session.texts) == 3
+    assert len(session.texts) == 2
     assert f"{since}:{second}" in session.texts[-1]
     moments.keep({"both->far": 0.5005})
-    assert len(session.texts) == 3
+    assert len(session.texts) == 2
     again: Any = Told()
-    assert Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": again}).known == moments.known
+    later = Moments(Place(str(tmp_path)), dict, dict)
+    assert later.known == moments.known
+    later.begin(again, ["both->far"])
     assert again.texts == session.texts[-1:]
 
 
@@ -331,7 +402,7 @@ def test_moments_are_forgotten_when_no_row_asks(tmp_path: Path, monkeypatch: pyt
     """Of moments that are long past only the last one stays, which still holds until the next."""
     monkeypatch.setattr(moments_module, "KNOWN", 0.05)
     session: Any = Told()
-    moments = Moments(Place(str(tmp_path)), {"h2": {"both->far"}}, {"h2": session})
+    moments = Moments(Place(str(tmp_path)), lambda: {"h2": {"both->far"}}, lambda: {"h2": session})
     for number in range(1, 6):
         moments.keep({"both->far": number / 10})
         time.sleep(0.4)

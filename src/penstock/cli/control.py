@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.cluster import Cluster
     from penstock.control.folder import Folder
     from penstock.control.loop import Control
+    from penstock.network import Network
 
 DirectoryArgument = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
@@ -55,8 +56,14 @@ class GoalOptions(NamedTuple):
         float, typer.Option("--latency", metavar="S", parser=options.span, help="Latency bound (s).")
     ] = 5.0
     every: Annotated[
-        float, typer.Option("--every", metavar="S", parser=options.span, help="Time between decisions (s).")
-    ] = 1.0
+        float | None,
+        typer.Option(
+            "--every",
+            metavar="S",
+            parser=options.span,
+            help="Time between decisions (s); default 1, in real-time mode 0.25.",
+        ),
+    ] = None
     moves: Annotated[int, typer.Option("--moves", metavar="K", help="Most operators that may move at a time.")] = 4
     spare: Annotated[int, typer.Option("--spare", metavar="N", help="How many hosts like the first may be added.")] = 0
     prices: Annotated[
@@ -152,7 +159,7 @@ def command(
     placed = (None if simulated else left_placement(directory)) or first_placement(
         inputs.placement, inputs.algorithm, own, answer.seed, network=graph, cluster=cluster
     )
-    control = _control(goal, run, cluster, folder.act, answer.seed)
+    control = _control(goal, run, cluster, folder.act, answer.seed, _every(goal, run, graph, cluster))
     if not simulated:
         cluster = left_cluster(cluster, control.goals.spare, directory)
     if own is not None and simulated:
@@ -196,7 +203,7 @@ def _begin(place: Folder, *, fresh: bool) -> None:
         common.say(f"note: the run that ended here before has its history in {aside}")
 
 
-def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int) -> Control:
+def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int, every: float) -> Control:
     from penstock.control.loop import Control
     from penstock.control.policies import policies
     from penstock.control.request import read_prices, spares
@@ -207,11 +214,20 @@ def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool,
     return Control(
         policies=policies(goal.policy),
         goals=Goals(bound=goal.latency, moves=goal.moves, pause=pause, spare=hosts, prices=prices),
-        every=goal.every,
+        every=every,
         act=act,
         seed=seed,
         journaled=run.engine == "simulation",
     )
+
+
+def _every(goal: GoalOptions, run: EngineOptions, network: Network, cluster: Cluster) -> float:
+    """Return the time between two decisions (s): rows that pass one by one wait for nobody."""
+    from penstock.latency.real_time import prompt_operators
+
+    if goal.every is not None:
+        return goal.every
+    return 0.25 if run.engine == "spark" and prompt_operators(network, cluster.spark) else 1.0
 
 
 def _check(inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> None:

@@ -196,8 +196,9 @@ class Controller:
                 self.totals = self.totals.after(seen)
             self.state, done = self.control.settled(self.state, seen, last=True)
             self._record(done)
-        report = self.engine.report()
+        # What is still under way when the engine stops is counted as well.
         self.engine.close()
+        report = self.engine.report()
         self._save(self._last, over=True)
         return {
             **report,

@@ -21,6 +21,9 @@ SURE, UNSURE = 0.1, 0.5
 """Relative standard errors of what a unit has worked: up to the first a look counts in full, beyond it by its
 precision; beyond the second it counts only where no cost is known at all."""
 
+HALF = 10
+"""Looks after which what was seen counts half, at most."""
+
 CHANGE = 3.0
 """Standard deviations beyond which counts say that a rate has changed."""
 
@@ -32,7 +35,7 @@ class Knowledge:
     Attributes
     ----------
     half
-        Half-life (s).
+        Half-life (s); it is no longer than `HALF` periods: who looks more often wants to know sooner.
     window, long
         How many observations of the rates a decision looks at, and how many are kept.
     looks
@@ -67,7 +70,7 @@ class Knowledge:
             fresh[:, 1], weight = self._divided(seen, prior, before)
             fresh[:, :2] *= weight[:, None]
             fresh[np.isnan(fresh[:, 1]), :2] = 0.0
-        sums = before * 0.5 ** (seen.period / self.half)
+        sums = before * 0.5 ** (seen.period / min(self.half, HALF * seen.period))
         faded = (before[:, 0] >= ENOUGH) & (sums[:, 0] < ENOUGH)
         sums[faded, 1] *= ENOUGH / sums[faded, 0]
         sums[faded, 0] = ENOUGH

@@ -29,7 +29,7 @@ class Shed:
     Attributes
     ----------
     drain
-        Share of the latency bound within which a backlog is to be worked off.
+        Share of the latency bound within which a backlog is to be worked off, though never less than two periods.
     least
         Changes of keep fractions below this are not worth one.
     low, high
@@ -60,7 +60,9 @@ class Shed:
         behind = now.host_backlog(where) / spare
         # A little that waits keeps a host from standing idle when chance drops more than was meant.
         excess = np.maximum(behind - self.high * bound, 0) - np.maximum(self.low * bound - behind, 0)
-        room = spare * np.clip(1 - excess / (self.drain * bound), 0.05, None)
+        # A decision shows in the rates of the next period but one: what is to be gone before would be paid for twice.
+        within = max(self.drain * bound, 2 * now.seen.period)
+        room = spare * np.clip(1 - excess / within, 0.05, None)
         if not now.seen.keep and bool((load <= room).all()):
             return None
         keep = self.fitting(now, where, rates, room)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
+import attrs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -29,6 +30,15 @@ def shares_jvm(session: SparkSession) -> bool:
         # Servers that many share may refuse it.
         return False
     return True
+
+
+def tellable(deployment: Deployment, sessions: Iterable[SparkSession]) -> Deployment:
+    """Return a deployment that follows plans only where hosts can be told: for rows in real-time mode in their JVM."""
+    network, prompt = deployment.network, deployment.real_time
+    if not (deployment.live and prompt) or all(map(shares_jvm, sessions)):
+        return deployment
+    here = {s.name for s in network.streams if s.reader in prompt or (s.writer in prompt and s.reader in network.sinks)}
+    return attrs.evolve(deployment, live=deployment.live - here)
 
 
 def limits_file(folder: Place, query: str) -> Place:

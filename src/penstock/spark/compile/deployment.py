@@ -105,11 +105,16 @@ class Deployment:
             return None
         return self.row_topics(run)
 
-    def row_topics(self, run: str) -> Topics:
-        """Return where the rows are that operators in real-time mode pass on."""
+    @property
+    def client(self) -> Mapping[str, str]:
+        """Settings of librdkafka, where there is Kafka."""
         if self.kafka is None:
             raise AssertionError("no Kafka")  # check_network() refuses it
-        return Topics(self.kafka.native, f"penstock-{run}", self.kafka.partitions)
+        return self.kafka.native
+
+    def row_topics(self, run: str) -> Topics:
+        """Return where the rows are that operators in real-time mode pass on."""
+        return Topics(self.client, f"penstock-{run}", self.partitions)
 
     @property
     def drops(self) -> Drops:

@@ -39,6 +39,9 @@ PARTS = {
 }
 """Parts of a message besides its topic, and their types: all ways have the same."""
 
+_STIMULUS = f"struct('{STIMULUS}' AS key, CAST(CAST(_stimulus AS STRING) AS BINARY) AS value)"
+"""The header with a row's stimulus time: how late rows are is known before they are at the end."""
+
 
 @attrs.frozen
 class Way:
@@ -210,10 +213,7 @@ class _Compiler:
         names = tuple(self.deployment.schemas[stream.writer].fieldNames())
         parts = dict(map(_named, message(sink.options, names)))
         label = f"{self.run}-{sink.name}"
-        headers = (
-            f"array(struct('{HEADER}' AS key, {_mark(label)} AS value), "
-            f"struct('{STIMULUS}' AS key, CAST(CAST(_stimulus AS STRING) AS BINARY) AS value))"
-        )
+        headers = f"array(struct('{HEADER}' AS key, {_mark(label)} AS value), {_STIMULUS})"
         given = parts.get("headers")
         parts["headers"] = headers if given is None else f"concat(coalesce({given}, array()), {headers})"
         return Way(sink.name, sink.options["topic"], label, sink=True), parts
@@ -222,6 +222,7 @@ class _Compiler:
         topics = self.deployment.row_topics(self.run)
         label = f"{self.run}-{writer}"
         parts = {"key": _mark(label), "value": content(writer, self.deployment.schemas[writer])}
+        parts["headers"] = f"array({_STIMULUS})"
         parts["partition"] = f"CAST(pmod({LANE}, {topics.partitions}) AS INT)"
         return Way(writer, topics.name(writer), label, sink=False), parts
 

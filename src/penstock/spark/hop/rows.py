@@ -24,6 +24,9 @@ STIMULUS = f"{HEADER}-stimulus"
 
 Answer = TypeVar("Answer")
 
+LASTS = 10.0
+"""Seconds for which the number of a topic's partitions is taken to be what it was."""
+
 AT_ONCE = 10_000
 """Messages that are asked for at a time."""
 
@@ -115,6 +118,7 @@ class RowTopic:
         settings = {"group.id": f"penstock-{uuid.uuid4().hex[:8]}", "enable.auto.commit": False, "log_level": 0}
         settings |= {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 100, "enable.partition.eof": False}
         self._consumer = Consumer({**client, **settings})
+        self._counted = (0, 0.0)
 
     def __enter__(self) -> RowTopic:
         return self
@@ -131,10 +135,14 @@ class RowTopic:
         EngineError
             If there is no such topic.
         """
-        found = _again(lambda: self._consumer.list_topics(self.topic, timeout=5.0)).topics.get(self.topic)
-        if found is None or found.error is not None:
-            raise EngineError(f"there is no topic {self.topic!r}: make it first")
-        return len(found.partitions)
+        count, until = self._counted
+        if time.monotonic() > until:
+            found = _again(lambda: self._consumer.list_topics(self.topic, timeout=5.0)).topics.get(self.topic)
+            if found is None or found.error is not None:
+                raise EngineError(f"there is no topic {self.topic!r}: make it first")
+            count = len(found.partitions)
+            self._counted = count, time.monotonic() + LASTS
+        return count
 
     def ends(self) -> dict[int, int]:
         """Return the offset behind the last message of each partition."""
@@ -162,7 +170,9 @@ class RowTopic:
         self._consumer.assign([TopicPartition(self.topic, number, here[number]) for number in sorted(waiting)])
         heard = time.monotonic()
         while waiting:
-            consumed = cast("list[Consumed]", self._consumer.consume(AT_ONCE, 0.5))
+            # It waits until there are so many.
+            left = sum(end[number] - here[number] for number in waiting)
+            consumed = cast("list[Consumed]", self._consumer.consume(min(AT_ONCE, left), 0.5))
             messages = [each for each in consumed if each.error() is None]
             if messages:
                 heard = time.monotonic()
@@ -170,6 +180,7 @@ class RowTopic:
                 raise EngineError(f"the broker says nothing of the topic {self.topic!r}")
             for message in messages:
                 number, offset = message.partition(), message.offset()
+                here[number] = offset + 1
                 if offset + 1 >= end[number]:
                     waiting.discard(number)
                 if offset < end[number] and (row := row_of(message, self.label)) is not None:

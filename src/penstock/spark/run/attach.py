@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from penstock.errors import InputError
 from penstock.latency.fragments import Fragment, fragments
+from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
 from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
 from penstock.spark.compile.graph import Graph
@@ -72,7 +73,10 @@ def grown(
     schemas = derive_schemas(engine.sessions[hosts[0]], whole)
     schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
     apart = now.apart | {name for name in placement if now.apart and whole.operators[name].stateful}
-    parts = [*(() if before is None else before.fresh), *map(Unit.new, fragments(whole, placement, apart))]
+    real_time = prompt_operators(whole, engine.cluster.spark)
+    _refuse_rows(whole, placement, now.real_time)
+    fresh_parts = fragments(whole, placement, apart, real_time)
+    parts = [*(() if before is None else before.fresh), *map(Unit.new, fresh_parts)]
     fresh = tuple(unit.reshaped(whole) for unit in parts)
     deployment = attrs.evolve(
         now,
@@ -81,7 +85,8 @@ def grown(
         schemas=schemas,
         schedules=schedules,
         apart=apart,
-        live=sheddable(whole) if now.live else now.live,
+        real_time=real_time,
+        live=sheddable(whole, real_time) if now.live else now.live,
     )
     again = []
     for unit in system.units.values():
@@ -119,7 +124,7 @@ def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> Non
         after = change.deployment
         return attrs.evolve(
             before, network=after.network, schemas=after.schemas, schedules=after.schedules,
-            apart=after.apart, live=after.live, since=since,
+            apart=after.apart, real_time=after.real_time, live=after.live, since=since,
         )  # fmt: skip
 
     system.place([*again, *fresh], change=changed)
@@ -150,6 +155,18 @@ def _restricted(now: Network, whole: Network, placement: Mapping[str, str]) -> N
     sources = [s for name, s in whole.sources.items() if name in now.sources or name in read]
     sinks = [s for name, s in whole.sinks.items() if name in now.sinks or s.input in placement]
     return Network.of(whole.name, sources, operators, sinks, whole.file)
+
+
+def _refuse_rows(network: Network, placement: Mapping[str, str], real_time: Collection[str]) -> None:
+    """Refuse to read what an operator in real-time mode puts out: its rows are not kept for readers that come later."""
+    for name in placement:
+        given = next((given for given in network.operators[name].inputs if given in real_time), None)
+        if given is not None and given not in placement:
+            raise InputError(
+                f"it reads {given!r}, which runs in real-time mode",
+                at=f"operators.{name}",
+                hint="let it read a topic to which that writes, or attach it where the mode is micro-batch",
+            )
 
 
 def _exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]:

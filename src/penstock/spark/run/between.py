@@ -117,7 +117,5 @@ def _partitions(deployment: Deployment, name: str) -> int:
 
 def topics_of(deployment: Deployment, name: str) -> list[RowTopic]:
     """Return the topics of a source that names them, open."""
-    if deployment.kafka is None:
-        raise AssertionError("no Kafka")  # check_network() refuses it
     topics = deployment.network.sources[name].options["subscribe"].split(",")
-    return [RowTopic(deployment.kafka.native, topic.strip(), "") for topic in topics]
+    return [RowTopic(deployment.client, topic.strip(), "") for topic in topics]

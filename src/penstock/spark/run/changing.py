@@ -116,6 +116,7 @@ class Changes:
         self.keep = {name: share for name, share in keep.items() if share < 1}
         content = {"keep": self.keep, "looked": {}}
         (self.system.deployment.place / ANNOUNCED).replace(json.dumps(content).encode())
+        self.system.moments.keep(self.keep)
         self._tables({})
 
     def _tables(self, documents: Mapping[str, Document]) -> None:
@@ -126,6 +127,8 @@ class Changes:
             raise InputError("keep fractions follow a plan table already", at="tables")
         if documents and not self.system.deployment.live:
             raise InputError("nothing can be dropped here while it runs", at="tables")
+        if documents and self.system.deployment.real_time:
+            raise InputError("hosts decide by themselves batch by batch, and none in real-time mode", at="tables")
         gone = {host: None for host in self.tables if host not in documents}
         fresh = {host: table for host, table in documents.items() if self.tables.get(host) != table["id"]}
         tables_of(self.system.deployment.place, {**gone, **fresh})
@@ -148,7 +151,9 @@ class Changes:
         if self.pace.on(host) == interval:
             return
         triggers = {**self.pace.triggers, host: interval}
-        self._paced(attrs.evolve(self.pace, triggers=triggers), lambda unit: unit.host == host)
+        prompt = self.system.deployment.prompt
+        pace = attrs.evolve(self.pace, triggers=triggers)
+        self._paced(pace, lambda unit: unit.host == host and not prompt(unit.fragment))
 
     def _limit(self, source: str, limit: float | None) -> None:
         """Bound what is read of a source: Spark's readers learn of it when they are started, so they start again."""
@@ -160,6 +165,8 @@ class Changes:
             raise InputError(f"expected tuples/s > 0, got {limit}", at=f"limits.{source}")
         if self.pace.limits.get(source) == limit:
             return
+        if any(s.reader in self.system.deployment.real_time for s in network.outputs(source)):
+            raise InputError("it is read in real-time mode, row by row", at=f"limits.{source}")
         readers = {name: query for name, query in self.system.compiled.items() if source in query.inputs}
         rows = 1.0 if limit is None else max(rows_a_file(query, source, network) for query in readers.values())
         self._paced(self.pace.limited(source, limit, rows), lambda unit: unit.name in readers)
@@ -193,6 +200,8 @@ class Changes:
             return
         self._free([name])
         whole = len({*hosts.values()}) == 1
+        if whole:
+            self._check_room(unit.on(host))
         parts = () if whole else self._parts(unit, hosts)
         self.targets[name] = hosts
         wanted.begun.add(name)
@@ -201,10 +210,19 @@ class Changes:
         else:
             self.do(name, lambda: split(self.system, unit, parts, self.intervals()))
 
+    def _check_room(self, moved: Unit) -> None:
+        """Refuse a host that has no room for a unit in real-time mode."""
+        deployment = self.system.deployment
+        if deployment.prompt(moved.fragment):
+            others = [unit.fragment for unit in self.system.units.values() if unit.name != moved.name]
+            self.engine.check_room(attrs.evolve(deployment, units=(*others, moved.fragment)), [moved.host])
+
     def _parts(self, unit: Unit, hosts: Mapping[str, str]) -> tuple[Unit, ...]:
         """Return the parts of a unit that runs."""
         if unit.name not in self.system.runners:
             raise InputError(f"{unit.name!r} does not run, and only one that runs is split", at="placement")
+        if self.system.deployment.prompt(unit.fragment):
+            raise InputError(f"{unit.name!r} runs in real-time mode, and moves as a whole", at="placement")
         if self.system.growing:
             raise InputError("another unit changes its shape", at="placement", hint="wait until it runs")
         away = self.members.down & {*hosts.values()}
@@ -247,6 +265,12 @@ class Changes:
     def intervals(self) -> dict[str, float]:
         """Return the interval of the micro-batches of each host."""
         return {name: self.pace.on(name) for name in self.engine.cluster.hosts}
+
+    def triggers(self) -> dict[str, float]:
+        """Return the interval of the micro-batches of each host that has any, or may have."""
+        prompt = {unit.host: self.system.deployment.prompt(unit.fragment) for unit in self.system.units.values()}
+        mixed = {unit.host for unit in self.system.units.values() if not self.system.deployment.prompt(unit.fragment)}
+        return {name: step for name, step in self.intervals().items() if name in mixed or not prompt.get(name)}
 
     def fuse(self) -> None:
         """Let two units go on as one where moves have brought them together, once nothing has changed for a while."""

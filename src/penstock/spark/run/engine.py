@@ -185,12 +185,16 @@ class Engine:
             real_time=real_time,
             checkpoint=self.cluster.spark.checkpoint,
         )
-        check_slots(deployment, {name: self._slots(name, self.sessions[name]) for name in self._elsewhere(used)})
+        self.check_room(deployment, used)
         return deployment
 
-    def _elsewhere(self, names: Iterable[str]) -> list[str]:
-        """Return the hosts that penstock has not started, whose slots are as they are."""
-        return [name for name in names if self.hosts[name].pid is None]
+    def check_room(self, deployment: Deployment, names: Iterable[str]) -> None:
+        """Refuse hosts that cannot run all that a deployment has there in real-time mode at once.
+
+        Those that penstock has not started have the slots that they have.
+        """
+        elsewhere = [name for name in names if name in self.hosts and self.hosts[name].pid is None]
+        check_slots(deployment, {name: self._slots(name, self.sessions[name]) for name in elsewhere})
 
     def schedules(
         self, network: Network, place: Place, rates: Rates | None = None, skip: Collection[str] = ()
@@ -289,7 +293,8 @@ class Engine:
             if self.hosts[name].pid is None:
                 probe(deployment.place, name, self.sessions[name])
         if deployment.real_time:
-            end_left(self.hosts, noted_sessions(deployment.folder), [unit.name for unit in claim.units])
+            if not adopt:
+                end_left(self.hosts, noted_sessions(deployment.folder), [unit.name for unit in claim.units])
             note_sessions(deployment.place, self.sessions)
         tell("compiling", 0.0)
         if claim.grown is not None:
@@ -307,7 +312,8 @@ class Engine:
             network=network,
             schemas=derive_schemas(next(iter(self.sessions.values())), network),
             schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
-            live=sheddable(network) if deployment.live else deployment.live,
+            real_time=(real_time := prompt_operators(network, self.cluster.spark)),
+            live=sheddable(network, real_time) if deployment.live else deployment.live,
             apart=deployment.apart | {each.name for each in more if each.stateful and deployment.apart},
         )
 

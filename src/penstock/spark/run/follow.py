@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,8 @@ import numpy as np
 
 from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
-from penstock.spark.compile import Deployment, PromptQuery
-from penstock.spark.hop.rows import RowTopic
+from penstock.spark.compile import Deployment
+from penstock.spark.run.arriving import Arriving
 from penstock.spark.run.between import topics_of
 from penstock.spark.run.looking import Looking
 from penstock.spark.run.moments import Moments
@@ -49,39 +48,6 @@ class _Feed:
     batch: int
     total: float = 0.0
     since: tuple[float, float] | None = None
-
-
-class _Arriving:
-    """A source whose topics are asked how many messages they have had.
-
-    Parameters
-    ----------
-    source
-        Its name.
-    topics
-        Its topics.
-    period
-        Time (s) over which its rate is measured.
-    """
-
-    def __init__(self, source: str, topics: list[RowTopic], period: float) -> None:
-        self.source, self._topics, self._period = source, topics, period
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def rate(self, now: float) -> float | None:
-        """Return messages per second in the last period; None while less than half of one is known."""
-        if self._seen and now - self._seen[-1][0] < self._period / LOOKS:
-            return None
-        self._seen.append((now, sum(sum(topic.ends().values()) for topic in self._topics)))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - self._period:
-            self._seen.popleft()
-        (since, before), (_, total) = self._seen[0], self._seen[-1]
-        return (total - before) / (now - since) if now - since >= 0.5 * self._period else None
-
-    def close(self) -> None:
-        """Let the topics go."""
-        for topic in self._topics:
-            topic.__exit__()
 
 
 @attrs.frozen
@@ -138,11 +104,11 @@ class Follower(Looking):
             for each in _feeds(deployment)
             if each[0] not in prompt
         ]
-        self.arriving = [
-            _Arriving(name, topics_of(deployment, name), answers.period)
+        self.arriving = {
+            name: Arriving(topics_of(deployment, name), answers.period)
             for query, name, *_ in _feeds(deployment)
             if query in prompt
-        ]
+        }
         self.rates: dict[str, float] = {}
         self.looked: dict[str, int] = {}
         self.refused: set[str] = set()
@@ -174,14 +140,14 @@ class Follower(Looking):
         try:
             super().end()
         finally:
-            for each in self.arriving:
+            for each in self.arriving.values():
                 each.close()
 
     def look(self) -> None:
         """Take in what has come since the last look, and announce what to keep."""
         fresh = [self._advance(feed) for feed in self.feeds]
         now = time.time()
-        measured = {each.source: rate for each in self.arriving if (rate := each.rate(now)) is not None}
+        measured = {name: rate for name in self.arriving if (rate := self._arrives(name, now)) is not None}
         if not any(fresh) and not measured:
             return
         self.rates |= measured
@@ -197,6 +163,14 @@ class Follower(Looking):
         (self.folder / ANNOUNCED).replace(json.dumps(announced).encode())
         if self.moments is not None:
             self.moments.keep(self._keep)
+
+    def _arrives(self, source: str, now: float) -> float | None:
+        """Return the rate of a source whose topics are asked; None where it is not time for that, or not known yet."""
+        arriving = self.arriving[source]
+        if arriving.at is not None and now - arriving.at < self.answers.period / LOOKS:
+            return None
+        arriving.look(now)
+        return arriving.rate(self.answers.period)
 
     def _advance(self, feed: _Feed) -> bool:
         """Take in the next batch of a feed; return whether there was one."""
@@ -269,9 +243,4 @@ def follow(system: System, shedder: Shedder) -> Follower:
     place, own = system.deployment.place, shedder.hosts()
     tables_of(place, {**dict.fromkeys(tables_there(place)), **{host: table.document() for host, table in own.items()}})
     answers = Answers(keep, shedder.plan.period, shedder.plan.table.error)
-    live: dict[str, set[str]] = {}
-    for query in system.queries:
-        if isinstance(query, PromptQuery):
-            live.setdefault(query.fragment.host, set()).update(query.live)
-    moments = Moments(place, live, system.sessions) if live else None
-    return Follower(system.deployment, checkpoints, answers, moments)
+    return Follower(system.deployment, checkpoints, answers, system.moments)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 
 from penstock.inspection import Fit, fit_batches
+from penstock.network import Network
 from penstock.spark.run.outcome import Batch
 
 REMEMBERED = 20
@@ -16,6 +17,10 @@ REMEMBERED = 20
 
 FEW = 1.5
 """Factor on the standard errors of a fit: with so few batches they come out too small, by as much in simulated ones."""
+
+
+READING = 1e-4
+"""What it costs to read a row that is dropped at once, as a share of what its operators cost."""
 
 
 @attrs.define
@@ -88,3 +93,29 @@ class Lengths:
         idle = float(np.median(self._empty)) if self._empty else 0.0
         most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
         return most / 2, most / 2
+
+
+def work_in(
+    network: Network, operators: Sequence[str], counts: Mapping[str, tuple[int, int]], rows: float = 0
+) -> float:
+    """Return how much work rows are for some operators, after drops, in any unit.
+
+    Costs that the network gives weigh the operators' rows; where one is not given all weigh alike.
+
+    Parameters
+    ----------
+    counts
+        What arrived and was dropped, by stream.
+    rows
+        How many were read for it.
+    """
+    costs = [network.operators[name].cost for name in operators]
+    weights = [float(np.mean(cost)) for cost in costs if cost is not None]
+    if len(weights) < len(operators) or not sum(weights):
+        weights = [1.0] * len(operators)
+    found = READING * sum(weights) * rows
+    for name, weight in zip(operators, weights, strict=True):
+        for stream in network.inputs(name):
+            arrived, dropped = counts.get(stream.name, (0, 0))
+            found += weight * (arrived - dropped)
+    return found

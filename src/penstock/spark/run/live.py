@@ -19,6 +19,7 @@ from penstock.cluster import Cluster
 from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.spark.compile import Pace
+from penstock.spark.compile.deciding import tellable
 from penstock.spark.run.changing import Changes
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import Engine
@@ -73,10 +74,6 @@ class SparkEngine:
         trigger: float | None = None,
         late: Iterable[SparkHost] = (),
     ) -> None:
-        if deployment.real_time:
-            raise InputError(
-                "a network is controlled in micro-batches only", at="spark.mode", hint="mode = 'micro-batch'"
-            )
         self.engine = engine
         interval = engine.cluster.spark.trigger if trigger is None else trigger
         self._failures: dict[str, list[float]] = {}
@@ -86,7 +83,8 @@ class SparkEngine:
         self._held = contextlib.ExitStack()
         self._held.enter_context(owned(deployment.place))
         try:
-            paced = attrs.evolve(deployment, pace=Pace.of(interval, deployment.place))
+            told = tellable(deployment, engine.sessions.values())
+            paced = attrs.evolve(told, pace=Pace.of(interval, deployment.place))
             self.system = engine.system(paced, follow is not None, lambda _what, _share: None, adopt=True)
             self.changes = Changes(engine, self.system, following=follow is not None)
             self._start()
@@ -117,7 +115,7 @@ class SparkEngine:
 
     def _followed(self, answers: Answers) -> Follower:
         checkpoints = {query.name: query.spec.checkpoint for query in self.system.queries}
-        follower = Follower(self.system.deployment, checkpoints, answers)
+        follower = Follower(self.system.deployment, checkpoints, answers, self.system.moments)
         follower.begin(epoch_of(self.system.deployment.place))
         return follower
 
@@ -145,7 +143,8 @@ class SparkEngine:
         """Return what was counted since the look before (`penstock.control.engine.Engine.observe`)."""
         with self.system.lock:
             moving = self.changes.moving
-            seen = self._observer.look(moving, sorted(self.down))
+            cores = {name: host.cores for name, host in self.cluster.hosts.items()}
+            seen = self._observer.look(moving, sorted(self.down), self.changes.decided(), cores)
             network, at = self.network, self.now
             known = operators_seen(network, seen.counts, seen.entered)
             units = {name: unit for unit in seen.units for name in unit.operators}
@@ -176,7 +175,7 @@ class SparkEngine:
             keep=self.changes.decided(),
             tables=dict(self.changes.tables),
             limits=dict(self.changes.pace.limits),
-            triggers=self.changes.intervals(),
+            triggers=self.changes.triggers(),
             **known,
         )
         self._looked = at
@@ -324,9 +323,11 @@ class SparkEngine:
             if stop:
                 self.system.stop()
             else:
+                self.system.meters.end()
                 for host in self.engine.hosts.values():
                     host.leave()
         finally:
+            self._observer.close()
             self.changes.pool.shutdown(wait=True)
             self._held.close()
             self.changes.members.stop()

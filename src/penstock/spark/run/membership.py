@@ -40,7 +40,7 @@ class Membership:
 
     def __init__(self, engine: Engine, system: System, pool: ThreadPoolExecutor, begin: Callable[[str], None]) -> None:
         self.engine, self.system, self._pool, self._begin = engine, system, pool, begin
-        self.down: set[str] = set()
+        self.down = system.down
         self._joining: dict[str, Future[None]] = {}
         self._retiring: set[str] = set()
         self._mine: dict[str, SparkHost] = {}

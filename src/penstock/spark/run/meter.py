@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from penstock.spark.compile import Way
+from penstock.spark.compile import Deployment, PromptQuery, Query, Way
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.looking import Looking
 from penstock.spark.shipped.place import Place
@@ -124,6 +124,25 @@ class Meter(Looking):
         (self._notes / f"meter-{self.known.number:012d}.npy").replace(content.getvalue())
         known.write(self._place)
         self.known = known
+
+
+class Meters:
+    """The meters of a run, by sink."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Meter] = {}
+
+    def begin(self, query: Query, deployment: Deployment) -> None:
+        """Look at the topics to which a query in real-time mode brings rows, before any comes."""
+        for way in query.messages.ways if isinstance(query, PromptQuery) else ():
+            if way.sink and way.name not in self._all:
+                self._all[way.name] = Meter(deployment.place, deployment.client, way)
+                self._all[way.name].start()
+
+    def end(self) -> None:
+        """Look a last time, and measure no more; what runs goes on."""
+        while self._all:
+            self._all.popitem()[1].end()
 
 
 def meter_of(folder: Place, sink: str) -> Place:

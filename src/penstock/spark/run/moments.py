@@ -8,8 +8,9 @@ folder before a host is told. So a row that is done again, after a stop or a kil
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,13 @@ from penstock.spark.shipped.turn import BUCKETS, EVER, LISTED, RECENT, knob, lis
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Live = Callable[[], Mapping[str, Collection[str]]]
+"""Returns live streams by host."""
+
 MOMENTS = "moments.json"
+
+TOLD = "penstock_told"
+"""Name of a variable of a host's session; nobody reads it."""
 
 AHEAD = 0.3
 """How far ahead (s) a fraction's moment is: hosts are told by then."""
@@ -43,56 +50,78 @@ class Moments:
     folder
         Of the run.
     live
-        The streams by host.
+        Returns the streams that are live now, by host.
     sessions
-        By host.
+        Returns those of the hosts that are there now: others hear of the moments when they `begin`.
     """
 
-    def __init__(
-        self, folder: Place, live: Mapping[str, Collection[str]], sessions: Mapping[str, SparkSession]
-    ) -> None:
-        self.folder, self._sessions, self._live = folder, sessions, live
+    def __init__(self, folder: Place, live: Live, sessions: Callable[[], Mapping[str, SparkSession]]) -> None:
+        self.folder, self._live, self._sessions = folder, live, sessions
+        self._lock = threading.RLock()
         try:
             before = json.loads((folder / MOMENTS).read())
         except FileNotFoundError:
             before = {}
-        names = sorted({name for mine in live.values() for name in mine})
         self.known: dict[str, list[tuple[int, int]]] = {
-            name: [(since, limit) for since, limit in before.get(name, [[EVER, BUCKETS]])] for name in names
+            name: [(since, limit) for since, limit in entries] for name, entries in before.items()
         }
-        self._tell(names)
+
+    def begin(self, session: SparkSession, names: Collection[str]) -> None:
+        """Tell a host the moments of streams, before any of their rows comes there."""
+        with self._lock:
+            self._tell(session, names)
+
+    def share(self, stream: str, begin: float, end: float) -> float:
+        """Return the share of a stream's rows that is kept of those that came evenly between two times (s)."""
+        entries = self.known.get(stream, [(EVER, BUCKETS)])
+        ends = [*(since for since, _ in entries[1:]), EVER]
+        total = 0.0
+        for (since, limit), until in zip(entries, ends, strict=True):
+            total += (
+                limit / BUCKETS * max(0.0, min(end, until / 1e6 if until != EVER else end) - max(begin, since / 1e6))
+            )
+        return total / (end - begin) if end > begin else entries[-1][1] / BUCKETS
 
     def keep(self, fractions: Mapping[str, float]) -> None:
         """Let keep fractions by stream (1 where not named) hold from a moment on that is a little ahead."""
-        wanted = {name: round(fractions.get(name, 1.0) * BUCKETS) for name in self.known}
-        changed = [name for name, limit in wanted.items() if _differ(limit, self.known[name][-1][1])]
-        while changed:
-            since = self._now(AHEAD)
-            for name in changed:
-                self.known[name] = [*_lasting(self.known[name], self._now(-KNOWN)), (since, wanted[name])]
-            (self.folder / MOMENTS).replace(json.dumps(self.known).encode())
-            self._tell(changed)
-            if self._now() < since:
-                return
-            # Rows of that moment have passed by the fraction before: it begins later.
-            for name in changed:
-                self.known[name].pop()
+        with self._lock:
+            wanted = {
+                name: round(fractions.get(name, 1.0) * BUCKETS)
+                for name in sorted({name for mine in self._live().values() for name in mine})
+            }
+            changed = [name for name, limit in wanted.items() if _differ(limit, self._entries(name)[-1][1])]
+            while changed:
+                since = self._now(AHEAD)
+                for name in changed:
+                    self.known[name] = [*_lasting(self._entries(name), self._now(-KNOWN)), (since, wanted[name])]
+                (self.folder / MOMENTS).replace(json.dumps(self.known).encode())
+                self._tell_all(changed)
+                if self._now() < since:
+                    return
+                # Rows of that moment have passed by the fraction before: it begins later.
+                for name in changed:
+                    self.known[name].pop()
 
-    def _tell(self, names: Sequence[str]) -> None:
-        """Write the moments of streams where tasks read them."""
+    def _entries(self, name: str) -> list[tuple[int, int]]:
+        return self.known.setdefault(name, [(EVER, BUCKETS)])
 
-        def tell(host: str) -> None:
-            calls = []
-            for name in sorted({*self._live[host]}.intersection(names)):
-                # The whole list comes first: rows older than the latest entries look there.
-                for behind, entries in ((LISTED, self.known[name]), (RECENT, self.known[name][-LATEST:])):
-                    key = literal(knob(self.folder, name + behind))
-                    calls.append(f"java_method('java.lang.System', 'setProperty', {key}, {literal(listed(entries))})")
-            if calls:
-                self._sessions[host].sql(f"SELECT {', '.join(calls)}").collect()
+    def _tell_all(self, names: Sequence[str]) -> None:
+        sessions, live = self._sessions(), self._live()
+        hosts = [host for host in live if host in sessions]
+        with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+            list(pool.map(lambda host: self._tell(sessions[host], {*live[host]}.intersection(names)), hosts))
 
-        with ThreadPoolExecutor(max(1, len(self._live))) as pool:
-            list(pool.map(tell, self._live))
+    def _tell(self, session: SparkSession, names: Collection[str]) -> None:
+        """Write the moments of streams where a host's tasks read them."""
+        calls = []
+        for name in sorted(names):
+            # The whole list comes first: rows older than the latest entries look there.
+            for behind, entries in ((LISTED, self._entries(name)), (RECENT, self._entries(name)[-LATEST:])):
+                key = literal(knob(self.folder, name + behind))
+                calls.append(f"java_method('java.lang.System', 'setProperty', {key}, {literal(listed(entries))})")
+        if calls:
+            # The default of a variable is worked out at once, by the driver alone: half of what a query takes there.
+            session.sql(f"DECLARE OR REPLACE VARIABLE {TOLD} STRING DEFAULT concat_ws('', {', '.join(calls)})")
 
     @staticmethod
     def _now(later: float = 0.0) -> int:

@@ -1,13 +1,13 @@
 """What a run did between two looks, from the files that its queries leave: manifests, reports, offsets, latencies.
 
 Nothing is asked of the hosts. Files are looked for by number and each is read once, so that a look costs the same
-however long the run has gone on.
+however long the run has gone on. Where queries run in real-time mode their topics are asked besides.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -17,18 +17,17 @@ from penstock.arrays import Array
 from penstock.latency.cores import covered
 from penstock.latency.fragments import divisible
 from penstock.network import Network
+from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
 from penstock.spark.run.ended import Ended
-from penstock.spark.run.lengths import Lengths
+from penstock.spark.run.lengths import Lengths, work_in
 from penstock.spark.run.outcome import Batch, read_batch, read_latency
+from penstock.spark.run.passing import Passing
 from penstock.spark.run.queues import Queue, Queues, age, together
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import offsets
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
-
-READING = 1e-4
-"""What it costs to read a row that is dropped at once, as a share of what its operators cost."""
 
 
 @attrs.frozen(eq=False)
@@ -69,7 +68,7 @@ class Observer:
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._lengths: dict[str, tuple[tuple[str, ...], Lengths]] = {}
-        self._queues = Queues(system)
+        self._queues, self._passing = Queues(system), Passing(system)
         self._came = {name: self._queues.due_by(name, self._at) for name in system.deployment.schedules}
         self._arrivals: dict[str, Arrivals] = {}
         self._read: dict[str, int] = {}
@@ -77,23 +76,39 @@ class Observer:
             for number in numbers:
                 self._queues.logged(read_batch(system.deployment.place, unit, number))
 
-    def look(self, moving: Sequence[str], down: Sequence[str]) -> Seen:
-        """Return what has come since the last look; ``moving`` are units, ``down`` hosts."""
+    def look(
+        self, moving: Sequence[str], down: Sequence[str], keep: Mapping[str, float], cores: Mapping[str, int]
+    ) -> Seen:
+        """Return what has come since the last look.
+
+        Parameters
+        ----------
+        moving, down
+            Units, and hosts.
+        keep
+            Keep fractions in force.
+        cores
+            Of the hosts.
+        """
         system, now = self.system, time.time()
+        self._passing.look(now, cores)
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         for name, each in batches.items():
             self._lengths_of(name).add(each)
             self._queues.took(name, each)
-        counts: dict[str, tuple[int, int]] = {}
-        for batch in (batch for each in batches.values() for batch in each):
-            for stream, (arrived, dropped) in batch.counts.items():
-                before = counts.get(stream, (0, 0))
-                counts[stream] = (before[0] + arrived, before[1] + dropped)
-        queues = {name: self._queues.of(query) for name, query in system.compiled.items()}
+        prompt = {name: query for name, query in system.compiled.items() if isinstance(query, PromptQuery)}
+        counted = [batch.counts for name, each in batches.items() if name not in prompt for batch in each]
+        counted += [self._passing.counts(query, batches.get(name, ()), keep) for name, query in prompt.items()]
+        counts = _added(counted)
+        queues = {
+            name: self._passing.queues(prompt[name]) if name in prompt else self._queues.of(query)
+            for name, query in system.compiled.items()
+        }
+        waiting = {op: queue for each in prompt.values() for op, queue in self._passing.by_operator(each).items()}
         seen = Seen(
             counts,
-            self._entered(now) | self._came_in_lumps(batches, counts, queues, now),
-            self._queues.by_operator(queues),
+            self._entered(now) | self._came_in_lumps(batches, counts, queues, now) | self._passing.entered,
+            self._queues.by_operator(queues) | waiting,
             self._hosts(batches, now),
             self._units(batches, queues, moving, down, now),
             self._latency(batches),
@@ -101,6 +116,10 @@ class Observer:
         self._at = now
         self._queues.forget()
         return seen
+
+    def close(self) -> None:
+        """Let go what is asked."""
+        self._passing.close()
 
     def _entered(self, now: float) -> dict[str, int]:
         """Return what became due since the last look: a long batch, or a queue worked off, is no other rate."""
@@ -124,7 +143,7 @@ class Observer:
         A folder can be looked into; of anything else it is known by a batch what was there when it was planned.
         """
         network, found = self.system.deployment.network, {}
-        for name in network.sources.keys() - self.system.deployment.schedules.keys():
+        for name in network.sources.keys() - self.system.deployment.schedules.keys() - self._passing.entered.keys():
             totals, at = [], 0.0
             for stream in network.outputs(name):
                 self._read[stream.name] = self._read.get(stream.name, 0) + counts.get(stream.name, (0, 0))[0]
@@ -152,7 +171,8 @@ class Observer:
         known = self._lengths.get(unit)
         if known is None or (operators and known[0] != operators):
             network = self.system.deployment.network
-            known = self._lengths[unit] = operators, Lengths(lambda batch: work_in(network, operators, batch))
+            lengths = Lengths(lambda batch: work_in(network, operators, batch.counts, batch.rows))
+            known = self._lengths[unit] = operators, lengths
         return known[1]
 
     def _fresh(self, unit: str) -> list[Batch]:
@@ -163,7 +183,10 @@ class Observer:
         return found
 
     def _hosts(self, batches: Mapping[str, Sequence[Batch]], now: float) -> dict[str, HostSeen]:
-        """Return how busy the hosts were: the share of the period in which a batch of theirs ran."""
+        """Return how busy the hosts were: the share of the period in which a batch of theirs ran.
+
+        In real-time mode a batch runs all the time: there it is the share of the host's cores that was used.
+        """
         spans: dict[str, list[tuple[float, float]]] = {name: [] for name in self.system.hosts}
         ended = dict.fromkeys(self.system.hosts, 0)
         for batch in (batch for each in batches.values() for batch in each):
@@ -176,11 +199,13 @@ class Observer:
             begun, done = runner.marks
             if begun > done and (since := _since(runner)) is not None and runner.unit.host in spans:
                 spans[self.system.units[name].host].append((since, now))
+        used = self._passing.busy
         return {
             name: HostSeen(
-                busy=_share(spans[name], self._at, now),
+                busy=used[name] if name in used else _share(spans[name], self._at, now),
                 batches=ended[name],
                 overhead=self._overhead(name),
+                speed=self._passing.speed(name),
             )
             for name in spans
         }
@@ -197,10 +222,12 @@ class Observer:
         for name, unit in sorted(self.system.units.items()):
             query = self.system.compiled.get(name)
             running = name in self.system.runners and name not in moving and unit.host not in down
+            prompt = self.system.deployment.prompt(unit.fragment)
+            divides = running and not prompt
             mine = batches.get(name, ())
-            queue = together([*queues[name].values()]) if name in queues else None
             # Batches of a host share its cores: their durations add up to more than was worked.
-            work, doubt = self._lengths_of(name).work(mine)
+            work, doubt = self._passing.work(name) if prompt else self._lengths_of(name).work(mine)
+            queue = together([*queues[name].values()]) if name in queues else None
             found.append(
                 UnitSeen(
                     name=name,
@@ -213,15 +240,16 @@ class Observer:
                     batches=len(mine),
                     work=work,
                     doubt=doubt,
-                    parts=divisible(self.system.deployment.network, unit.fragment.operators) if running else (),
+                    parts=divisible(self.system.deployment.network, unit.fragment.operators) if divides else (),
                 )
             )
         return tuple(found)
 
     def _overhead(self, host: str) -> float | None:
-        """Return what one batch of each of a host's units takes besides its rows."""
-        there = [each for name, (_, each) in self._lengths.items() if name in self.system.units]
-        mine = [each.fixed for each in there if each.host == host]
+        """Return what one batch of each of a host's units takes besides its rows; in real-time mode there are none."""
+        units, prompt = self.system.units, self.system.deployment.prompt
+        there = {name: each for name, (_, each) in self._lengths.items() if name in units and each.host == host}
+        mine = [each.fixed for name, each in there.items() if not prompt(units[name].fragment)]
         known = [fixed for fixed in mine if fixed is not None]
         return float(np.mean(known)) * len(mine) if known else None
 
@@ -239,7 +267,7 @@ class Observer:
                         parts[way.name].append(visible - stimulus)
         found = {}
         for sink, arrays in parts.items():
-            values = np.concatenate([np.zeros(0), *arrays])
+            values = np.concatenate([self._passing.latencies(sink), *arrays])
             found[sink] = LatencySeen() if not values.size else LatencySeen(
                 count=int(values.size), mean=float(values.mean()), p99=float(np.quantile(values, 0.99)),
                 worst=float(values.max()),
@@ -247,20 +275,12 @@ class Observer:
         return found
 
 
-def work_in(network: Network, operators: Sequence[str], batch: Batch) -> float:
-    """Return how much work the rows of a batch are for some operators, after drops, in any unit.
-
-    Costs that the network gives weigh the operators' rows; where one is not given all weigh alike.
-    """
-    costs = [network.operators[name].cost for name in operators]
-    weights = [float(np.mean(cost)) for cost in costs if cost is not None]
-    if len(weights) < len(operators) or not sum(weights):
-        weights = [1.0] * len(operators)
-    found = READING * sum(weights) * batch.rows
-    for name, weight in zip(operators, weights, strict=True):
-        for stream in network.inputs(name):
-            arrived, dropped = batch.counts.get(stream.name, (0, 0))
-            found += weight * (arrived - dropped)
+def _added(counts: Iterable[Mapping[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
+    """Return the sums of what arrived and was dropped, by stream."""
+    found: dict[str, tuple[int, int]] = {}
+    for stream, (arrived, dropped) in (each for part in counts for each in part.items()):
+        before = found.get(stream, (0, 0))
+        found[stream] = before[0] + arrived, before[1] + dropped
     return found
 
 

@@ -139,14 +139,14 @@ class PromptRunner(Runner):
             if self.handle is not None and host.alive():
                 self.handle.stop()
                 self.look()
+                # What its producers still had is on its way.
+                time.sleep(AWAY)
         return True
 
     def finish(self, host: SparkHost) -> None:
         """Go over what Spark has not reported, in an ordinary batch."""
         if self.handle is None or not host.alive() or self.handle.exception() is not None:
             return
-        # What its producers still had is on its way.
-        time.sleep(AWAY)
         # It may have ended a batch as it was stopped, and told nobody what that counted.
         recount_prompt(self.query)
         self.launch()

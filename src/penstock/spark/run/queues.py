@@ -12,6 +12,7 @@ import attrs
 
 from penstock.spark.compile import Query
 from penstock.spark.hop import START
+from penstock.spark.hop.topics import Topics
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
@@ -86,8 +87,11 @@ class Queues:
         return self.looked_at(unit, source) or self._system.deployment.network.sources[source].format == "kafka"
 
     def logged(self, batch: Batch) -> None:
-        """Take in what a batch wrote to logs."""
+        """Take in what a batch wrote to logs; in real-time mode there are none."""
+        prompt = self._system.deployment.real_time
         for writer, (number, rows) in batch.logged.items():
+            if writer in prompt:
+                continue
             entries = self._logs.setdefault(writer, _Log()).entries
             if rows and (not entries or entries[-1][0] < number):
                 entries.append((number, rows, batch.visible))
@@ -106,7 +110,9 @@ class Queues:
         begins = self._system.deployment.begins.get(query.name, {})
         for origin in query.spec.origins:
             name, first = origin.name, begins.get(origin.name, 0)
-            if name in query.reads:
+            if name in self._system.deployment.real_time:
+                found[name] = self._at_topic(query.name, self._rows.name(name))
+            elif name in query.reads:
                 at = known.get(name, {**START, "batch": first})
                 found[name] = self._logs.setdefault(name, _Log()).waiting(at)
             elif name in self._system.deployment.schedules:
@@ -114,7 +120,8 @@ class Queues:
             elif (folder := self._folder(query, name)) is not None:
                 found[name] = folder.waiting(_read_upto(query, name))
             else:
-                found[name] = self._at_topic(query.name, name)
+                subscribed = self._system.deployment.network.sources[name].options.get("subscribe", "")
+                found[name] = self._at_topic(query.name, subscribed)
         return found
 
     def by_operator(self, queues: Mapping[str, Mapping[str, Queue | None]]) -> dict[str, Queue | None]:
@@ -149,10 +156,13 @@ class Queues:
             self._folders[query.name, source] = checkpoint.path, found
         return found
 
-    def _at_topic(self, unit: str, source: str) -> Queue | None:
-        """Return what waited at a source's topic when the unit's last batch was planned; None: not known."""
+    @property
+    def _rows(self) -> Topics:
+        return self._system.deployment.row_topics(self._system.claim.run)
+
+    def _at_topic(self, unit: str, topic: str) -> Queue | None:
+        """Return what waited at a topic when the unit's last batch was planned; None: not known."""
         since, ahead = self._ahead.get(unit, (0.0, {}))
-        topic = self._system.deployment.network.sources[source].options.get("subscribe", "")
         if topic not in ahead:
             return None
         return ahead[topic], since if ahead[topic] else None

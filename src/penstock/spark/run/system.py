@@ -18,7 +18,8 @@ from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.deaths import died, raise_dead
 from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
-from penstock.spark.run.meter import Meter
+from penstock.spark.run.meter import Meters
+from penstock.spark.run.moments import Moments
 from penstock.spark.run.prompt import PromptRunner, recount_prompt
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
@@ -57,6 +58,13 @@ class System:
         Whether writers wait for penstock to look at a batch's rates.
     speed
         How fast a host is (steps/s) of which the deployment does not say it.
+
+    Attributes
+    ----------
+    down
+        Hosts that have died.
+    moments
+        When which keep fraction holds, in queries in real-time mode.
     """
 
     def __init__(
@@ -71,11 +79,13 @@ class System:
     ) -> None:
         self.claim, self.hosts, self.sessions, self.prompt = claim, hosts, sessions, prompt
         self._speed = speed
+        self.down: set[str] = set()
         self.deployment = _as_claimed(deployment, claim)
         self.units: dict[str, Unit] = {unit.name: unit for unit in claim.units}
         self.compiled: dict[str, Query] = {}
         self.runners: dict[str, Runner] = {}
-        self.meters: dict[str, Meter] = {}
+        self.meters = Meters()
+        self.moments = Moments(self.deployment.place, self._live, self._there)
         self.lock = threading.RLock()
         self.growing = False
         self._ended = threading.Event()
@@ -119,7 +129,8 @@ class System:
                 query.stop()
             return False
         self.compiled[unit.name] = stamped(self.compile(unit), unit, owner["generation"])
-        runner = self.runners[unit.name] = Runner(unit, self.compiled[unit.name])
+        self.meters.begin(self.compiled[unit.name], self.deployment)
+        runner = self.runners[unit.name] = self._runner(unit.name)
         runner.handle = active[0]
         return True
 
@@ -157,7 +168,6 @@ class System:
     def start(self, trigger: Mapping[str, float] | float, names: Sequence[str] | None = None) -> None:
         """Start units that are prepared (default: all), and wait until each has looked for data."""
         wanted = sorted(name for name in (self.units if names is None else names) if name not in self.runners)
-        self._measure(wanted)
         pool = ThreadPoolExecutor(max(1, len(wanted)))
 
         def interval(name: str) -> float:
@@ -171,23 +181,23 @@ class System:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _measure(self, names: Iterable[str]) -> None:
-        """Look at the topics to which queries in real-time mode bring rows, before any comes."""
-        kafka = self.deployment.kafka
-        if kafka is None:
-            return
-        ways = [
-            way
-            for query in (self.compiled[name] for name in names)
-            for way in (query.messages.ways if isinstance(query, PromptQuery) else ())
-        ]
-        for way in ways:
-            if way.sink and way.name not in self.meters:
-                self.meters[way.name] = Meter(self.deployment.place, kafka.native, way)
-                self.meters[way.name].start()
+    def _live(self) -> dict[str, set[str]]:
+        """Return the streams of queries in real-time mode whose keep fractions follow a plan, by host."""
+        found: dict[str, set[str]] = {}
+        for name, query in [*self.compiled.items()]:
+            if isinstance(query, PromptQuery) and query.live and name in self.units:
+                found.setdefault(self.units[name].host, set()).update(query.live)
+        return found
+
+    def _there(self) -> dict[str, SparkSession]:
+        return {name: session for name, session in [*self.sessions.items()] if name not in self.down}
 
     def begin(self, name: str, interval: float, again: int = 2) -> None:
         """Start one unit, and wait until it has ended a batch or found no data: its plans are then compiled."""
+        query = self.compiled[name]
+        self.meters.begin(query, self.deployment)
+        if isinstance(query, PromptQuery):
+            self.moments.begin(self.sessions[self.units[name].host], query.live)
         runner = self._runner(name)
         before = runner.marks[1]
         runner.launch(interval)
@@ -202,9 +212,9 @@ class System:
 
     def _runner(self, name: str) -> Runner:
         unit, query = self.units[name], self.compiled[name]
-        if isinstance(query, PromptQuery) and self.deployment.kafka is not None:
-            native, every = self.deployment.kafka.native, self.deployment.checkpoint
-            return PromptRunner(unit, query, native, self.hosts[unit.host], every)
+        if isinstance(query, PromptQuery):
+            deployment = self.deployment
+            return PromptRunner(unit, query, deployment.client, self.hosts[unit.host], deployment.checkpoint)
         return Runner(unit, query)
 
     def check(self, runner: Runner) -> None:
@@ -312,9 +322,7 @@ class System:
             prompt[name].end(host)
             prompt[name].finish(host)
             del self.runners[name]
-        for meter in self.meters.values():
-            meter.end()
-        self.meters.clear()
+        self.meters.end()
 
     def fence(self) -> None:
         """Let no unit deliver."""

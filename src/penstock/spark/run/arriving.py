@@ -1,0 +1,90 @@
+"""How many messages topics have had by which time: they are asked, since a batch in real-time mode lasts too long."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from penstock.spark.hop.rows import RowTopic
+
+LOOKS = 1000
+"""Looks that are remembered at most."""
+
+
+class Total:
+    """A number that grows, as it was seen from time to time (s since 1970).
+
+    Parameters
+    ----------
+    kept
+        For how long (s) what was seen is remembered.
+    """
+
+    def __init__(self, kept: float) -> None:
+        self._kept = kept
+        self._seen: deque[tuple[float, float]] = deque(maxlen=LOOKS)
+
+    @property
+    def at(self) -> float | None:
+        """When it was last seen; None: never."""
+        return self._seen[-1][0] if self._seen else None
+
+    @property
+    def last(self) -> float:
+        """What it was then; 0 before."""
+        return self._seen[-1][1] if self._seen else 0.0
+
+    def see(self, now: float, total: float) -> None:
+        """Take in what it is now."""
+        self._seen.append((now, total))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - self._kept:
+            self._seen.popleft()
+
+    def since(self, moment: float) -> float:
+        """Return by how much it has grown since a moment, evenly between two looks."""
+        if not self._seen:
+            return 0.0
+        times, totals = np.array(self._seen, float).T
+        return float(totals[-1] - np.interp(moment, times, totals))
+
+    def rate(self, period: float) -> float | None:
+        """Return its growth per second over the last period (s); None while less than half of one is known."""
+        if not self._seen:
+            return None
+        now = self._seen[-1][0]
+        begin = max(now - period, self._seen[0][0])
+        return self.since(begin) / (now - begin) if now - begin >= 0.5 * period else None
+
+
+class Arriving(Total):
+    """The messages of some topics.
+
+    Parameters
+    ----------
+    topics
+        Open ones; `close` lets them go.
+    kept
+        As of `Total`.
+
+    Attributes
+    ----------
+    fresh
+        Messages that have come since the look before.
+    """
+
+    def __init__(self, topics: Sequence[RowTopic], kept: float) -> None:
+        super().__init__(kept)
+        self.topics, self.fresh = topics, 0
+
+    def look(self, now: float) -> None:
+        """Ask the topics."""
+        total = sum(sum(topic.ends().values()) for topic in self.topics)
+        self.fresh = 0 if self.at is None else total - round(self.last)
+        self.see(now, total)
+
+    def close(self) -> None:
+        """Let the topics go."""
+        for topic in self.topics:
+            topic.__exit__()

@@ -1,0 +1,155 @@
+"""What is known of queries in real-time mode while rows pass, between two of their reports."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.compile.graph import Graph
+from penstock.spark.run.arriving import Total
+from penstock.spark.run.outcome import Batch
+from penstock.spark.run.passing import SLOW, _Unit, since_reported
+from penstock.spark.run.usage import LEAST, Usage
+
+COST = 0.004
+
+
+def chain(selectivity: float | None = None) -> Network:
+    """Return two operators behind a source."""
+    return parse_network(
+        {
+            "name": "chain",
+            "sources": {"rows": {"format": "kafka", "schema": "n int"}},
+            "operators": {
+                "first": {"kind": "filter", "input": "rows", "where": "true", "cost": COST, "selectivity": selectivity},
+                "second": {"kind": "filter", "input": "first", "where": "true", "cost": COST / 2},
+            },
+            "sinks": {"out": {"input": "second"}},
+        }
+    )
+
+
+def query(made: Network) -> Any:
+    """Return something that stands for the query of both operators."""
+    return SimpleNamespace(fragment=Graph(made, parts(made)).fragment)
+
+
+def parts(made: Network) -> Any:
+    """Return the fragment of both operators on one host."""
+    from penstock.latency.fragments import fragments
+
+    return fragments(made, dict.fromkeys(made.operators, "h1"))[0]
+
+
+def report(number: int, end: float, counts: dict[str, tuple[int, int]]) -> Batch:
+    """Return what Spark reports of a batch."""
+    return Batch("first", number, end - 1.0, 1.0, 0, counts)
+
+
+def test_growth_is_even_between_two_looks() -> None:
+    """What came since a moment between two looks is in proportion to the time; before the first it is all."""
+    total = Total(100.0)
+    assert total.since(0.0) == 0.0
+    assert total.rate(1.0) is None
+    for now, number in ((10.0, 5), (12.0, 9), (16.0, 9), (20.0, 29)):
+        total.see(now, number)
+    assert total.since(18.0) == pytest.approx(10.0)
+    assert total.since(11.0) == pytest.approx(22.0)
+    assert total.since(1.0) == 24.0
+    assert total.rate(4.0) == pytest.approx(5.0)
+    assert total.rate(30.0) is None
+
+
+def test_what_is_old_is_forgotten() -> None:
+    """Looks that are older than is asked for go, but for the last of them, from which growth is still known."""
+    total = Total(10.0)
+    for now in range(100):
+        total.see(now, 2.0 * now)
+    assert total.since(89.0) == pytest.approx(20.0)
+    assert total.since(0.0) == pytest.approx(20.0)
+
+
+def test_rows_make_as_many_as_those_before_them() -> None:
+    """What an operator makes of a row is what it has reported, before that what the network says, and else one."""
+    made, taken = chain(), {"rows->first": (100.0, 20.0)}
+    plain = since_reported(["first", "second"], made, taken, {"second->out": 0.5}, {})
+    assert plain == {"rows->first": (100.0, 20.0), "first->second": (80.0, 0.0), "second->out": (80.0, 40.0)}
+    given = since_reported(["first", "second"], chain(0.5), taken, {}, {})
+    assert given["first->second"] == (40.0, 0.0)
+    told = {"rows->first": (50, 10), "first->second": (10, 0), "second->out": (5, 0)}
+    learned = since_reported(["first", "second"], chain(0.5), taken, {}, told)
+    assert learned["first->second"] == (20.0, 0.0)
+    assert learned["second->out"] == (20.0, 0.0)  # it has told of too few
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.floats(0, 1), st.floats(0, 0.5)), min_size=4, max_size=40))
+def test_estimates_end_in_what_was_reported(looks: list[tuple[int, float, float]]) -> None:
+    """Counts of all looks add up to what was reported in the end, wherever estimates were not above it before."""
+    made, now, arrived, dropped = chain(), 1000.0, 0, 0
+    unit, shown = _Unit(now), [0, 0]
+    passes = query(made)
+    for number, (rows, share, own) in enumerate(looks):
+        now += 0.5
+        unit.came(now, "rows->first", rows, share)
+        unit.passed(now, own, bool(rows))
+        arrived, dropped = arrived + rows, dropped + rows - round(share * rows)
+        last = number == len(looks) - 1
+        if last:
+            kept = arrived - dropped
+            counts = {"rows->first": (arrived, dropped), "first->second": (kept, 0), "second->out": (kept, 0)}
+            unit.told([report(number, now + 1.0, counts)])
+        found = unit.counts(passes, made, {})["rows->first"]
+        shown = [shown[0] + found[0], shown[1] + found[1]]
+        assert min(found) >= 0
+        assert shown[0] <= arrived + 1
+    assert shown[0] == arrived
+    assert abs(shown[1] - dropped) <= len(looks) / 2 + 1
+
+
+def test_a_query_with_more_than_it_can_do_is_told_by_its_rows() -> None:
+    """It is overloaded once its rows take much longer than they ever did, in two looks; not while none leaves."""
+    unit = _Unit(0.0)
+    for now, own, overloaded in (
+        (1.0, 0.02, False), (2.0, 0.03, False), (3.0, 0.3 + SLOW, False), (4.0, 0.5, True), (5.0, None, False),
+        (6.0, 0.5, False), (7.0, 0.5, True), (8.0, 0.04, False),
+    ):  # fmt: skip
+        unit.passed(now, own, came=True)
+        assert unit.overloaded is overloaded
+    unit.passed(9.0, None, came=False)
+    assert unit.since == 9.0
+
+
+def test_what_dropped_rows_cost_is_learned() -> None:
+    """Where a query is busy all the time, looks with more and fewer drops tell what one takes."""
+    unit = _Unit(0.0)
+    for now, own in ((1.0, 0.01), (2.0, 0.5)):
+        unit.passed(now, own, came=True)
+    for look in range(12):
+        unit.passed(3.0 + look, 0.5, came=True)
+        dropped = 100 * (look % 4)
+        unit.worked((1.0 - dropped * 0.0005) * COST, dropped, 1.0)
+        assert unit.wasted == pytest.approx(dropped * 0.0005 if look >= 3 else 0.0, abs=1e-6)
+
+
+def test_processor_time_is_not_asked_for_too_often() -> None:
+    """A host's share is what it used between two looks that are far enough apart; of one elsewhere nothing is known."""
+    used, asked = [10.0, 11.0, 14.0], []
+
+    def cpu_seconds() -> float:
+        asked.append(1)
+        return used[len(asked) - 1]
+
+    hosts: Any = {"h1": SimpleNamespace(cpu_seconds=cpu_seconds), "h2": SimpleNamespace(cpu_seconds=lambda: None)}
+    usage = Usage(hosts)
+    assert usage.look(100.0, ["h1", "h2", "gone"]) == {"h1": None, "h2": None, "gone": None}
+    assert usage.look(100.0 + LEAST / 2, ["h1"]) == {"h1": None}
+    assert usage.look(102.0, ["h1", "h2"]) == {"h1": 0.5, "h2": None}
+    assert usage.look(102.5, ["h1"]) == {"h1": 0.5}
+    assert usage.look(104.0, ["h1"]) == {"h1": 1.5}
+    assert len(asked) == 3
