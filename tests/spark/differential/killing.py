@@ -1,4 +1,4 @@
-"""Runs a case by the command line, kills penstock or a host at a random moment, and goes on."""
+"""Runs a case, kills penstock, a host or an executor at a random moment, and goes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,11 @@ import numpy as np
 import psutil
 from case import Case, placed, toml, write_files, write_module
 from oracle import check, expected
-from runner import sink_rows
+from runner import oracle_session, run_step, sink_rows, steps_importable
+
+from penstock.errors import EngineError
+from penstock.network.file import parse_network
+from penstock.spark.run import Engine
 
 
 def differences_after_kills(session: Any, case: Case, folder: Path, rng: np.random.Generator, kills: int) -> list[str]:
@@ -38,6 +44,41 @@ def differences_after_kills(session: Any, case: Case, folder: Path, rng: np.rand
             return [f"resumed: exit code {penstock.returncode}: {err.strip()[:600]}"]
     said = [] if json.loads(out)["balanced"] else ["counts do not balance"]
     return said + check(answers, sink_rows(case, folder, answers))
+
+
+def differences_after_executors_died(
+    engine: Engine, case: Case, folder: Path, rng: np.random.Generator, executors: Callable[[], list[psutil.Process]]
+) -> list[str]:
+    """Run a case in a new folder, kill an executor in each step; return how its sinks differ from the batch answer.
+
+    A query that ends with its executor goes on with the same command.
+    """
+    killed: list[int] = []
+
+    def kill() -> None:
+        # One that was killed before may not be there again yet.
+        for victim in rng.permutation(executors())[:1]:
+            victim.kill()
+            killed.append(victim.pid)
+
+    folder.mkdir(parents=True)
+    answers, said = expected(oracle_session(engine), case, folder / "oracle"), []
+    with steps_importable(case, folder):
+        network = parse_network(placed(case, folder), str(folder / "network.toml"))
+        for number, step in enumerate(case.steps):
+            write_files(case, folder, step.files)
+            killer = threading.Timer(float(rng.uniform(0.0, 6.0)), kill)
+            killer.start()
+            try:
+                balanced = run_step(engine, network, case.placement, folder / "run", step)
+            except EngineError:
+                balanced = True
+            killer.join()
+            if number == len(case.steps) - 1:
+                balanced = run_step(engine, network, case.placement, folder / "run", step)
+            if not balanced:
+                said.append(f"step {number}: counts do not balance")
+    return [*said, *([] if killed else ["nothing was killed"]), *check(answers, sink_rows(case, folder, answers))]
 
 
 def _start(case: Case, folder: Path, seconds: float | None) -> subprocess.Popen[str]:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from case import Case, dump, load
-from killing import differences_after_kills
+from killing import differences_after_executors_died, differences_after_kills
 from moving import differences_after_moves
 from networks import LARGE, SMALL, case
 from runner import Lasting, oracle_session, started
@@ -181,6 +182,31 @@ def test_networks_agree_after_kills(seed: int, session: Any, tmp_path: Path) -> 
     """Every sink has exactly the rows of plain Spark after penstock or a host was killed twice at random moments."""
     rng = np.random.default_rng(seed)
     said = differences_after_kills(session, case(seed, LARGE), tmp_path / "case", rng, kills=2)
+    if said:
+        pytest.fail("\n".join([f"seed {seed} differs after kills:", *said]), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Callable[[], list[psutil.Process]]]]:
+    """A cluster and two hosts, and what tells the processes of the cluster's executors."""
+    folder = tmp_path_factory.mktemp("cluster") / "cluster"
+
+    def processes() -> list[psutil.Process]:
+        servers = [int((folder / f"worker{number}.pid").read_text().split()[0]) for number in (1, 2)]
+        return [each for pid in servers for each in psutil.Process(pid).children() if "java" in each.name()]
+
+    with clustered(folder) as engine:
+        yield engine, processes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(SEED, SEED + KILLS))
+def test_networks_agree_after_executors_died(seed: int, executors: Any, tmp_path: Path) -> None:
+    """Every sink has exactly the rows of plain Spark although in each step of a run an executor was killed."""
+    engine, processes = executors
+    rng = np.random.default_rng(seed)
+    said = differences_after_executors_died(engine, case(seed, LARGE), tmp_path / "case", rng, processes)
     if said:
         pytest.fail("\n".join([f"seed {seed} differs after kills:", *said]), pytrace=False)
 
