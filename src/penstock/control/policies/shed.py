@@ -35,6 +35,10 @@ class Shed:
     low, high
         Shares of the latency bound between which what waits at a host changes nothing while something is dropped: what
         chance brings more or less for a while is waited out, not paid for in tuples that are worth more.
+    probe
+        Factor on what a host does now while nothing waits there though something is dropped.
+    slack
+        Share of its room by which a host may be filled too much or too little while its queue is between the two.
     reserve
         Share of the capacity that is left free, since rates are those of the period before.
     tables
@@ -45,6 +49,8 @@ class Shed:
     least: float = 0.01
     low: float = 0.05
     high: float = 0.3
+    probe: float = 1.1
+    slack: float = 0.05
     reserve: float = 0.0
     tables: Tables = attrs.field(factory=Tables, eq=False, repr=False)
 
@@ -65,6 +71,13 @@ class Shed:
         room = spare * np.clip(1 - excess / within, 0.05, None)
         if not now.seen.keep and bool((load <= room).all()):
             return None
+        kept = now.host_load(where, now.seen.keep, rates=rates)[:, 0]
+        if now.seen.keep:
+            # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
+            # what is dropped teaches nothing. A little more than now shows it.
+            room = np.where(behind < self.low * bound, np.maximum(room, self.probe * np.minimum(kept, load)), room)
+        if now.seen.keep and not excess.any() and self._fits(kept, load, room):
+            return None
         keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
         if all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different):
@@ -84,6 +97,12 @@ class Shed:
                 "full": now.score(None, rates),
             },
         )  # fmt: skip
+
+    def _fits(self, kept: Floats, load: Floats, room: Floats) -> bool:
+        """Whether what is kept fills the hosts with too much to do, and no others, but for what queues even out."""
+        full = load > room
+        fills = kept[full] >= room[full] * (1 - self.slack)
+        return bool(full.any() and fills.all() and (kept <= room * (1 + self.slack)).all())
 
     def fitting(self, now: Situation, where: Ints, rates: Floats, room: Floats) -> dict[str, float]:
         """Return the keep fractions of the optimum for given rates and room (benchmark cores) of each host.

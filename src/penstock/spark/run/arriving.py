@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -67,22 +68,23 @@ class Arriving(Total):
         Open ones; `close` lets them go.
     kept
         As of `Total`.
-
-    Attributes
-    ----------
-    fresh
-        Messages that have come since the look before.
     """
 
     def __init__(self, topics: Sequence[RowTopic], kept: float) -> None:
         super().__init__(kept)
-        self.topics, self.fresh = topics, 0
+        self.topics, self._owed = topics, 0.0
 
-    def look(self, now: float) -> None:
+    def look(self) -> None:
         """Ask the topics."""
         total = sum(sum(topic.ends().values()) for topic in self.topics)
-        self.fresh = 0 if self.at is None else total - round(self.last)
-        self.see(now, total)
+        self.see(time.time(), total)
+
+    def between(self, begin: float, end: float) -> int:
+        """Return the messages that came between two moments, of periods that follow each other each in one."""
+        self._owed += self.since(begin) - self.since(end)
+        whole = round(self._owed)
+        self._owed -= whole
+        return whole
 
     def close(self) -> None:
         """Let the topics go."""

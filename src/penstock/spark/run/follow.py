@@ -169,7 +169,7 @@ class Follower(Looking):
         arriving = self.arriving[source]
         if arriving.at is not None and now - arriving.at < self.answers.period / LOOKS:
             return None
-        arriving.look(now)
+        arriving.look()
         return arriving.rate(self.answers.period)
 
     def _advance(self, feed: _Feed) -> bool:

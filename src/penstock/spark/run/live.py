@@ -144,8 +144,9 @@ class SparkEngine:
         with self.system.lock:
             moving = self.changes.moving
             cores = {name: host.cores for name, host in self.cluster.hosts.items()}
+            at = self.now  # asking takes time
             seen = self._observer.look(moving, sorted(self.down), self.changes.decided(), cores)
-            network, at = self.network, self.now
+            network = self.network
             known = operators_seen(network, seen.counts, seen.entered)
             units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)

@@ -77,20 +77,21 @@ class Passing:
         network = self._system.deployment.network
         queries = [query for query in self._system.queries if isinstance(query, PromptQuery)]
         for name in sorted({origin.name for query in queries for origin in query.spec.origins}):
-            self._arriving(name).look(now)
+            self._arriving(name).look()
+        come = {name: each.between(before, now) for name, each in self._come.items()}
         for way in (way for query in queries for way in query.messages.ways):
             self._leaving(way).look()
         for query in queries:
             unit = self._units.setdefault(query.name, _Unit(now))
             for stream in _doors(query, network):
-                arrived = self._come[stream.writer].fresh * stream.share
+                arrived = come[stream.writer] * stream.share
                 unit.came(now, stream.name, arrived, self._system.moments.share(stream.name, before, now))
-            unit.passed(now, self._own(query), any(self._come[name].fresh for name in _origins(query)))
+            unit.passed(now, self._own(query), any(come[name] for name in _origins(query)))
         used = self._usage.look(now, {query.fragment.host for query in queries})
         self.busy = {
             name: None if share is None else min(1.0, share / cores.get(name, 1)) for name, share in used.items()
         }
-        self.entered = {name: each.fresh for name, each in self._come.items() if name in network.sources}
+        self.entered = {name: count for name, count in come.items() if name in network.sources}
 
     def queues(self, query: PromptQuery) -> dict[str, Queue | None]:
         """Return what waits for a query, by source or operator that it reads; None: nothing tells it."""
