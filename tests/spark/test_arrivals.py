@@ -55,11 +55,12 @@ def test_rows_told_by_bytes_may_become_fewer() -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_no_row_is_counted_twice(seed: int) -> None:
-    """While lumps go on coming, what entered adds up to what came, but for one lump and what is not overdue."""
+    """While lumps go on coming, what entered adds up to what came, but for what is shown before it is known overdue."""
     rng = np.random.default_rng(seed)
     gaps = rng.uniform(0.3, 4.0, 80)
     lumps = [(float(at), float(rng.integers(50, 150))) for at in np.cumsum(gaps)]
     last = int(lumps[-1][0])
     _, found = looked([(0.0, 1.0), *lumps], last)
     came = sum(rows for at, rows in lumps if at <= last)
-    assert sum(found) == pytest.approx(came, rel=0.35)
+    # Gaps that differ tenfold are the worst case: a quarter too much on average, never half of it.
+    assert came <= sum(found) <= 1.5 * came

@@ -38,7 +38,7 @@ from penstock.spark.run.meter import Meter, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_latency
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.turn import BUCKETS, EVER, listed
+from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
 from penstock.steering import Observation, Plan, Recover
 
 RATE, LATENESS, WINDOW = 50, 1, 2
@@ -274,7 +274,27 @@ def test_two_hops_answer_like_a_batch_although_a_host_is_killed(
 
 
 @pytest.mark.spark
+def test_a_host_that_hears_too_late_of_a_moment_does_not_follow_it(engine: Engine, tmp_path: Path) -> None:
+    """Rows between a moment and when a host is told of it were decided before: it is told of a later moment."""
+    session = engine.sessions["h1"]
+    moments = Moments(Place(str(tmp_path)), lambda: {"h1": {"a->b"}}, lambda: {"h1": session})
+    key = literal(knob(Place(str(tmp_path)), "a->b" + RECENT))
+
+    def known() -> str:
+        return str(session.sql(f"SELECT java_method('java.lang.System', 'getProperty', {key}, 'none')").collect()[0][0])
+
+    moments.known["a->b"] = [(EVER, BUCKETS), (1, 5)]
+    assert moments._refused(["a->b"], 1) == ["a->b"]
+    assert known() == "none"
+    far = round((time.time() + 60) * 1e6)
+    moments.known["a->b"] = [(EVER, BUCKETS), (far, 5)]
+    assert moments._refused(["a->b"], far) == []
+    assert known().endswith(f"{far}:5")
+
+
+@pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_living_system_in_real_time_loses_nothing(hosts: Any, broker: Any, tmp_path: Path) -> None:
     """Rates and latency are seen while rows pass, keep fractions hold, units move, a host dies, and no row is lost."""
@@ -374,8 +394,9 @@ class Told:
         self.texts.append(text)
         return self
 
-    def collect(self) -> None:
-        """Do nothing."""
+    def collect(self) -> list[tuple[bool]]:
+        """Say that the last one came too late."""
+        return [(False,)]
 
 
 def test_moments_are_known_before_they_come(tmp_path: Path) -> None:
@@ -386,16 +407,17 @@ def test_moments_are_known_before_they_come(tmp_path: Path) -> None:
     moments.keep({"both->far": 0.5})
     (_, first), (since, second) = moments.known["both->far"]
     assert (first, second) == (BUCKETS, BUCKETS // 2)
-    assert begin + 0.5 < since / 1e6 < begin + 1
-    assert len(session.texts) == 2
+    assert begin + 0.9 < since / 1e6 < begin + 2
+    assert len(session.texts) == 3
     assert f"{since}:{second}" in session.texts[-1]
     moments.keep({"both->far": 0.5005})
-    assert len(session.texts) == 2
+    assert len(session.texts) == 3
     again: Any = Told()
     later = Moments(Place(str(tmp_path)), dict, dict)
     assert later.known == moments.known
     later.begin(again, ["both->far"])
-    assert again.texts == session.texts[-1:]
+    assert again.texts[0].count("setProperty") == 2
+    assert f"{since}:{second}" in again.texts[0]
 
 
 def test_moments_are_forgotten_when_no_row_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,10 +27,13 @@ Live = Callable[[], Mapping[str, Collection[str]]]
 MOMENTS = "moments.json"
 
 TOLD = "penstock_told"
-"""Name of a variable of a host's session; nobody reads it."""
+"""Name of a variable of a host's session: whether it was told in time."""
 
 AHEAD = 0.3
 """How far ahead (s) a fraction's moment is: hosts are told by then."""
+
+FURTHEST = 5.0
+"""How far ahead (s) a moment is at most, where hosts were told too late of nearer ones."""
 
 KNOWN = 900.0
 """How long (s) a moment is known, at least: as long as a row may wait or be done again."""
@@ -90,38 +93,52 @@ class Moments:
                 for name in sorted({name for mine in self._live().values() for name in mine})
             }
             changed = [name for name, limit in wanted.items() if _differ(limit, self._entries(name)[-1][1])]
+            ahead = AHEAD
             while changed:
-                since = self._now(AHEAD)
+                since = self._now(ahead)
                 for name in changed:
                     self.known[name] = [*_lasting(self._entries(name), self._now(-KNOWN)), (since, wanted[name])]
                 (self.folder / MOMENTS).replace(json.dumps(self.known).encode())
-                self._tell_all(changed)
-                if self._now() < since:
-                    return
-                # Rows of that moment have passed by the fraction before: it begins later.
+                changed = self._refused(changed, since)
                 for name in changed:
+                    # Rows of that moment have passed by the fraction before: it begins later.
                     self.known[name].pop()
+                ahead = min(2 * ahead, FURTHEST)
 
     def _entries(self, name: str) -> list[tuple[int, int]]:
         return self.known.setdefault(name, [(EVER, BUCKETS)])
 
-    def _tell_all(self, names: Sequence[str]) -> None:
+    def _refused(self, names: Sequence[str], since: int) -> list[str]:
+        """Tell the hosts that are there; return the streams of those that hear of a moment (µs) when it has passed."""
         sessions, live = self._sessions(), self._live()
-        hosts = [host for host in live if host in sessions]
-        with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-            list(pool.map(lambda host: self._tell(sessions[host], {*live[host]}.intersection(names)), hosts))
+        mine = {host: {*live[host]}.intersection(names) for host in live if host in sessions}
+        with ThreadPoolExecutor(max(1, len(mine))) as pool:
+            heard = [*pool.map(lambda host: self._tell(sessions[host], mine[host], since), mine)]
+        late = [host for host, in_time in zip(mine, heard, strict=True) if not in_time]
+        return sorted({name for host in late for name in mine[host]})
 
-    def _tell(self, session: SparkSession, names: Collection[str]) -> None:
-        """Write the moments of streams where a host's tasks read them."""
+    def _tell(self, session: SparkSession, names: Collection[str], before: int | None = None) -> bool:
+        """Write the moments of streams where a host's tasks read them; ``before`` a moment (µs), or not at all.
+
+        Returns whether they are written.
+        """
         calls = []
         for name in sorted(names):
             # The whole list comes first: rows older than the latest entries look there.
             for behind, entries in ((LISTED, self._entries(name)), (RECENT, self._entries(name)[-LATEST:])):
                 key = literal(knob(self.folder, name + behind))
                 calls.append(f"java_method('java.lang.System', 'setProperty', {key}, {literal(listed(entries))})")
-        if calls:
-            # The default of a variable is worked out at once, by the driver alone: half of what a query takes there.
-            session.sql(f"DECLARE OR REPLACE VARIABLE {TOLD} STRING DEFAULT concat_ws('', {', '.join(calls)})")
+        if not calls:
+            return True
+        told = f"concat_ws('', 'told', {', '.join(calls)})"
+        if before is not None:
+            now = "CAST(java_method('java.lang.System', 'currentTimeMillis') AS BIGINT)"
+            told = f"if({now} < {before // 1000}, {told}, 'late')"
+        # The default of a variable is worked out at once, by the driver alone: half of what a query takes there.
+        session.sql(f"DECLARE OR REPLACE VARIABLE {TOLD} STRING DEFAULT {told}")
+        if before is None or self._now() < before:
+            return True
+        return bool(session.sql(f"SELECT {TOLD} LIKE 'told%'").collect()[0][0])
 
     @staticmethod
     def _now(later: float = 0.0) -> int:
