@@ -52,15 +52,26 @@ def test_rows_told_by_bytes_may_become_fewer() -> None:
     assert made.rate(5.0) == pytest.approx(50.0)
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_no_row_is_counted_twice(seed: int) -> None:
-    """While lumps go on coming, what entered adds up to what came, but for what is shown before it is known overdue."""
+def uneven(seed: int) -> tuple[int, float]:
+    """Return what entered by lumps whose gaps differ tenfold, and what came."""
     rng = np.random.default_rng(seed)
     gaps = rng.uniform(0.3, 4.0, 80)
     lumps = [(float(at), float(rng.integers(50, 150))) for at in np.cumsum(gaps)]
     last = int(lumps[-1][0])
     _, found = looked([(0.0, 1.0), *lumps], last)
-    came = sum(rows for at, rows in lumps if at <= last)
-    # Gaps that differ tenfold are the worst case: a quarter too much on average, never half of it.
-    assert came <= sum(found) <= 1.5 * came
+    return sum(found), sum(rows for at, rows in lumps if at <= last)
+
+
+def test_no_row_is_counted_twice_over_many_runs() -> None:
+    """What enters by uneven lumps in many runs together is what came, within 35 %: it is a quarter too much."""
+    found, came = np.array([uneven(seed) for seed in range(100)]).sum(axis=0)
+    assert found == pytest.approx(came, rel=0.35)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_no_row_is_counted_twice(seed: int) -> None:
+    """While lumps go on coming, what entered adds up to what came, but for what is shown before it is known overdue."""
+    found, came = uneven(seed)
+    # One run may be further off than many are together.
+    assert came <= found <= 1.5 * came

@@ -71,13 +71,13 @@ class Shed:
         room = spare * np.clip(1 - excess / within, 0.05, None)
         if not now.seen.keep and bool((load <= room).all()):
             return None
-        kept = now.host_load(where, now.seen.keep, rates=rates)[:, 0]
         if now.seen.keep:
+            kept = now.host_load(where, now.seen.keep, rates=rates)[:, 0]
             # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
             # what is dropped teaches nothing. A little more than now shows it.
             room = np.where(behind < self.low * bound, np.maximum(room, self.probe * np.minimum(kept, load)), room)
-        if now.seen.keep and not excess.any() and self._fits(kept, load, room):
-            return None
+            if not excess.any() and self._fits(kept, load, room):
+                return None
         keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
         if all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different):

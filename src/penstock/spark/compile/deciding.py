@@ -9,7 +9,7 @@ import attrs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock.network import Network
+from penstock.network import Network, Stream
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import streams
 from penstock.spark.compile.deployment import Deployment
@@ -37,8 +37,13 @@ def tellable(deployment: Deployment, sessions: Iterable[SparkSession]) -> Deploy
     network, prompt = deployment.network, deployment.real_time
     if not (deployment.live and prompt) or all(map(shares_jvm, sessions)):
         return deployment
-    here = {s.name for s in network.streams if s.reader in prompt or (s.writer in prompt and s.reader in network.sinks)}
+    here = {stream.name for stream in network.streams if _decides(network, prompt, stream)}
     return attrs.evolve(deployment, live=deployment.live - here)
+
+
+def _decides(network: Network, mine: Collection[str], stream: Stream) -> bool:
+    """Whether some operators' queries decide what a stream lets through: its reader does, before a sink its writer."""
+    return stream.reader in mine or (stream.writer in mine and stream.reader in network.sinks)
 
 
 def limits_file(folder: Place, query: str) -> Place:
@@ -53,8 +58,7 @@ def knobs_of(deployment: Deployment, graph: Graph) -> Knobs | None:
     network, live, mine = deployment.network, deployment.live, graph.fragment.operators
     limits, windows = [], {}
     for stream in network.streams:
-        here = stream.reader in mine or (stream.writer in mine and stream.reader in network.sinks)
-        if stream.name in live and here:
+        if stream.name in live and _decides(network, mine, stream):
             behind = windows_behind(network, stream)
             for length, slide in behind:
                 origin = graph.origin(stream)

@@ -268,9 +268,10 @@ class Changes:
 
     def triggers(self) -> dict[str, float]:
         """Return the interval of the micro-batches of each host that has any, or may have."""
-        prompt = {unit.host: self.system.deployment.prompt(unit.fragment) for unit in self.system.units.values()}
-        mixed = {unit.host for unit in self.system.units.values() if not self.system.deployment.prompt(unit.fragment)}
-        return {name: step for name, step in self.intervals().items() if name in mixed or not prompt.get(name)}
+        units = self.system.units.values()
+        batched = {unit.host for unit in units if not self.system.deployment.prompt(unit.fragment)}
+        others = {unit.host for unit in units} - batched
+        return {name: step for name, step in self.intervals().items() if name not in others}
 
     def fuse(self) -> None:
         """Let two units go on as one where moves have brought them together, once nothing has changed for a while."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 import numpy as np
 
 from penstock.inspection import Fit, fit_batches
 from penstock.network import Network
-from penstock.spark.run.outcome import Batch
+from penstock.spark.run.outcome import Batch, Counts, taken_by
 
 REMEMBERED = 20
 """Batches with rows, and as many without, that tell overhead and cost."""
@@ -95,9 +95,7 @@ class Lengths:
         return most / 2, most / 2
 
 
-def work_in(
-    network: Network, operators: Sequence[str], counts: Mapping[str, tuple[int, int]], rows: float = 0
-) -> float:
+def work_in(network: Network, operators: Sequence[str], counts: Counts, rows: float = 0) -> float:
     """Return how much work rows are for some operators, after drops, in any unit.
 
     Costs that the network gives weigh the operators' rows; where one is not given all weigh alike.
@@ -113,9 +111,5 @@ def work_in(
     weights = [float(np.mean(cost)) for cost in costs if cost is not None]
     if len(weights) < len(operators) or not sum(weights):
         weights = [1.0] * len(operators)
-    found = READING * sum(weights) * rows
-    for name, weight in zip(operators, weights, strict=True):
-        for stream in network.inputs(name):
-            arrived, dropped = counts.get(stream.name, (0, 0))
-            found += weight * (arrived - dropped)
-    return found
+    worked = sum(weight * taken_by(network, name, counts) for name, weight in zip(operators, weights, strict=True))
+    return READING * sum(weights) * rows + worked

@@ -144,8 +144,8 @@ class SparkEngine:
         with self.system.lock:
             moving = self.changes.moving
             cores = {name: host.cores for name, host in self.cluster.hosts.items()}
-            at = self.now  # asking takes time
-            seen = self._observer.look(moving, sorted(self.down), self.changes.decided(), cores)
+            at, keep = self.now, self.changes.decided()  # before asking, which takes time
+            seen = self._observer.look(moving, sorted(self.down), keep, cores)
             network = self.network
             known = operators_seen(network, seen.counts, seen.entered)
             units = {name: unit for unit in seen.units for name in unit.operators}
@@ -173,7 +173,7 @@ class SparkEngine:
             hosts=seen.hosts,
             units=seen.units,
             latency=seen.latency,
-            keep=self.changes.decided(),
+            keep=keep,
             tables=dict(self.changes.tables),
             limits=dict(self.changes.pace.limits),
             triggers=self.changes.triggers(),

@@ -12,7 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from penstock.spark.compile.sql import literal
 from penstock.spark.shipped.place import Place
@@ -61,13 +64,15 @@ class Moments:
     def __init__(self, folder: Place, live: Live, sessions: Callable[[], Mapping[str, SparkSession]]) -> None:
         self.folder, self._live, self._sessions = folder, live, sessions
         self._lock = threading.RLock()
+
+    @cached_property
+    def known(self) -> dict[str, list[tuple[int, int]]]:
+        """By stream since when (µs) which limit holds, as the folder says at first."""
         try:
-            before = json.loads((folder / MOMENTS).read())
+            before = json.loads((self.folder / MOMENTS).read())
         except FileNotFoundError:
-            before = {}
-        self.known: dict[str, list[tuple[int, int]]] = {
-            name: [(since, limit) for since, limit in entries] for name, entries in before.items()
-        }
+            return {}
+        return {name: [(since, limit) for since, limit in entries] for name, entries in before.items()}
 
     def begin(self, session: SparkSession, names: Collection[str]) -> None:
         """Tell a host the moments of streams, before any of their rows comes there."""
@@ -77,13 +82,10 @@ class Moments:
     def share(self, stream: str, begin: float, end: float) -> float:
         """Return the share of a stream's rows that is kept of those that came evenly between two times (s)."""
         entries = self.known.get(stream, [(EVER, BUCKETS)])
-        ends = [*(since for since, _ in entries[1:]), EVER]
-        total = 0.0
-        for (since, limit), until in zip(entries, ends, strict=True):
-            total += (
-                limit / BUCKETS * max(0.0, min(end, until / 1e6 if until != EVER else end) - max(begin, since / 1e6))
-            )
-        return total / (end - begin) if end > begin else entries[-1][1] / BUCKETS
+        if end <= begin:
+            return entries[-1][1] / BUCKETS
+        times = np.clip([*(since / 1e6 for since, _ in entries), np.inf], begin, end)
+        return float(np.diff(times) @ [limit / BUCKETS for _, limit in entries] / (end - begin))
 
     def keep(self, fractions: Mapping[str, float]) -> None:
         """Let keep fractions by stream (1 where not named) hold from a moment on that is a little ahead."""

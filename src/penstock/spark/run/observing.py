@@ -7,7 +7,7 @@ however long the run has gone on. Where queries run in real-time mode their topi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -21,7 +21,7 @@ from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.lengths import Lengths, work_in
-from penstock.spark.run.outcome import Batch, read_batch, read_latency
+from penstock.spark.run.outcome import Batch, added, read_batch, read_latency, taken_by
 from penstock.spark.run.passing import Passing
 from penstock.spark.run.queues import Queue, Queues, age, together
 from penstock.spark.run.runner import Runner
@@ -99,7 +99,7 @@ class Observer:
         prompt = {name: query for name, query in system.compiled.items() if isinstance(query, PromptQuery)}
         counted = [batch.counts for name, each in batches.items() if name not in prompt for batch in each]
         counted += [self._passing.counts(query, batches.get(name, ()), keep) for name, query in prompt.items()]
-        counts = _added(counted)
+        counts = added(counted)
         queues = {
             name: self._passing.queues(prompt[name]) if name in prompt else self._queues.of(query)
             for name, query in system.compiled.items()
@@ -275,15 +275,6 @@ class Observer:
         return found
 
 
-def _added(counts: Iterable[Mapping[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
-    """Return the sums of what arrived and was dropped, by stream."""
-    found: dict[str, tuple[int, int]] = {}
-    for stream, (arrived, dropped) in (each for part in counts for each in part.items()):
-        before = found.get(stream, (0, 0))
-        found[stream] = before[0] + arrived, before[1] + dropped
-    return found
-
-
 def operators_seen(
     network: Network, counts: Mapping[str, tuple[int, int]], entered: Mapping[str, int]
 ) -> dict[str, NDArray[np.int64]]:
@@ -295,13 +286,10 @@ def operators_seen(
     def arrived(names: Sequence[tuple[str, float]]) -> int:
         return max((round(counts.get(name, (0, 0))[0] / share) for name, share in names if share > 0), default=0)
 
-    def taken(name: str) -> int:
-        return sum(a - d for a, d in (counts.get(stream.name, (0, 0)) for stream in network.inputs(name)))
-
     def out(name: str) -> int:
         return arrived([(stream.name, stream.share) for stream in network.outputs(name)])
 
-    served = np.array([taken(name) for name in network.operators], np.int64)
+    served = np.array([taken_by(network, name, counts) for name in network.operators], np.int64)
     return {
         "served": served,
         "tried": served,

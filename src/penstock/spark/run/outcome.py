@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -147,6 +147,24 @@ class Outcome:
             == streams[network.inputs(sink)[0].name]["delivered"]
             for sink in network.sinks
         )
+
+
+Counts = Mapping[str, tuple[int, int]]
+"""By stream: arrived and dropped."""
+
+
+def added(counts: Iterable[Counts]) -> dict[str, tuple[int, int]]:
+    """Return the sums of what arrived and was dropped, by stream."""
+    found: dict[str, tuple[int, int]] = {}
+    for stream, (arrived, dropped) in (each for part in counts for each in part.items()):
+        before = found.get(stream, (0, 0))
+        found[stream] = before[0] + arrived, before[1] + dropped
+    return found
+
+
+def taken_by(network: Network, operator: str, counts: Mapping[str, tuple[float, float]]) -> float:
+    """Return the rows that an operator takes: what arrives at it and is not dropped."""
+    return sum(a - d for a, d in (counts.get(stream.name, (0, 0)) for stream in network.inputs(operator)))
 
 
 def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) -> Outcome:

@@ -21,8 +21,8 @@ from penstock.spark.run.arriving import Arriving, Total
 from penstock.spark.run.between import KEPT, topics_of
 from penstock.spark.run.lengths import work_in
 from penstock.spark.run.meter import meter_of
-from penstock.spark.run.outcome import Batch, read_latency
-from penstock.spark.run.queues import Queue, together
+from penstock.spark.run.outcome import Batch, Counts, added, read_latency, taken_by
+from penstock.spark.run.queues import Queue, from_outside, together
 from penstock.spark.run.system import System
 from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.place import Place
@@ -35,9 +35,6 @@ SLOW = 0.1
 
 REMEMBERED, FEW = 40, 4
 """Looks at a query with too much to do that tell what a dropped row costs, at most and at least."""
-
-Counts = Mapping[str, tuple[int, int]]
-"""By stream: arrived and dropped."""
 
 
 class Passing:
@@ -200,7 +197,7 @@ class _Unit:
         self._slow = False
         self._least = np.inf
         self._full: deque[tuple[float, float, float]] = deque(maxlen=REMEMBERED)
-        self.wasted = 0.0
+        self._reading = self.wasted = 0.0
 
     def came(self, now: float, stream: str, arrived: float, share: float) -> None:
         """Take in what came on a stream from outside, and the share of it that is kept."""
@@ -224,17 +221,15 @@ class _Unit:
         """
         if self.overloaded and size > 0:
             self._full.append((size, dropped, period))
-        sizes, lost, spent = np.array([*self._full, (0.0, 0.0, 0.0)]).T
-        reading = nnls(np.stack([sizes, lost], axis=1), spent)[0][1] if len(self._full) >= FEW else 0.0
-        self.wasted = min(1.0, float(reading) * dropped / period) if period > 0 else 0.0
+            if len(self._full) >= FEW:
+                sizes, lost, spent = np.array(self._full).T
+                self._reading = float(nnls(np.stack([sizes, lost], axis=1), spent)[0][1])
+        self.wasted = min(1.0, self._reading * dropped / period) if period > 0 else 0.0
 
     def told(self, batches: Sequence[Batch]) -> None:
         """Take in what Spark reported."""
-        for batch in batches:
-            for name, (arrived, dropped) in batch.counts.items():
-                before = self._reported.get(name, (0, 0))
-                self._reported[name] = before[0] + arrived, before[1] + dropped
-            self._upto = max(self._upto, batch.start + batch.duration)
+        self._reported = added([self._reported, *(batch.counts for batch in batches)])
+        self._upto = max([self._upto, *(batch.start + batch.duration for batch in batches)])
 
     def counts(self, query: PromptQuery, network: Network, keep: Mapping[str, float]) -> Counts:
         """Return what is to be shown besides what was shown already."""
@@ -244,15 +239,14 @@ class _Unit:
         def between(total: Total) -> float:
             return total.since(begin) - total.since(to)
 
-        taken = {
-            name: (between(total), between(total) - between(self.kept[name])) for name, total in self._come.items()
-        }
+        come = {name: (between(total), between(self.kept[name])) for name, total in self._come.items()}
+        taken = {name: (arrived, arrived - kept) for name, (arrived, kept) in come.items()}
         found = {}
         for name, more in since_reported(query.fragment.operators, network, taken, keep, self._reported).items():
             known, shown = self._reported.get(name, (0, 0)), self._shown.get(name, (0, 0))
             arrived, dropped = (max(0, round(k + m - s)) for k, m, s in zip(known, more, shown, strict=True))
             found[name] = arrived, dropped
-            self._shown[name] = shown[0] + arrived, shown[1] + dropped
+        self._shown = added([self._shown, found])
         return found
 
 
@@ -286,13 +280,13 @@ def since_reported(
             elif name in operators:
                 found[stream.name] = taken.get(stream.name, (0.0, 0.0))
         if name in operators:
-            served[name] = sum(arrived - dropped for arrived, dropped in (found[s.name] for s in network.inputs(name)))
+            served[name] = taken_by(network, name, found)
     return found
 
 
 def _made(network: Network, operator: str, stream: str, share: float, reported: Counts) -> float:
     """Return how many rows on a stream become of one that an operator serves."""
-    took = sum(a - d for a, d in (reported.get(s.name, (0, 0)) for s in network.inputs(operator)))
+    took = taken_by(network, operator, reported)
     if took >= SURE:
         return reported.get(stream, (0, 0))[0] / took
     given = network.operators[operator].selectivity
@@ -311,9 +305,7 @@ def _origins(query: PromptQuery) -> list[str]:
 
 def _doors(query: PromptQuery, network: Network) -> list[Stream]:
     """Return the streams that reach a query from outside."""
-    part = query.fragment
-    inputs = [stream for name in part.operators for stream in network.inputs(name)]
-    return [stream for stream in inputs if stream.writer not in part.operators or stream.name in part.cuts]
+    return [stream for name in query.fragment.operators for stream in from_outside(network, query.fragment, name)]
 
 
 class _Leaving:

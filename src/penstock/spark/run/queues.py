@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from penstock.latency.fragments import Fragment
+from penstock.network import Network, Stream
 from penstock.spark.compile import Query
 from penstock.spark.hop import START
 from penstock.spark.hop.topics import Topics
@@ -130,7 +132,7 @@ class Queues:
         for unit, queue in queues.items():
             part = self._system.units[unit].fragment
             for name in part.operators:
-                outside = [s for s in network.inputs(name) if s.writer not in part.operators or s.name in part.cuts]
+                outside = from_outside(network, part, name)
                 found[name] = together([_part(queue.get(s.writer), s.share) for s in outside])
         return found
 
@@ -179,6 +181,11 @@ class Queues:
             rates = json.loads(text)
             self._schedules[source] = text, Schedule.of(rates["values"], rates["period"])
         return self._schedules[source][1]
+
+
+def from_outside(network: Network, part: Fragment, operator: str) -> list[Stream]:
+    """Return the streams that reach an operator of a query from outside it."""
+    return [s for s in network.inputs(operator) if s.writer not in part.operators or s.name in part.cuts]
 
 
 def age(queue: Queue | None, now: float) -> float | None:
