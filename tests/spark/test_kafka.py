@@ -13,7 +13,7 @@ from penstock.cluster import SparkSettings
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
 from penstock.spark.connection import Connection
-from penstock.spark.run import Engine, Outcome
+from penstock.spark.run import Engine, Outcome, SparkEngine
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.messages import HEADER, message
 from penstock.spark.shipped.writer import manifest_of
@@ -212,6 +212,43 @@ def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: An
     document["sources"]["lines"]["options"] = {"subscribe": lines, "json.mode": "FAILFAST"}
     with pytest.raises(EngineError, match="FAILFAST"):
         run(kafka_engine, document, tmp_path / "json")
+
+
+def test_what_comes_while_a_batch_lasts_is_seen(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
+    """A look asks the topics: messages that come while a long batch runs have entered, and wait since they came."""
+    topic = make_topic(broker, "long")
+    made = parse_network(
+        {
+            "name": "long",
+            "sources": {"rows": {"format": "kafka", "schema": "n int", "options": {"subscribe": topic}}},
+            "operators": {"slow": {"kind": "delay", "input": "rows", "cost": 0.02, "burn": "sleep"}},
+            "sinks": {"out": {"input": "slow"}},
+        }
+    )
+    running = SparkEngine(kafka_engine, kafka_engine.prepare(made, {"slow": "h1"}, tmp_path / "run", live=True))
+    try:
+        seen, entered = running.observe(), 0
+        while not entered or seen.waiting is None or seen.waiting[0]:
+            put(broker, topic, [{"n": 0}])
+            running.wait(running.now + 1.0)
+            seen = running.observe()
+            entered += int(seen.entered[0])
+        entered = 0
+        put(broker, topic, [{"n": n} for n in range(250)])
+        running.wait(running.now + 3.0)
+        put(broker, topic, [{"n": n} for n in range(40)])
+        put_at = running.now
+        running.wait(put_at + 1.0)
+        seen = running.observe()
+        assert int(seen.served[0]) == 0, "the batch has ended already"
+        assert seen.entered[0] == pytest.approx(290, abs=5)
+        assert seen.waiting is not None
+        assert seen.waiting[0] == 290
+        assert seen.behind is not None
+        assert 3.0 <= seen.behind[0] <= 6.0
+        assert "slow" in seen.undecided
+    finally:
+        running.close()
 
 
 def avro(*parts: str | int) -> bytes:

@@ -66,6 +66,14 @@ def test_growth_is_even_between_two_looks() -> None:
     assert total.rate(30.0) is None
 
 
+def test_a_total_says_when_it_was_reached() -> None:
+    """Between two looks it grew evenly; what was there at the first one came before."""
+    total = Total(100.0)
+    for at, value in ((10.0, 50.0), (12.0, 70.0), (15.0, 70.0), (16.0, 90.0)):
+        total.see(at, value)
+    assert [total.reached(value) for value in (20.0, 60.0, 80.0, 90.0)] == pytest.approx([10.0, 11.0, 15.5, 16.0])
+
+
 def test_what_is_old_is_forgotten() -> None:
     """Looks that are older than is asked for go, but for the last of them, from which growth is still known."""
     total = Total(10.0)

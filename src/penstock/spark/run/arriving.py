@@ -1,4 +1,4 @@
-"""How many messages topics have had by which time: they are asked, since a batch in real-time mode lasts too long."""
+"""How many messages topics have had by which time: they are asked, since a batch may last long."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ class Total:
             return 0.0
         times, totals = np.array(self._seen, float).T
         return float(totals[-1] - np.interp(moment, times, totals))
+
+    def reached(self, total: float) -> float:
+        """Return when it was as much, evenly between two looks; at the first look if it was before."""
+        times, totals = np.array(self._seen, float).T
+        return float(np.interp(total, totals, times))
 
     def rate(self, period: float) -> float | None:
         """Return its growth per second over the last period (s); None while less than half of one is known."""

@@ -31,7 +31,7 @@ def taken_from_topics(deployment: Deployment, queries: Sequence[Query], written:
             end = sum(topic.ends().values())
         for query in queries:
             if way.name in query.reads:
-                left = end - sum(_offsets(query, way.topic).values())
+                left = end - sum(offsets_of(query, way.topic).values())
                 for stream in deployment.network.outputs(way.name):
                     if stream.reader in query.fragment.operators and stream.share == 1:
                         taken[stream.name] = written.get(way.name, 0) - left
@@ -47,7 +47,7 @@ def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:
         return
     ends: list[TopicPartition] = []
     for way in (way for query in queries if isinstance(query, PromptQuery) for way in query.messages.ways):
-        readers = [_offsets(query, way.topic, before=1) for query in queries if way.name in query.reads]
+        readers = [offsets_of(query, way.topic, before=1) for query in queries if way.name in query.reads]
         if way.sink or not readers:
             continue
         with RowTopic(deployment.kafka.native, way.topic, way.label) as topic:
@@ -64,7 +64,7 @@ def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:
                 future.result(KEPT)
 
 
-def _offsets(query: Query, topic: str, before: int = 0) -> Mapping[str, int]:
+def offsets_of(query: Query, topic: str, before: int = 0) -> Mapping[str, int]:
     """Return up to where a query has done with each partition of a topic, by its last ended batch or one before it."""
     ended = begun_and_ended(query.spec.checkpoint)[1] - before
     try:

@@ -19,6 +19,7 @@ from penstock.latency.fragments import divisible
 from penstock.network import Network
 from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
+from penstock.spark.run.asked import Asked
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.lengths import Lengths, work_in
 from penstock.spark.run.outcome import Batch, added, read_batch, read_latency, taken_by
@@ -68,7 +69,8 @@ class Observer:
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._lengths: dict[str, tuple[tuple[str, ...], Lengths]] = {}
-        self._queues, self._passing = Queues(system), Passing(system)
+        self._asked, self._passing = Asked(system), Passing(system)
+        self._queues = Queues(system, self._asked)
         self._came = {name: self._queues.due_by(name, self._at) for name in system.deployment.schedules}
         self._arrivals: dict[str, Arrivals] = {}
         self._read: dict[str, int] = {}
@@ -91,6 +93,7 @@ class Observer:
             Of the hosts.
         """
         system, now = self.system, time.time()
+        self._asked.look(now)
         self._passing.look(now, cores)
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         for name, each in batches.items():
@@ -107,7 +110,10 @@ class Observer:
         waiting = {op: queue for each in prompt.values() for op, queue in self._passing.by_operator(each).items()}
         seen = Seen(
             counts,
-            self._entered(now) | self._came_in_lumps(batches, counts, queues, now) | self._passing.entered,
+            self._entered(now)
+            | self._came_in_lumps(batches, counts, queues, now)
+            | self._asked.entered
+            | self._passing.entered,
             self._queues.by_operator(queues) | waiting,
             self._hosts(batches, now),
             self._units(batches, queues, moving, down, now),
@@ -119,6 +125,7 @@ class Observer:
 
     def close(self) -> None:
         """Let go what is asked."""
+        self._asked.close()
         self._passing.close()
 
     def _entered(self, now: float) -> dict[str, int]:
@@ -143,7 +150,8 @@ class Observer:
         A folder can be looked into; of anything else it is known by a batch what was there when it was planned.
         """
         network, found = self.system.deployment.network, {}
-        for name in network.sources.keys() - self.system.deployment.schedules.keys() - self._passing.entered.keys():
+        told = {*self.system.deployment.schedules, *self._asked.entered, *self._passing.entered}
+        for name in network.sources.keys() - told:
             totals, at = [], 0.0
             for stream in network.outputs(name):
                 self._read[stream.name] = self._read.get(stream.name, 0) + counts.get(stream.name, (0, 0))[0]
