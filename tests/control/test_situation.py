@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from engines import TOGETHER, simulated, stepped, two_queries
+from engines import APART, TOGETHER, simulated, stepped, two_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from penstock.control.flow import Flow
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies import policies
 from penstock.control.policies.admit import admit
-from penstock.control.situation import BATCH, Goals, Situation
+from penstock.control.situation import BATCH, SHORT, Goals, Situation
 from penstock.latency.fragments import divisible
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation.options import MicroBatch
@@ -61,7 +61,9 @@ def test_a_busy_host_works_off_what_batches_as_long_as_the_bound_allows_do():
     slow = having(now, triggers={"h1": 6.0, "h2": 0.0})
     assert slow.usable == pytest.approx([1 - 0.3 / 6.0, 1 - 0.3 / longest])
     late = having(now, hosts={"h1": HostSeen(overhead=2.0), "h2": HostSeen()})
-    assert late.usable == pytest.approx([0.5, 1.0])
+    assert late.usable == pytest.approx([1 - 2.0 / (SHORT * 2.0), 1.0])
+    slower = having(now, hosts={"h1": HostSeen(overhead=0.9), "h2": HostSeen()})
+    assert slower.usable == pytest.approx([0.5, 1.0])
 
 
 def test_queries_of_a_host_share_its_cores():
@@ -171,3 +173,17 @@ def test_what_is_late_already_is_no_reason_to_refuse():
     large = admit(now, Admit(query("large", "s1", 0.5)))
     assert large.plan.empty
     assert "large is refused: large-out" in large.why
+
+
+def test_what_waits_before_its_drop_is_work_as_far_as_it_will_be_kept():
+    """Tuples that wait before a drop count by the fraction that will hold, those behind it as a whole."""
+    now = moment(two_queries(), APART, stepped((20, 50.0)), 2)
+    keep = {"s1->cheap1": 0.2, "s2->cheap2": 0.5}
+    behind = having(now, waiting=np.array([100.0, 0.0, 0.0, 40.0]), keep=keep)
+    cost = {name: float(now.costs[0][k]) for k, name in enumerate(now.seen.operators)}
+    first, second = 100 * (cost["cheap1"] + cost["dear1"]), 40 * cost["dear2"]
+    assert behind.host_backlog(behind.where()) == pytest.approx([first, second])
+    before = having(behind, undecided=frozenset({"cheap1", "dear1", "cheap2"}))
+    assert before.host_backlog(before.where()) == pytest.approx([0.2 * first, second])
+    assert before.host_backlog(before.where(), {}) == pytest.approx([first, second])
+    assert before.host_backlog(before.where(), {"s1->cheap1": 0.7}) == pytest.approx([0.7 * first, second])

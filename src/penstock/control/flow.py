@@ -175,6 +175,12 @@ class Flow:
             np.add.at(coming, self.reader[inner], out)
         return coming
 
+    def taken(self, keep: Mapping[str, float]) -> Floats:
+        """Return the share of what comes to each operator that keep fractions let in, array (operators,)."""
+        count = len(self.network.operators)
+        kept: Floats = np.bincount(self.reader, self._kept(keep), count) / np.maximum(self.ports, 1)
+        return kept
+
     def put(self, rates: Floats, arrivals: Floats, selectivity: Floats) -> Floats:
         """Return what each source and operator puts out, array (sources + operators, k), from what `run` returned."""
         sources = len(self.network.sources)

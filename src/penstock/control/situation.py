@@ -17,9 +17,12 @@ from penstock.network import Network
 from penstock.steering import Observation
 from penstock.workload import Rates
 
-BATCH = 0.2
+BATCH = 0.3
 """Share of the latency bound that the batches on the longest way may take together: a tuple waits for the end of the
 one before its own as well, and what waits besides is worked off within the rest."""
+
+LARGE, SHORT = 0.4, 1.25
+"""That share where batches would be mostly overhead, and how long they are at least, as a multiple of it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -147,16 +150,30 @@ class Situation:
         A host with much to do begins a batch where the last one ends, so that batches become longer than the interval:
         as long as the latency bound allows, and the longer they are the less their overhead counts.
         """
-        found = []
-        longest = BATCH * self.goals.bound / self.hops
+        hosts = [(self.seen.cluster.hosts[name], self.seen.hosts.get(name)) for name in self.hosts]
+        speed = [1.0 if seen is None or seen.speed is None else seen.speed for _, seen in hosts]
+        whole = np.array([host.usable for host, _ in hosts]) * speed
+        # Without batches they take no time.
+        found: Floats = whole * (1 - self._fixed / np.where(self.longest > 0, self.longest, np.inf))
+        return found
+
+    @cached_property
+    def longest(self) -> Floats:
+        """How long the batches of all queries of each of ``hosts`` may become (s), array (hosts,); 0: it has none."""
+        allowed = BATCH * self.goals.bound / self.hops
+        triggers = np.array([self.seen.triggers.get(name, -1.0) for name in self.hosts])
+        twice = np.minimum(2 * self._fixed, LARGE / BATCH * allowed)
+        longest = np.maximum.reduce([triggers, np.full(triggers.size, allowed), twice, SHORT * self._fixed])
+        return np.where(triggers >= 0, longest, 0.0)
+
+    @cached_property
+    def _fixed(self) -> Floats:
+        """Seconds of the batches of each of ``hosts`` besides their tuples, array (hosts,)."""
         queries = Counter(unit.host for unit in self.seen.units)  # as many run at once as there are cores
+        found = []
         for name in self.hosts:
-            host, seen = self.seen.cluster.hosts[name], self.seen.hosts.get(name)
-            share = host.usable * (1.0 if seen is None or seen.speed is None else seen.speed)
-            if seen is not None and seen.overhead and name in self.seen.triggers:
-                fixed = seen.overhead / min(host.cores, queries.get(name, 1))
-                share *= 1 - fixed / max(self.seen.triggers[name], longest, 2 * fixed)
-            found.append(share)
+            cores, seen = self.seen.cluster.hosts[name].cores, self.seen.hosts.get(name)
+            found.append(0.0 if seen is None else (seen.overhead or 0.0) / min(cores, queries.get(name, 1)))
         return np.array(found)
 
     @cached_property
@@ -296,8 +313,12 @@ class Situation:
 
     @cached_property
     def backlog(self) -> Floats:
-        """Work for each operator of what waits there and before it, in benchmark-core seconds, array
-        (operators and replicas,).
+        """Work for each operator of what waits there and before it, under the keep fractions of now."""
+        return self.backlog_under(self.seen.keep)
+
+    def backlog_under(self, keep: Mapping[str, float]) -> Floats:
+        """Return the work for each operator of what waits there and before it, in benchmark-core seconds, array
+        (operators and replicas,), if keep fractions are those.
 
         A tuple that waits at the first operator of a chain is work for all of them.
         """
@@ -307,16 +328,25 @@ class Situation:
         np.add.at(cost, self.flow.reader, np.nan_to_num(self.costs[0]))
         cost /= np.maximum(self.flow.ports, 1)
         waiting = np.nan_to_num(self.seen.waiting)
+        if keep and self.seen.undecided:
+            open_here = np.array([name in self.seen.undecided for name in self.network.operators], bool)
+            waiting = waiting * np.where(open_here, self.flow.taken(keep), 1.0)[self.base]
         copies = np.maximum(np.bincount(self.base, minlength=count), 1)
         each = np.bincount(self.base, waiting, count) / copies
-        coming = self.flow.follows(each, np.nan_to_num(self.costs[1]), self.seen.keep)
+        coming = self.flow.follows(each, np.nan_to_num(self.costs[1]), keep)
         found: Floats = (waiting + coming[self.base]) * cost[self.base]
         return found
 
-    def host_backlog(self, where: Ints) -> Floats:
-        """Return the work that waits at each of ``hosts``, in benchmark-core seconds, array (hosts,)."""
-        placed = where >= 0
-        return np.bincount(where[placed], self.backlog[placed], len(self.hosts)).astype(np.float64)
+    def host_backlog(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
+        """Return the work that waits at each of ``hosts``, in benchmark-core seconds, array (hosts,).
+
+        Parameters
+        ----------
+        keep
+            Keep fractions by stream; None: those of now.
+        """
+        placed, backlog = where >= 0, self.backlog if keep is None else self.backlog_under(keep)
+        return np.bincount(where[placed], backlog[placed], len(self.hosts)).astype(np.float64)
 
     def waits(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
         """Return how long a tuple would wait at each of ``hosts``, now and over the horizon, array (hosts, steps), s.
@@ -328,7 +358,7 @@ class Situation:
         step = self.seen.period
         count = max(1, round(self.goals.horizon / step))
         excess = np.empty((len(usable), count + 1))
-        excess[:, 0] = self.host_backlog(where)
+        excess[:, 0] = self.host_backlog(where, keep)
         series = load[:, np.arange(count) % load.shape[1]]
         for k in range(count):
             excess[:, k + 1] = np.maximum(0.0, excess[:, k] + (series[:, k] - usable) * step)

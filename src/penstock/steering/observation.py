@@ -105,6 +105,9 @@ class Observation:
         tuples put out.
     waiting, behind
         Arrays (operators,): tuples that wait for it, and the age of the oldest of them (s).
+    undecided
+        Those of the operators where what waits is still before its drops, with what the batch that runs has taken: the
+        fractions that hold when a batch takes it say what is kept. Elsewhere what waits was kept.
     streams, arrived, dropped
         Names as ``network.streams`` has them, and arrays (streams,): tuples put on each, and those that a keep
         fraction or a full queue took out.
@@ -137,6 +140,7 @@ class Observation:
     placement: Mapping[str, str]
     waiting: NDArray[np.float64] | None = None
     behind: NDArray[np.float64] | None = None
+    undecided: frozenset[str] = frozenset()
     streams: tuple[str, ...] = ()
     arrived: NDArray[np.int64] | None = None
     dropped: NDArray[np.int64] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from penstock.arrays import Bools
 from penstock.control.flow import Floats, Ints
 from penstock.control.policies.base import Proposal
 from penstock.control.situation import Situation
@@ -48,7 +49,7 @@ class Shed:
     drain: float = 0.5
     least: float = 0.01
     low: float = 0.05
-    high: float = 0.3
+    high: float = 0.28
     probe: float = 1.1
     slack: float = 0.05
     reserve: float = 0.0
@@ -63,9 +64,13 @@ class Shed:
             return None  # `replicate` first: a program needs a host for every operator
         load = now.host_load(where, rates=rates)[:, 0]
         spare, bound = now.usable * (1 - self.reserve), now.goals.bound
-        behind = now.host_backlog(where) / spare
+        # What is still before its drops waits as long as the fractions say that would fit were nothing waiting.
+        fits = self.fitting(now, where, rates, spare) if bool((load > spare).any()) else {}
+        behind = now.host_backlog(where, fits) / spare
+        # Where fractions are decided batch by batch, what waits is also what the batch that runs has taken.
+        most = self.high * bound + (now.longest if now.seen.undecided else 0.0)
         # A little that waits keeps a host from standing idle when chance drops more than was meant.
-        excess = np.maximum(behind - self.high * bound, 0) - np.maximum(self.low * bound - behind, 0)
+        excess = np.maximum(behind - most, 0) - np.maximum(self.low * bound - behind, 0)
         # A decision shows in the rates of the next period but one: what is to be gone before would be paid for twice.
         within = max(self.drain * bound, 2 * now.seen.period)
         room = spare * np.clip(1 - excess / within, 0.05, None)
@@ -76,7 +81,8 @@ class Shed:
             # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
             # what is dropped teaches nothing. A little more than now shows it.
             room = np.where(behind < self.low * bound, np.maximum(room, self.probe * np.minimum(kept, load)), room)
-            if not excess.any() and self._fits(kept, load, room):
+            full = load > room
+            if full.any() and not excess[full].any() and self._fits(kept, full, room):
                 return None
         keep = self.fitting(now, where, rates, room)
         different = {*keep, *now.seen.keep}
@@ -98,11 +104,10 @@ class Shed:
             },
         )  # fmt: skip
 
-    def _fits(self, kept: Floats, load: Floats, room: Floats) -> bool:
+    def _fits(self, kept: Floats, full: Bools, room: Floats) -> bool:
         """Whether what is kept fills the hosts with too much to do, and no others, but for what queues even out."""
-        full = load > room
         fills = kept[full] >= room[full] * (1 - self.slack)
-        return bool(full.any() and fills.all() and (kept <= room * (1 + self.slack)).all())
+        return bool(fills.all() and (kept <= room * (1 + self.slack)).all())
 
     def fitting(self, now: Situation, where: Ints, rates: Floats, room: Floats) -> dict[str, float]:
         """Return the keep fractions of the optimum for given rates and room (benchmark cores) of each host.
