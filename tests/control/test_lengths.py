@@ -58,7 +58,7 @@ def test_a_row_costs_nothing_where_overheads_differ_by_more():
 
 
 def test_overhead_stays_known_while_batches_are_alike():
-    """Batches of one size tell neither, and leave the overhead that others told; on another host all begins anew."""
+    """Batches of one size tell neither; by the overhead that others told they tell work; elsewhere all begins anew."""
     rng = np.random.default_rng(4)
     known, told = Lengths(), batches(rng.integers(50, 500, 20), 0.2, 0.001, 0.02, rng)
     known.add(told)
@@ -67,7 +67,8 @@ def test_overhead_stays_known_while_batches_are_alike():
     known.add(alike)
     work, doubt = known.work(alike)
     assert known.fixed == pytest.approx(0.2, abs=0.02)
-    assert doubt >= work / 2
+    assert work == pytest.approx(25 * 300 * 0.001, rel=0.1)
+    assert doubt < 0.2 * work
     known.add([attrs.evolve(batch, host="h2") for batch in alike])
     assert known.fixed is None
 
@@ -204,3 +205,38 @@ def test_an_unsure_look_changes_no_cost_that_is_known():
     unknown = Network.of("two", network.sources.values(), bare, network.sinks.values())
     total = Knowledge().updated(unsure, unknown)
     assert float(total.sums[:, 1].sum()) > 0
+
+
+def as_wholes(seen, network, served, work):
+    """Return an observation with other tuples served, in which only the work of all together is known."""
+    counts = np.array([served.get(name, 0) for name in seen.operators])
+    unit = UnitSeen(name="u", operators=seen.operators, host="h1", work=work, doubt=0.0)
+    return attrs.evolve(
+        seen, work=np.full(counts.size, np.nan), served=counts, tried=counts, emitted=counts, units=(unit,)
+    )
+
+
+def test_work_is_divided_as_the_given_costs_are_to_each_other():
+    """What one operator was taken to cost by mistake does not stay with it: the network says what ratio costs have."""
+    network = two_queries(0.008)
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((5, 40.0)), 1)
+    engine.wait(3.0)
+    seen, flow = engine.observe(), Flow.of(network)
+    skewed = attrs.evolve(seen, work=seen.work * np.array([1.0, 5.0, 1.0, 1.0]))
+    known, served = Knowledge().updated(skewed, network), dict.fromkeys(seen.operators, 100)
+    for _ in range(60):
+        known = known.updated(as_wholes(seen, network, served, 1.5 * 100 * float(flow.given[0].sum())), network)
+    assert known.costs(flow)[0] == pytest.approx(1.5 * flow.given[0], rel=0.05)
+
+
+def test_a_cost_of_which_nothing_new_is_learned_follows_the_others():
+    """Costs of a cold host are not believed for as long as input is dropped: they fall as the unit's others do."""
+    network = two_queries(0.008)
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((5, 40.0)), 1)
+    engine.wait(3.0)
+    seen, flow = engine.observe(), Flow.of(network)
+    known = Knowledge().updated(attrs.evolve(seen, work=seen.work * 3), network)
+    some = dict.fromkeys(("cheap1", "dear1"), 100)
+    for _ in range(60):
+        known = known.updated(as_wholes(seen, network, some, 1.2 * 100 * 0.0088), network)
+    assert known.costs(flow)[0] == pytest.approx(1.2 * flow.given[0], rel=0.05)

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from penstock.cluster import base_name
-from penstock.control.flow import Floats, Flow
+from penstock.control.flow import Floats, Flow, Ints
 from penstock.files import Document
 from penstock.load import OperatorStatistics, Statistics
 from penstock.network import Network
@@ -59,9 +59,9 @@ class Knowledge:
     def updated(self, seen: Observation, prior: Network) -> Knowledge:
         """Return what is known after one more observation.
 
-        Where an engine knows only what a unit's tuples cost together, it is divided as the costs known so far say, and
-        counts the less the less sure it is. A cost that was learned stays until something newer is learned, or it is
-        more than there was time for.
+        Where an engine knows only what a unit's tuples cost together, it is divided as the network's costs are to each
+        other, or else those known so far, and counts the less the less sure it is. A cost that was learned stays until
+        something newer is learned, or it is more than there was time for.
         """
         names = tuple(prior.operators)
         before = self._of(names)
@@ -83,8 +83,30 @@ class Knowledge:
             name: (*self.rates.get(name, ()), count / seen.period)[-self.long :]
             for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
         }
+        self._keep_up(sums, np.flatnonzero(faded), seen, prior)
         sums.setflags(write=False)
         return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates)
+
+    @staticmethod
+    def _keep_up(sums: Floats, faded: Ints, seen: Observation, prior: Network) -> None:
+        """Let costs of which nothing new is learned change with those of the unit's other operators.
+
+        What an operator costs on a host that is cold, or busy with other things, would else be believed for as long as
+        its input is dropped. That holds where the network's costs say what they are to each other.
+        """
+        row = {name: k for k, name in enumerate(prior.operators)}
+        for unit in seen.units if faded.size else ():
+            mine = np.array(sorted({row[base_name(name)] for name in unit.operators}), np.int64)
+            given = [prior.operators[name].cost for name in prior.operators if row[name] in mine]
+            if unit.work is None or any(cost is None for cost in given):
+                continue
+            nominal = np.array([float(np.mean(cost)) for cost in given if cost is not None])
+            stale, fresh = np.isin(mine, faded), sums[mine, 0] >= ENOUGH
+            fresh &= ~stale
+            expected = float(sums[mine[fresh], 0] @ nominal[fresh])
+            if expected > 0:
+                factor = float(sums[mine[fresh], 1].sum()) / expected
+                sums[mine[stale], 1] = sums[mine[stale], 0] * nominal[stale] * factor
 
     def _of(self, names: tuple[str, ...]) -> Floats:
         """Return the sums of some operators, array (names, 4); 0 where nothing is known."""
@@ -115,10 +137,11 @@ class Knowledge:
                 if expected.sum() <= most:
                     continue
                 worked, counts = most, 1.0  # it was not more, though it may have been less
-            if not expected.any():
-                expected = np.array([float(seen.served[k]) for k in rows])  # nothing is known of their costs
-            if expected.sum() > 0:
-                work[rows] = expected / expected.sum() * worked
+            parts = _parts(
+                [prior.operators[base_name(seen.operators[k])].cost for k in rows], expected, seen.served[rows]
+            )
+            if parts.sum() > 0:
+                work[rows] = parts / parts.sum() * worked
                 weight[rows] = counts
         return work, weight
 
@@ -189,6 +212,13 @@ class Knowledge:
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)
         return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})
+
+
+def _parts(given: Sequence[Sequence[float] | None], expected: Floats, served: Ints) -> Floats:
+    """Return what to divide a unit's work by: what was learned so would only repeat how it was divided before."""
+    told = [float(np.mean(cost)) for cost in given if cost is not None]
+    parts: Floats = served * np.array(told) if len(told) == len(given) else expected
+    return parts if parts.any() else served.astype(float)
 
 
 def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:

@@ -44,6 +44,7 @@ class Lengths:
     _empty: deque[float] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
     _fit: Fit = attrs.field(factory=Fit)
     _told: bool = False
+    _unsure: float = 0.0
 
     def add(self, batches: Iterable[Batch]) -> None:
         """Add batches in the order in which they ran; on another host everything is learned anew."""
@@ -69,7 +70,7 @@ class Lengths:
             # The work in a batch is more than what overheads differ by among themselves.
             self._told = cost is not None and cost * float(np.median(sizes)) >= self._fit.spread * fixed
             if self._told:
-                self.overhead = self._fit.overhead
+                self.overhead, self._unsure = self._fit.overhead, float(self._fit.overhead_error or 0.0)
 
     @property
     def fixed(self) -> float | None:
@@ -81,8 +82,9 @@ class Lengths:
     def work(self, batches: Iterable[Batch]) -> tuple[float, float]:
         """Return the seconds that batches have worked on their rows, and the standard error of that.
 
-        Where overhead and cost cannot be told apart the work is anything up to what exceeds an empty batch: the middle
-        of that is returned, with an error as large as itself.
+        Where overhead and cost cannot be told apart now, but could be before, the work is what batches took beyond that
+        overhead. Where they never could, it is anything up to what exceeds an empty batch: the middle of that is
+        returned, with an error as large as itself.
         """
         mine = [batch for batch in batches if batch.known and batch.rows]
         if not mine:
@@ -90,6 +92,10 @@ class Lengths:
         if self._told:
             size = sum(map(self.size, mine))
             return float(self._fit.cost or 0.0) * size, FEW * float(self._fit.cost_error or 0.0) * size
+        if self.overhead is not None:
+            took = np.array([batch.busy * batch.duration for batch in mine])
+            error = FEW * self._unsure * len(mine) + self._fit.spread * float(np.sqrt(np.sum(took**2)))
+            return max(0.0, float(np.sum(took - self.overhead))), error
         idle = float(np.median(self._empty)) if self._empty else 0.0
         most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
         return most / 2, most / 2
