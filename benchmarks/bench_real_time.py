@@ -82,11 +82,11 @@ def network(hops: int, topics: tuple[str, str], cost: float) -> Network:
 
 
 class Feeder(threading.Thread):
-    """Puts rows into a topic at even times, at rates (rows/s) that hold from some time on (s)."""
+    """Puts numbered rows into a topic at even times, at rates (rows/s) that hold from some time on (s)."""
 
-    def __init__(self, client: Mapping[str, str], topic: str, rates: Mapping[float, float]) -> None:
+    def __init__(self, client: Mapping[str, str], topic: str, rates: Mapping[float, float], key: str = "n") -> None:
         super().__init__(daemon=True)
-        self.topic, self.rates, self.ended, self.begun = topic, rates, threading.Event(), 0.0
+        self.topic, self.rates, self.key, self.ended, self.begun = topic, rates, key, threading.Event(), 0.0
         self._producer = Producer({**client, "linger.ms": 0})
 
     def due(self, now: float) -> float:
@@ -101,7 +101,7 @@ class Feeder(threading.Thread):
         self.begun, begin, sent = time.time(), time.monotonic(), 0
         while not self.ended.is_set():
             while sent < self.due(time.monotonic() - begin):
-                self._producer.produce(self.topic, json.dumps({"n": sent}).encode())
+                self._producer.produce(self.topic, json.dumps({self.key: sent}).encode())
                 sent += 1
             self._producer.poll(0)
             time.sleep(0.5 / max(self.rates.values()))
