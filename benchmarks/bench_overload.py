@@ -1,6 +1,6 @@
 """A controller that knows of no quota under twice what its hosts can do: on files, on Kafka, and on a cluster.
 
-Run: uv run python benchmarks/bench_overload.py [--on files kafka cluster] [--out benchmarks/results]
+Run: uv run python benchmarks/bench_overload.py [--on files kafka cluster] [--runs 3] [--out benchmarks/results]
 
 Micro-batches. Bids are checked (4 ms each), every other one is graded (2 ms) besides and then, on a second host where
 there is one, examined (9 ms); what is examined is worth three times as much. `shed` sees the costs of these steps, and
@@ -228,18 +228,19 @@ def main() -> None:
     """Measure, and write results where ``--out`` says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", nargs="*", choices=PLACES, default=list(PLACES))
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = []
     with tempfile.TemporaryDirectory(prefix="penstock-overload-") as base:
-        for on in given.on:
-            place = Path(base) / on
+        for number, on in enumerate(each for each in given.on for _ in range(given.runs)):
+            place = Path(base) / f"{on}{number}"
             if on == "kafka":
                 kafka.fetch()
-                with kafka.Broker(Path(base) / "broker") as broker:
+                with kafka.Broker(Path(base) / f"broker{number}") as broker:
                     found.append(run(on, place, broker, None))
             elif on == "cluster":
-                with scripts.Cluster(Path(base) / "standalone") as made:
+                with scripts.Cluster(Path(base) / f"standalone{number}") as made:
                     found.append(run(on, place, None, made))
             else:
                 found.append(run(on, place, None, None))
