@@ -217,7 +217,7 @@ def page(found: list[dict[str, Any]], about: str) -> str:
         hosts = "; ".join(
             f"{n} {h['overhead']:.2f}, {h['batch']:.2f}, {h['busy']:.2f}" for n, h in row["hosts"].items()
         )
-        worst = ", ".join(f"{seconds:.2f}" for seconds in row["worst"].values())
+        worst = ", ".join(f"{row['worst'][name]:.2f}" for name in ("near", "far"))
         exact = "yes" if row["balanced"] else "no"
         offered = row["score"] / row["offered"]
         lines.append(f"| {row['on']} | {row['share']:.4f} | {offered:.2f} | {worst} | {exact} | {hosts} |")
