@@ -1,15 +1,19 @@
 """A stateless network through penstock against the same pipeline written by hand in PySpark, from a backlog.
 
-Run: uv run python benchmarks/bench_throughput.py [--rounds 3] [--out benchmarks/results]
+Run: uv run python benchmarks/bench_throughput.py [--on embedded cluster] [--formats parquet,json,kafka]
+[--out benchmarks/results]
 
-Both run on one embedded host, in turn: filter, map, filter, map over files, to parquet, with Trigger.AvailableNow. By
-hand it is a plain ``readStream … writeStream.format("parquet")``. What is measured is the time from the start of the
-query to its end, and of a batch alone (median); penstock's also counts every stream and measures every row's latency.
+Both run on the same Spark, in turn: filter, map, filter, map, with Trigger.AvailableNow, from files to parquet or from
+a topic to a topic. By hand it is a plain ``readStream … writeStream``. What is measured is the time from the start of
+the query to its end, and of a batch alone (median); penstock's also counts every stream and measures every row's
+latency. The Spark is an embedded host with one core, or a standalone cluster on loopback with an executor for each of
+two cores, where CPU times are not known.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -19,56 +23,139 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
+import numpy as np
 import pyarrow as pa
-import pyarrow.json
 import pyarrow.parquet as pq
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.spark.connection import Connection
 from penstock.spark.hosts import Launch, start_hosts
 from penstock.spark.run import Engine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+import cluster as scripts
+import kafka
 
 SCHEMA = "user bigint, kind string, price double, at bigint"
 EACH = 500_000
 """Rows of a file."""
 
+PARTITIONS = 2
+"""Of a topic."""
 
-def write_backlog(folder: Path, form: str, rows: int) -> None:
-    """Write the input: ``rows`` rows in files of `EACH`."""
-    import numpy as np
 
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    each = EACH
-    for number in range(rows // each):
-        table = pa.table(
-            {
-                "user": rng.integers(0, 100_000, each),
-                "kind": rng.choice(["view", "buy", "cart", "leave"], each, p=[0.6, 0.1, 0.2, 0.1]),
-                "price": np.round(rng.gamma(2.0, 20.0, each), 2),
-                "at": np.arange(number * each, (number + 1) * each),
-            }
-        )
-        if form == "parquet":
-            pq.write_table(table, folder / f"{number}.parquet")
+@attrs.frozen
+class Data:
+    """What is read and where results go: folders, or the topics of a broker.
+
+    Attributes
+    ----------
+    form
+        ``parquet``, ``json`` or ``kafka``.
+    files
+        Files of a batch, or as many rows of a topic.
+    folder
+        Of the files.
+    connection
+        Of the broker.
+    """
+
+    form: str
+    files: int
+    folder: Path
+    connection: Connection | None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What says Spark where to read, and how much at once."""
+        if self.form != "kafka":
+            return {"path": str(self.folder), "maxFilesPerTrigger": str(self.files)}
+        return {
+            "subscribe": self.folder.name,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(self.files * EACH),
+        }
+
+    @property
+    def native(self) -> dict[str, str]:
+        """The settings of a client of the broker."""
+        assert self.connection is not None
+        return self.connection.native
+
+    def write(self, rows: int) -> None:
+        """Write the input: ``rows`` rows, files of `EACH`."""
+        rng = np.random.default_rng(0)
+        if self.form == "kafka":
+            self.topic(self.folder.name)
         else:
-            table.to_pandas().to_json(folder / f"{number}.json", orient="records", lines=True)
+            self.folder.mkdir()
+        for number in range(rows // EACH):
+            table = pa.table(
+                {
+                    "user": rng.integers(0, 100_000, EACH),
+                    "kind": rng.choice(["view", "buy", "cart", "leave"], EACH, p=[0.6, 0.1, 0.2, 0.1]),
+                    "price": np.round(rng.gamma(2.0, 20.0, EACH), 2),
+                    "at": np.arange(number * EACH, (number + 1) * EACH),
+                }
+            )
+            if self.form == "parquet":
+                pq.write_table(table, self.folder / f"{number}.parquet")
+                continue
+            lines = table.to_pandas().to_json(orient="records", lines=True)
+            if self.form == "json":
+                (self.folder / f"{number}.json").write_text(lines)
+            else:
+                self._send(lines.splitlines())
+
+    def topic(self, name: str) -> None:
+        """Make a topic."""
+        admin = AdminClient({"log_level": "0", **self.native})
+        for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
+            future.result(60)
+
+    def _send(self, lines: list[str]) -> None:
+        producer = Producer({"log_level": "0", "linger.ms": 50, **self.native})
+        for number, line in enumerate(lines):
+            while True:
+                try:
+                    producer.produce(self.folder.name, line.encode(), partition=number % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(60) == 0
+
+    def results(self, work: Path) -> int:
+        """Return how many rows came out of a run."""
+        if self.form != "kafka":
+            return sum(pq.read_metadata(path).num_rows for path in work.rglob("out/*.parquet"))
+        consumer = Consumer({"log_level": "0", "group.id": "none", **self.native})
+        try:
+            marks = [
+                consumer.get_watermark_offsets(TopicPartition(work.name, part), timeout=30)
+                for part in range(PARTITIONS)
+            ]
+        finally:
+            consumer.close()
+        return sum(high - low for low, high in marks)
 
 
-def network_of(form: str, folder: Path, each: str) -> Network:
+def network_of(data: Data, topic: str) -> Network:
     """Return the network: filter, map, filter, map."""
+    sink = {"format": "kafka", "options": {"topic": topic}} if data.form == "kafka" else {}
     return parse_network(
         {
             "name": "throughput",
-            "sources": {
-                "events": {
-                    "format": form, "schema": SCHEMA, "options": {"path": str(folder), "maxFilesPerTrigger": each},
-                }
-            },
+            "sources": {"events": {"format": data.form, "schema": SCHEMA, "options": data.options}},
             "operators": {
                 "wanted": {"kind": "filter", "input": "events", "where": "kind <> 'leave'"},
                 "priced": {
@@ -81,95 +168,122 @@ def network_of(form: str, folder: Path, each: str) -> Network:
                     "select": "user, upper(kind) AS kind, round(euros, 2) AS euros, second",
                 },
             },
-            "sinks": {"out": {"input": "final"}},
+            "sinks": {"out": {"input": "final", **sink}},
         }
     )  # fmt: skip
 
 
-def by_penstock(engine: Engine, network: Network, work: Path) -> tuple[float, int, list[float]]:
-    """Run the network; return seconds, rows, and seconds of each batch."""
-    deployment = engine.prepare(network, dict.fromkeys(network.operators, "h1"), work, everything=True)
+def by_penstock(engine: Engine, data: Data, work: Path) -> tuple[float, list[float]]:
+    """Run the network; return seconds, and seconds of each batch."""
+    network, (host,) = network_of(data, work.name), engine.sessions
+    deployment = engine.prepare(network, dict.fromkeys(network.operators, host), work, everything=True)
     begin = time.perf_counter()
     outcome = engine.run_once(deployment)
     seconds = time.perf_counter() - begin
     assert outcome.balanced(network)
-    return seconds, rows_in(work / "sinks/out"), [batch.duration for batch in outcome.batches if batch.rows]
+    return seconds, [batch.duration for batch in outcome.batches if batch.rows]
 
 
-def by_hand(engine: Engine, form: str, folder: Path, each: str, work: Path) -> tuple[float, int, list[float]]:
-    """Run the same pipeline as anybody would write it; return seconds, rows, and seconds of each batch."""
-    session = engine.sessions["h1"]
+def by_hand(engine: Engine, data: Data, work: Path) -> tuple[float, list[float]]:
+    """Run the same pipeline as anybody would write it; return seconds, and seconds of each batch."""
+    (session,) = engine.sessions.values()
+    access = data.connection.spark if data.form == "kafka" and data.connection else {}
     begin = time.perf_counter()
+    reader = session.readStream.format(data.form).options(**access, **data.options)
+    if data.form == "kafka":
+        frame = reader.load().selectExpr(f"from_json(CAST(value AS STRING), '{SCHEMA}') AS row").select("row.*")
+    else:
+        frame = reader.schema(SCHEMA).load()
     frame = (
-        session.readStream.format(form).schema(SCHEMA).option("maxFilesPerTrigger", each).load(str(folder))
-        .where("kind <> 'leave'")
+        frame.where("kind <> 'leave'")
         .selectExpr("user", "kind", "price * 0.92 AS euros", "at % 86400 AS second")
         .where("euros > 10")
         .selectExpr("user", "upper(kind) AS kind", "round(euros, 2) AS euros", "second")
-    )  # fmt: skip
-    query = (
-        frame.writeStream.format("parquet")
-        .option("checkpointLocation", str(work / "checkpoint"))
-        .option("path", str(work / "out"))
-        .trigger(availableNow=True)
-        .start()
     )
+    if data.form == "kafka":
+        writer = frame.selectExpr("to_json(struct(*)) AS value").writeStream.format("kafka").options(**access)
+        writer = writer.option("topic", work.name)
+    else:
+        writer = frame.writeStream.format("parquet").option("path", str(work / "out"))
+    query = writer.option("checkpointLocation", str(work / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     assert query.exception() is None
     seconds = time.perf_counter() - begin
     batches = [report.durationMs["triggerExecution"] / 1000 for report in query.recentProgress if report.numInputRows]
-    return seconds, rows_in(work / "out"), batches
+    return seconds, batches
 
 
-def rows_in(folder: Path) -> int:
-    """Return the rows of a folder of parquet files."""
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+RUNS = {"penstock": by_penstock, "by hand": by_hand}
 
 
-def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def spark_of(on: str, form: str, base: Path) -> Iterator[tuple[Cluster, Connection | None]]:
+    """Start what a run needs besides an embedded host; yield the cluster, and the connection to its broker."""
+    with contextlib.ExitStack() as stack:
+        table: dict[str, str] = {}
+        if form == "kafka":
+            kafka.fetch()
+            broker = stack.enter_context(kafka.Broker(base / "broker"))
+            os.environ |= {name: broker.known[name] for name in ("KAFKA_USER", "KAFKA_PASSWORD")}
+            table = {
+                "bootstrap": broker.known["KAFKA_BOOTSTRAP"], "security.protocol": "SASL_PLAINTEXT",
+                "username_env": "KAFKA_USER", "password_env": "KAFKA_PASSWORD",
+            }  # fmt: skip
+        host = Host(name="h1")
+        if on == "cluster":
+            jars = sorted((kafka.HOME / "connector").glob("*.jar")) if table else []
+            made = stack.enter_context(scripts.Cluster(base / "standalone", jars))
+            os.environ["SPARK_TOKEN"] = made.known["SPARK_TOKEN"]
+            address = made.known["SPARK_ADDRESS"]
+            host = Host(name="c", spark=address, token_env="SPARK_TOKEN", cores=2)  # noqa: S106
+        named = (kafka.connector(),) if table and on == "embedded" else ()
+        settings = SparkSettings(kafka=table, jars=named)
+        yield Cluster.of([host], spark=settings), Connection.of(settings)
+
+
+def measure(on: str, form: str, rows: int, rounds: int, files: int, base: Path) -> dict[str, Any]:
     """Run both in turn, after one round to warm up; which goes first alternates."""
-    folder = base / form
-    write_backlog(folder, form, rows)
-    network = network_of(form, folder, each)
-    times: dict[str, list[float]] = {"penstock": [], "by hand": []}
-    spent: dict[str, list[float]] = {"penstock": [], "by hand": []}
-    batches: dict[str, list[float]] = {"penstock": [], "by hand": []}
-    cluster = Cluster.uniform(1)
-    with start_hosts(cluster, Launch(folder=base)) as hosts:
+    base.mkdir()
+    times: dict[str, list[float]] = {name: [] for name in RUNS}
+    spent: dict[str, list[float]] = {name: [] for name in RUNS}
+    batches: dict[str, list[float]] = {name: [] for name in RUNS}
+    with spark_of(on, form, base) as (cluster, connection), start_hosts(cluster, Launch(folder=base)) as hosts:
+        data = Data(form, files, base / form, connection)
+        data.write(rows)
         engine = Engine(cluster, hosts)
+        (host,) = hosts.values()
         for number in range(rounds + 1):
-            pair = ["penstock", "by hand"] if number % 2 else ["by hand", "penstock"]
             counts = set()
-            for name in pair:
-                work = base / "work"
+            for name in sorted(RUNS, reverse=bool(number % 2)):
+                work = base / f"{name.replace(' ', '-')}{number}"
                 work.mkdir()
-                before = hosts["h1"].cpu_seconds() or 0.0
-                seconds, count, each_batch = (
-                    by_penstock(engine, network, work)
-                    if name == "penstock"
-                    else by_hand(engine, form, folder, each, work)
-                )
-                counts.add(count)
+                if form == "kafka":
+                    data.topic(work.name)
+                before = host.cpu_seconds()
+                seconds, each_batch = RUNS[name](engine, data, work)
+                counts.add(data.results(work))
                 shutil.rmtree(work)
                 if number:
                     times[name].append(seconds)
                     batches[name] += each_batch
-                    spent[name].append((hosts["h1"].cpu_seconds() or 0.0) - before)
-                print(f"{form} round {number} {name}: {seconds:.2f} s", file=sys.stderr)
+                    if before is not None:
+                        spent[name].append((host.cpu_seconds() or 0.0) - before)
+                print(f"{on} {form} round {number} {name}: {seconds:.2f} s", file=sys.stderr)
             assert len(counts) == 1, counts
-        peak = hosts["h1"].rss()
+        peak = host.rss()
     medians = {name: statistics.median(values) for name, values in times.items()}
+    spends = {name: statistics.median(values) for name, values in spent.items() if values}
     return {
         "format": form,
         "rows": rows,
-        "files_per_batch": int(each),
+        "files_per_batch": files,
         "seconds": times,
         "host_cpu_seconds": spent,
         "median": medians,
         "batch": {name: statistics.median(values) for name, values in batches.items()},
         "rows_per_second": {name: rows / value for name, value in medians.items()},
         "ratio": medians["by hand"] / medians["penstock"],
-        "cpu_ratio": statistics.median(spent["by hand"]) / statistics.median(spent["penstock"]),
+        "cpu_ratio": spends["by hand"] / spends["penstock"] if spends else None,
         "host_memory": peak,
     }
 
@@ -177,41 +291,57 @@ def measure(form: str, rows: int, rounds: int, each: str, base: Path) -> dict[st
 def main() -> None:
     """Measure, and write results where ``--out`` says."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", default="16000000,4000000", help="of each format")
+    parser.add_argument("--on", nargs="*", choices=("embedded", "cluster"), default=["embedded", "cluster"])
+    parser.add_argument("--formats", default="parquet,json,kafka")
+    parser.add_argument("--rows", default="8000000,2000000,2000000", help="of each format")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--formats", default="parquet,json")
-    parser.add_argument("--files-per-batch", default="2")
+    parser.add_argument("--files-per-batch", type=int, default=2)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as base:
-        found = [
-            measure(form, int(rows), given.rounds, given.files_per_batch, Path(base))
-            for form, rows in zip(given.formats.split(","), given.rows.split(","), strict=True)
-        ]
+    each = list(zip(given.formats.split(","), map(int, given.rows.split(",")), strict=True))
     revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
-    document = {"machine": machine, "revision": revision, "seed": 0, "runs": found}
-    print(json.dumps(document, indent=1))
-    if given.out:
-        (given.out / "throughput.json").write_text(json.dumps(document, indent=1) + "\n")
-        lines = [
-            "# Throughput of a stateless network",
-            "",
-            "Filter, map, filter, map from files to parquet on one embedded host (one core), from a backlog; by hand: "
-            '`readStream … writeStream.format("parquet")`. Medians of alternating rounds.',
-            "",
-            "| input | rows | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) "
-            "| ratio | of a batch | by CPU |",
-            "|---|---|---|---|---|---|---|---|---|",
-        ]
-        for run in found:
-            mine, other = (run["median"][name] for name in ("penstock", "by hand"))
-            rate, theirs = (run["rows_per_second"][name] for name in ("penstock", "by hand"))
-            row = (run["format"], f"{run['rows']:,}", f"{mine:.2f}", f"{other:.2f}", f"{rate:,.0f}", f"{theirs:,.0f}")
-            batch = run["batch"]["by hand"] / run["batch"]["penstock"]
-            lines += [f"| {' | '.join(row)} | **{run['ratio']:.2f}** | {batch:.2f} | {run['cpu_ratio']:.2f} |"]
-        lines += ["", f"Machine: {machine}. Revision {revision}. Made by `benchmarks/bench_throughput.py`.", ""]
-        (given.out / "throughput.md").write_text("\n".join(lines))
+    for on in given.on:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as base:
+            found = [
+                measure(on, form, rows, given.rounds, given.files_per_batch, Path(base) / form) for form, rows in each
+            ]
+        document = {"machine": machine, "revision": revision, "seed": 0, "on": on, "runs": found}
+        print(json.dumps(document, indent=1))
+        if given.out:
+            name = "throughput" if on == "embedded" else f"throughput_{on}"
+            (given.out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+            (given.out / f"{name}.md").write_text(page(document))
+
+
+def page(document: dict[str, Any]) -> str:
+    """Return the results for people."""
+    about = {
+        "embedded": "on one embedded host (one core)",
+        "cluster": "on a standalone cluster with two executors of a core each; all, and the broker, on one machine",
+    }[document["on"]]
+    lines = [
+        "# Throughput of a stateless network",
+        "",
+        "Filter, map, filter, map from a backlog, from files to parquet and from a topic to a topic, "
+        f"{about}. By hand: `readStream … writeStream`. Medians of alternating rounds.",
+        "",
+        "| input | rows | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) "
+        "| ratio | of a batch | by CPU |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for run in document["runs"]:
+        mine, other = (run["median"][name] for name in ("penstock", "by hand"))
+        rate, theirs = (run["rows_per_second"][name] for name in ("penstock", "by hand"))
+        batch = run["batch"]["by hand"] / run["batch"]["penstock"]
+        spent = "" if run["cpu_ratio"] is None else f"{run['cpu_ratio']:.2f}"
+        row = (
+            run["format"], f"{run['rows']:,}", f"{mine:.2f}", f"{other:.2f}", f"{rate:,.0f}",
+            f"{theirs:,.0f}", f"**{run['ratio']:.2f}**", f"{batch:.2f}", spent,
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(row)} |")
+    made = f"Machine: {document['machine']}. Revision {document['revision']}."
+    return "\n".join([*lines, "", f"{made} Made by `benchmarks/bench_throughput.py`.", ""])
 
 
 if __name__ == "__main__":
