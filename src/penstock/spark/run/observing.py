@@ -19,7 +19,7 @@ from penstock.latency.fragments import divisible
 from penstock.network import Network
 from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
-from penstock.spark.run.asked import Asked
+from penstock.spark.run.coming import Coming
 from penstock.spark.run.ended import Ended
 from penstock.spark.run.lengths import Lengths, work_in
 from penstock.spark.run.outcome import Batch, added, read_batch, read_latency, taken_by
@@ -69,8 +69,8 @@ class Observer:
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._lengths: dict[str, tuple[tuple[str, ...], Lengths]] = {}
-        self._asked, self._passing = Asked(system), Passing(system)
-        self._queues = Queues(system, self._asked)
+        self._coming = Coming(system)
+        self._queues, self._passing = Queues(system, self._coming), Passing(system, self._coming)
         self._came = {name: self._queues.due_by(name, self._at) for name in system.deployment.schedules}
         self._arrivals: dict[str, Arrivals] = {}
         self._read: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Observer:
             Of the hosts.
         """
         system, now = self.system, time.time()
-        self._asked.look(now)
+        self._coming.look(now)
         self._passing.look(now, cores)
         batches = {name: self._fresh(name) for name in sorted({*system.units, *self.ended.next})}
         for name, each in batches.items():
@@ -110,10 +110,7 @@ class Observer:
         waiting = {op: queue for each in prompt.values() for op, queue in self._passing.by_operator(each).items()}
         seen = Seen(
             counts,
-            self._entered(now)
-            | self._came_in_lumps(batches, counts, queues, now)
-            | self._asked.entered
-            | self._passing.entered,
+            self._entered(now) | self._came_in_lumps(batches, counts, queues, now) | self._coming.entered,
             self._queues.by_operator(queues) | waiting,
             self._hosts(batches, now),
             self._units(batches, queues, moving, down, now),
@@ -125,7 +122,7 @@ class Observer:
 
     def close(self) -> None:
         """Let go what is asked."""
-        self._asked.close()
+        self._coming.close()
         self._passing.close()
 
     def _entered(self, now: float) -> dict[str, int]:
@@ -150,7 +147,7 @@ class Observer:
         A folder can be looked into; of anything else it is known by a batch what was there when it was planned.
         """
         network, found = self.system.deployment.network, {}
-        told = {*self.system.deployment.schedules, *self._asked.entered, *self._passing.entered}
+        told = {*self.system.deployment.schedules, *self._coming.entered}
         for name in network.sources.keys() - told:
             totals, at = [], 0.0
             for stream in network.outputs(name):

@@ -17,8 +17,9 @@ from penstock.arrays import Array
 from penstock.network import Network, Stream
 from penstock.spark.compile import PromptQuery, Way
 from penstock.spark.hop.rows import RowTopic
-from penstock.spark.run.arriving import Arriving, Total
-from penstock.spark.run.between import KEPT, topics_of
+from penstock.spark.run.arriving import Total
+from penstock.spark.run.between import KEPT
+from penstock.spark.run.coming import Coming
 from penstock.spark.run.lengths import work_in
 from penstock.spark.run.meter import meter_of
 from penstock.spark.run.outcome import Batch, Counts, added, read_latency, taken_by
@@ -44,38 +45,32 @@ class Passing:
     ----------
     system
         What is observed.
+    coming
+        What came to the topics before them, looked at first.
 
     Attributes
     ----------
-    entered
-        By source, the messages that came since the look before.
     busy
         Share of its cores that each host with such queries has used; None: not known.
     """
 
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._come: dict[str, Arriving] = {}
+    def __init__(self, system: System, coming: Coming) -> None:
+        self._system, self._coming = system, coming
         self._left: dict[str, _Leaving] = {}
         self._noted: dict[str, _Noted] = {}
         self._units: dict[str, _Unit] = {}
         self._usage = Usage(system.hosts)
         self._at, self._period, self._closed = 0.0, 0.0, False
         self.busy: dict[str, float | None] = {}
-        self.entered: dict[str, int] = {}
 
     def look(self, now: float, cores: Mapping[str, int]) -> None:
         """Ask all topics; ``now`` in s since 1970, ``cores`` of the hosts."""
         before, self._at = self._at, now
         self._period = now - before if before else 0.0
-        self.entered = {}
         if self._closed:
             return
-        network = self._system.deployment.network
+        network, come = self._system.deployment.network, self._coming.came
         queries = [query for query in self._system.queries if isinstance(query, PromptQuery)]
-        for name in sorted({origin.name for query in queries for origin in query.spec.origins}):
-            self._arriving(name).look()
-        come = {name: each.between(before, now) for name, each in self._come.items()}
         for way in (way for query in queries for way in query.messages.ways):
             self._leaving(way).look()
         for query in queries:
@@ -88,12 +83,11 @@ class Passing:
         self.busy = {
             name: None if share is None else min(1.0, share / cores.get(name, 1)) for name, share in used.items()
         }
-        self.entered = {name: count for name, count in come.items() if name in network.sources}
 
     def queues(self, query: PromptQuery) -> dict[str, Queue | None]:
         """Return what waits for a query, by source or operator that it reads; None: nothing tells it."""
         since = None if query.name not in self._units else self._units[query.name].since
-        return {name: None if since is None else _queue(self._come[name], since) for name in _origins(query)}
+        return {name: None if since is None else _queue(self._coming.topics[name], since) for name in _origins(query)}
 
     def by_operator(self, query: PromptQuery) -> dict[str, Queue | None]:
         """Return what waits for a query's operators and will not be dropped at their doors."""
@@ -148,8 +142,6 @@ class Passing:
     def close(self) -> None:
         """Let the topics go, and ask nothing any more."""
         self._closed = True
-        for come in self._come.values():
-            come.close()
         for left in self._left.values():
             left.close()
 
@@ -158,17 +150,6 @@ class Passing:
         took = [each for way in query.messages.ways if (each := self._leaving(way).took) is not None]
         before = [self._left[name].took or 0.0 for name in _origins(query) if name in self._left]
         return max(0.0, max(took) - min(before, default=0.0)) if took else None
-
-    def _arriving(self, name: str) -> Arriving:
-        if name not in self._come:
-            deployment = self._system.deployment
-            if name in deployment.network.operators:
-                topic = deployment.row_topics(self._system.claim.run).name(name)
-                topics: Sequence[RowTopic] = [RowTopic(deployment.client, topic, "")]
-            else:
-                topics = topics_of(deployment, name)
-            self._come[name] = Arriving(topics, KEPT)
-        return self._come[name]
 
     def _leaving(self, way: Way) -> _Leaving:
         if way.name not in self._left:

@@ -15,7 +15,7 @@ from penstock.network import Network, Stream
 from penstock.spark.compile import Query
 from penstock.spark.hop import START
 from penstock.spark.hop.topics import Topics
-from penstock.spark.run.asked import Asked
+from penstock.spark.run.coming import Coming
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
@@ -55,12 +55,12 @@ class Queues:
     ----------
     system
         Whose queries read.
-    asked
+    coming
         What came to their topics.
     """
 
-    def __init__(self, system: System, asked: Asked) -> None:
-        self._system, self._asked = system, asked
+    def __init__(self, system: System, coming: Coming) -> None:
+        self._system, self._coming = system, coming
         self._logs: dict[str, _Log] = {}
         self._ahead: dict[str, tuple[float, Mapping[str, int]]] = {}
         self._schedules: dict[str, tuple[str, Schedule]] = {}
@@ -115,7 +115,7 @@ class Queues:
         begins = self._system.deployment.begins.get(query.name, {})
         for origin in query.spec.origins:
             name, first = origin.name, begins.get(origin.name, 0)
-            waits = self._asked.waiting(query, name)
+            waits = self._coming.waiting(query, name)
             if waits is not None:
                 found[name] = waits
             elif name in self._system.deployment.real_time:

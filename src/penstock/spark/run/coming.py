@@ -1,11 +1,11 @@
-"""What comes to the topics that queries in micro-batches read: asked at each look, since a batch may last long."""
+"""What comes to the topics that queries read: asked at each look, since a batch may last long."""
 
 from __future__ import annotations
 
 import contextlib
 
 from penstock.errors import EngineError
-from penstock.spark.compile import PromptQuery, Query
+from penstock.spark.compile import Query
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.arriving import Arriving
 from penstock.spark.run.between import KEPT, offsets_of, topics_of
@@ -15,8 +15,8 @@ Waiting = tuple[float, float | None]
 """Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
 
 
-class Asked:
-    """The topics of a system's queries in micro-batches, as far as their sources name them.
+class Coming:
+    """The topics that a system's queries read, as far as their sources name them: each is asked once a look.
 
     Parameters
     ----------
@@ -25,49 +25,54 @@ class Asked:
 
     Attributes
     ----------
-    entered
-        By source, the messages that came since the look before.
+    topics
+        By source or operator, what its topics have had by which time.
+    came
+        By source or operator, the messages that came since the look before.
     """
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._come: dict[str, Arriving] = {}
         self._at, self._closed = 0.0, False
-        self.entered: dict[str, int] = {}
+        self.topics: dict[str, Arriving] = {}
+        self.came: dict[str, int] = {}
 
     def look(self, now: float) -> None:
         """Ask all topics; ``now`` in s since 1970."""
         before, self._at = self._at, now
-        self.entered = {}
+        self.came = {}
         if self._closed or self._system.deployment.kafka is None:
             return
-        queries = [query for query in self._system.queries if not isinstance(query, PromptQuery)]
-        for name in sorted({origin.name for query in queries for origin in query.spec.origins}):
+        for name in sorted({origin.name for query in self._system.queries for origin in query.spec.origins}):
             # A broker may be away; then no more is known than before.
             with contextlib.suppress(EngineError):
-                if (come := self._arriving(name)) is not None:
-                    come.look()
-        sources = self._system.deployment.network.sources
-        self.entered = {name: come.between(before, now) for name, come in self._come.items() if name in sources}
+                if (topics := self._topics(name)) is not None:
+                    topics.look()
+        self.came = {name: topics.between(before, now) for name, topics in self.topics.items()}
+
+    @property
+    def entered(self) -> dict[str, int]:
+        """By source, the messages that came since the look before."""
+        return {name: count for name, count in self.came.items() if name in self._system.deployment.network.sources}
 
     def waiting(self, query: Query, name: str) -> Waiting | None:
         """Return what a source or an operator's topic holds that a query has not done with; None: not known."""
-        come = self._come.get(name)
-        read = [] if come is None else [offsets_of(query, topic.topic) for topic in come.topics]
-        if come is None or come.at is None or not all(read):
+        topics = self.topics.get(name)
+        read = [] if topics is None else [offsets_of(query, each.topic) for each in topics.topics]
+        if topics is None or topics.at is None or not all(read):
             return None
-        rows = max(0.0, come.last - sum(sum(each.values()) for each in read))
-        return rows, come.reached(come.last - rows) if rows else None
+        rows = max(0.0, topics.last - sum(sum(each.values()) for each in read))
+        return rows, topics.reached(topics.last - rows) if rows else None
 
     def close(self) -> None:
         """Let the topics go, and ask nothing any more."""
         self._closed = True
-        for come in self._come.values():
-            come.close()
+        for topics in self.topics.values():
+            topics.close()
 
-    def _arriving(self, name: str) -> Arriving | None:
+    def _topics(self, name: str) -> Arriving | None:
         """Return the topics of an origin; None where it has none, or does not name them."""
-        if name not in self._come:
+        if name not in self.topics:
             deployment = self._system.deployment
             source = deployment.network.sources.get(name)
             if name in deployment.real_time:
@@ -77,5 +82,5 @@ class Asked:
                 topics = topics_of(deployment, name)
             else:
                 return None
-            self._come[name] = Arriving(topics, KEPT)
-        return self._come[name]
+            self.topics[name] = Arriving(topics, KEPT)
+        return self.topics[name]
