@@ -96,11 +96,10 @@ class Knowledge:
         """
         row = {name: k for k, name in enumerate(prior.operators)}
         for unit in seen.units if faded.size else ():
-            mine = np.array(sorted({row[base_name(name)] for name in unit.operators}), np.int64)
-            given = [prior.operators[name].cost for name in prior.operators if row[name] in mine]
-            if unit.work is None or any(cost is None for cost in given):
+            names = sorted({base_name(name) for name in unit.operators}, key=row.__getitem__)
+            mine, nominal = np.array([row[name] for name in names], np.int64), _given(names, prior)
+            if unit.work is None or nominal is None:
                 continue
-            nominal = np.array([float(np.mean(cost)) for cost in given if cost is not None])
             stale, fresh = np.isin(mine, faded), sums[mine, 0] >= ENOUGH
             fresh &= ~stale
             expected = float(sums[mine[fresh], 0] @ nominal[fresh])
@@ -137,9 +136,11 @@ class Knowledge:
                 if expected.sum() <= most:
                     continue
                 worked, counts = most, 1.0  # it was not more, though it may have been less
-            parts = _parts(
-                [prior.operators[base_name(seen.operators[k])].cost for k in rows], expected, seen.served[rows]
-            )
+            # What was learned so would only repeat how it was divided before.
+            nominal = _given([base_name(seen.operators[k]) for k in rows], prior)
+            parts = expected if nominal is None else seen.served[rows] * nominal
+            if not parts.any():
+                parts = seen.served[rows].astype(float)
             if parts.sum() > 0:
                 work[rows] = parts / parts.sum() * worked
                 weight[rows] = counts
@@ -214,11 +215,11 @@ class Knowledge:
         return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})
 
 
-def _parts(given: Sequence[Sequence[float] | None], expected: Floats, served: Ints) -> Floats:
-    """Return what to divide a unit's work by: what was learned so would only repeat how it was divided before."""
-    told = [float(np.mean(cost)) for cost in given if cost is not None]
-    parts: Floats = served * np.array(told) if len(told) == len(given) else expected
-    return parts if parts.any() else served.astype(float)
+def _given(names: Sequence[str], prior: Network) -> Floats | None:
+    """Return the costs (s) that the network gives operators, array (names,); None unless it gives all of them."""
+    costs = [prior.operators[name].cost for name in names]
+    told = [float(np.mean(cost)) for cost in costs if cost is not None]
+    return np.array(told) if len(told) == len(costs) else None
 
 
 def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:
