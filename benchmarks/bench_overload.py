@@ -27,7 +27,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from bench_real_time import Feeder, topics_of
+from bench_real_time import Feeder, connected, topics_of
 from scipy.optimize import nnls
 
 from penstock.cluster import Cluster, Host, SparkSettings
@@ -96,21 +96,9 @@ def rates_of() -> dict[float, float]:
     return {0.0: calm, BEGIN: peak, END: calm}
 
 
-def settings(on: str, broker: Any) -> SparkSettings:
-    """Return what ``[spark]`` says: topics between hosts, or logs."""
-    if on != "kafka":
-        return SparkSettings(trigger=TRIGGER)
-    os.environ |= {name: broker.known[name] for name in ("KAFKA_USER", "KAFKA_PASSWORD")}
-    table = {
-        "bootstrap": broker.known["KAFKA_BOOTSTRAP"], "security.protocol": "SASL_PLAINTEXT",
-        "username_env": "KAFKA_USER", "password_env": "KAFKA_PASSWORD",
-    }  # fmt: skip
-    return SparkSettings(trigger=TRIGGER, hop="kafka", kafka=table, jars=(kafka.connector(),))
-
-
 def run(on: str, place: Path, broker: Any, standalone: Any) -> dict[str, Any]:
     """Run the network in one setting under the controller, and judge what came of it."""
-    spark = settings(on, broker)
+    spark = connected(broker, trigger=TRIGGER, hop="kafka") if on == "kafka" else SparkSettings(trigger=TRIGGER)
     hosts = [Host(name="h1"), Host(name="h2")]
     if on == "cluster":
         # Checked and graded on it, examined too: 2 cores for 9.5 ms a bid.

@@ -108,6 +108,12 @@ class Feeder(threading.Thread):
         self._producer.flush(30)
 
 
+def connected(broker: kafka.Broker, **more: Any) -> SparkSettings:
+    """Return settings by which hosts reach a broker, with user and password in the environment."""
+    os.environ |= {name: broker.known[name] for name in ("KAFKA_USER", "KAFKA_PASSWORD")}
+    return SparkSettings(**{"kafka": broker.table, "jars": (kafka.connector(),), **more})
+
+
 def topics_of(spark: SparkSettings) -> tuple[Mapping[str, str], tuple[str, str]]:
     """Make a topic to read and one to write; return them, and the settings of a client."""
     connection = Connection.of(spark)
@@ -232,15 +238,7 @@ def main() -> None:
     kafka.fetch()
     found = []
     with tempfile.TemporaryDirectory() as folder, kafka.Broker(Path(folder) / "broker") as broker:
-        os.environ |= {name: broker.known[name] for name in ("KAFKA_USER", "KAFKA_PASSWORD")}
-        table = {
-            "bootstrap": broker.known["KAFKA_BOOTSTRAP"],
-            "security.protocol": "SASL_PLAINTEXT",
-            "username_env": "KAFKA_USER",
-            "password_env": "KAFKA_PASSWORD",
-        }
-        jars = (kafka.connector(),)
-        spark = SparkSettings(mode="real-time", kafka=table, jars=jars)
+        spark = connected(broker, mode="real-time")
         for hops in asked.hops:
             found.append(measure(spark, hops, asked.rate, asked.load, asked.seconds))
             print(json.dumps(found[-1]), flush=True)

@@ -31,6 +31,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bench_real_time import connected
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -220,24 +221,18 @@ RUNS = {"penstock": by_penstock, "by hand": by_hand}
 def spark_of(on: str, form: str, base: Path) -> Iterator[tuple[Cluster, Connection | None]]:
     """Start what a run needs besides an embedded host; yield the cluster, and the connection to its broker."""
     with contextlib.ExitStack() as stack:
-        table: dict[str, str] = {}
+        settings = SparkSettings()
         if form == "kafka":
             kafka.fetch()
             broker = stack.enter_context(kafka.Broker(base / "broker"))
-            os.environ |= {name: broker.known[name] for name in ("KAFKA_USER", "KAFKA_PASSWORD")}
-            table = {
-                "bootstrap": broker.known["KAFKA_BOOTSTRAP"], "security.protocol": "SASL_PLAINTEXT",
-                "username_env": "KAFKA_USER", "password_env": "KAFKA_PASSWORD",
-            }  # fmt: skip
+            settings = connected(broker) if on == "embedded" else connected(broker, jars=())
         host = Host(name="h1")
         if on == "cluster":
-            jars = sorted((kafka.HOME / "connector").glob("*.jar")) if table else []
+            jars = sorted((kafka.HOME / "connector").glob("*.jar")) if form == "kafka" else []
             made = stack.enter_context(scripts.Cluster(base / "standalone", jars))
             os.environ["SPARK_TOKEN"] = made.known["SPARK_TOKEN"]
             address = made.known["SPARK_ADDRESS"]
             host = Host(name="c", spark=address, token_env="SPARK_TOKEN", cores=2)  # noqa: S106
-        named = (kafka.connector(),) if table and on == "embedded" else ()
-        settings = SparkSettings(kafka=table, jars=named)
         yield Cluster.of([host], spark=settings), Connection.of(settings)
 
 

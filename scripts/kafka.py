@@ -119,6 +119,16 @@ class Broker:
         return exported(self.folder / "client.env")
 
     @property
+    def table(self) -> dict[str, str]:
+        """The table ``kafka`` of a cluster that connects to it; the variables that it names must be set."""
+        return {
+            "bootstrap": self.known["KAFKA_BOOTSTRAP"],
+            "security.protocol": "SASL_PLAINTEXT",
+            "username_env": "KAFKA_USER",
+            "password_env": "KAFKA_PASSWORD",
+        }
+
+    @property
     def pid(self) -> int | None:
         """The process of a broker that runs, also one that another program has started."""
         return self._server.pid

@@ -27,13 +27,7 @@ def client(broker: Any, **more: Any) -> dict[str, Any]:
 
 def settings(broker: Any, **more: Any) -> dict[str, str]:
     """Return the table ``kafka`` of a cluster, whose variables must be set."""
-    return {
-        "bootstrap": broker.known["KAFKA_BOOTSTRAP"],
-        "security.protocol": "SASL_PLAINTEXT",
-        "username_env": "KAFKA_USER",
-        "password_env": "KAFKA_PASSWORD",
-        **more,
-    }
+    return {**broker.table, **more}
 
 
 def make_topic(broker: Any, name: str, partitions: int = 1) -> str:
