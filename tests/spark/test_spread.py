@@ -34,7 +34,7 @@ from penstock.spark.shipped.settle import intend, intent_of, settle
 from penstock.spark.shipped.share import brought, count, logged, reached_by
 from penstock.spark.shipped.sources import LogReader, LogSource, SpreadLogReader, shared
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
-from penstock.spark.shipped.tasks import aside, gather, make_task
+from penstock.spark.shipped.tasks import gather, make_task
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.spark.shipped.writer import manifest_of
 
@@ -126,7 +126,7 @@ def test_tasks_bring_what_one_process_would(
     )
     names, stimuli = written.sinks[0]
     wanted = brought(spec.sinks[0], table)
-    found = [n for name in names for n in pq.read_table((aside(spec) / name).path).column("n").to_pylist()]
+    found = [n for name in names for n in pq.read_table((spec.aside / name).path).column("n").to_pylist()]
     assert sorted(found) == sorted(wanted.rows.column("n").to_pylist())
     assert sorted(np.frombuffer(b"".join(stimuli), np.int64)) == sorted(wanted.stimulus.to_pylist())
 
@@ -223,7 +223,7 @@ def deliveries(spec: WriterSpec, batch: int) -> Iterator[Delivery]:
     """Prepare two files of a sink."""
     files = []
     for number in range(2):
-        files.append(aside(spec) / f"{batch:012d}-{number}.parquet")
+        files.append(spec.aside / f"{batch:012d}-{number}.parquet")
         files[-1].replace(str(number).encode())
     way = spec.sinks[0]
     yield deliver(spec, way, batch, Aside(way, files, np.array([7, 8])), None, None)
@@ -237,7 +237,7 @@ def test_files_of_a_batch_are_shown_all_or_none(tmp_path: Path) -> None:
     list(deliveries(spec, 4))
     settle(spec, 4, manifest)
     assert not out.exists()
-    assert aside(spec).names() == []
+    assert spec.aside.names() == []
     (prepared,) = deliveries(spec, 4)
     # Killed between two files: what follows the first is never done.
     begun = intend(spec, 4, [prepared], {"batch": 4, "rows": {}})

@@ -29,6 +29,7 @@ from penstock.spark.compile.inputs import inputs_of
 from penstock.spark.compile.reading import RECALLED, read, slots_of
 from penstock.spark.compile.sources import positioned
 from penstock.spark.compile.sql import quoted
+from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.deliver import FILES
@@ -122,9 +123,21 @@ class _Compiler:
             topics=deployment.topics(self.run),
             host=graph.fragment.host,
             spread=self.slots > 1,
+            native=self._native(),
+            dropping=frozenset(name for names in self.counted for name in names if self.deployment.drops.drops(name)),
         )
         inputs = inputs_of(self.session, whole, self.reads)
         return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled, inputs)
+
+    def _native(self) -> bool:
+        """Whether Spark itself writes what leaves: to one sink, and from a JVM that optimizes what runs for long.
+
+        Those of our own hosts do not, and need less time to hand rows to Python than to write them.
+        """
+        if self.logs or len(self.sinks) != 1 or self.slots == 1 or shares_jvm(self.session):
+            return False
+        sink = self.network.sinks[self.sinks[0].name]
+        return written_by_spark(sink, self.deployment.schemas[sink.input])
 
     def _leave(self, origin: str) -> list[DataFrame]:
         """Return the frames in which an origin's rows, or its event times, reach the writer."""

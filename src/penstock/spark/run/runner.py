@@ -64,7 +64,7 @@ class Runner:
         spec = self.query.spec
         self._decide_first()
         # By value: executors have nothing of ours.
-        task = cloudpickle.dumps(make_task(spec)) if spec.spread else b""
+        task = cloudpickle.dumps(make_task(spec)) if spec.spread and not spec.native else b""
         writer = (
             self.query.frame.writeStream.foreachBatch(make_writer(spec, task))
             .option("checkpointLocation", self.query.spec.checkpoint.uri)

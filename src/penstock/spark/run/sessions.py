@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SPLIT = 32 << 20
 """Bytes of a file that a task reads at once."""
 
+TIMES = "spark.sql.parquet.outputTimestampType"
+
 UNSOUND = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 """A rule that Spark may not apply to streams. It takes branches of a union that have no rows in a batch out of the
 plan. What all other branches have in common then counts for ever: rows on the other side of a join that do not match it
@@ -29,6 +31,9 @@ def settle(session: SparkSession, slots: int) -> SparkSession:
         session.conf.set(f"spark.sql.files.{key}", str(SPLIT))
     session.conf.set("spark.sql.files.maxPartitionNum", str(slots))
     session.conf.set("spark.sql.streaming.statefulOperator.useStrictDistribution", "true")
+    if session.conf.get(TIMES, "INT96") == "INT96":
+        # What others write to parquet, and what Spark will by itself: the other one is out of use.
+        session.conf.set(TIMES, "TIMESTAMP_MICROS")
     for key in ("spark.sql.optimizer.excludedRules", "spark.sql.adaptive.optimizer.excludedRules"):
         excluded = filter(None, [session.conf.get(key, ""), UNSOUND])
         session.conf.set(key, ",".join(excluded))

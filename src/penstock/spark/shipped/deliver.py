@@ -16,7 +16,7 @@ from penstock.spark.shipped.share import Brought
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FILES = ("json", "csv", "parquet", "orc", "text", "xml", "avro")
 """Formats whose sinks and sources are folders of files."""
@@ -79,6 +79,15 @@ class Aside:
 
 
 @dataclass(frozen=True)
+class Laid:
+    """Rows that Spark has put into files as they are to be shown, in a folder that is of no use afterwards."""
+
+    scratch: Place
+    files: Sequence[Place]
+    stimulus: Signed
+
+
+@dataclass(frozen=True)
 class Delivery:
     """Rows of a sink that wait to be shown.
 
@@ -128,58 +137,72 @@ def noted(stimulus: Signed) -> bytes:
 
 
 def deliver(
-    spec: WriterSpec, way: SinkExit, batch: int, rows: Rows, session: SparkSession, begun: int | None
+    spec: WriterSpec, way: SinkExit, batch: int, rows: Rows | Laid, session: SparkSession, begun: int | None
 ) -> Delivery:
     """Prepare a batch's rows of a sink; ``begun``: when it may have been begun before (ms since 1970)."""
-    label = f"{way.label}-{batch:012d}"
     note = spec.folder / "latency" / way.name / f"{spec.query}-{batch:012d}.npy"
     form = way.format
+    if isinstance(rows, Laid):
+        return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, rows.files), left=[rows.scratch])
     if form is None:
-        return _parquet(spec.folder / "sinks" / way.name, f"{spec.query}-{batch:012d}", rows, note)
+        return _parquet(spec, way, batch, rows, note)
     if form in FILES and "path" in way.options:
-        return _files(way, rows, rows.frame(session).write.format(form), f"{label}-{spec.generation}", label, note)
+        scratch = scratch_of(spec, way, batch)
+        files = lay(way, rows.frame(session), scratch)
+        return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, files), left=[scratch, *rows.files])
 
     def send() -> None:
         if form == "kafka":
-            deliver_messages(rows.frame(session), way.options, f"{label}:", session, begun)
+            mark = f"{way.label}-{batch:012d}:"
+            deliver_messages(rows.frame(session), way.options, mark, session, begun)
         else:
             rows.frame(session).write.format(form).options(**way.options).mode("append").save()
 
     return Delivery(note, rows.stimulus, send, left=rows.files)
 
 
-def numbered(name: str, number: int, ending: str) -> str:
-    """Return the name of one of several files, of which the first is called as if it were alone."""
-    return f"{name}{f'-{number}' if number else ''}{ending}"
+def scratch_of(spec: WriterSpec, way: SinkExit, batch: int) -> Place:
+    """Return the folder in which Spark writes a batch's files of a sink, on the file system where they are shown."""
+    if way.format is None:
+        return spec.aside / f"{batch:012d}"
+    return place_of(way.options["path"]) / f"{scratches(way)}{batch:012d}-{spec.generation}"
 
 
-def _parquet(folder: Place, name: str, rows: Rows, note: Place) -> Delivery:
+def scratches(way: SinkExit) -> str:
+    """Return how the names of such folders begin among a user's files."""
+    return f"_penstock-{way.label}-"
+
+
+def lay(way: SinkExit, frame: DataFrame, scratch: Place) -> list[Place]:
+    """Let Spark write rows of a sink into a folder; return the files."""
+    scratch.remove()
+    options = {key: value for key, value in way.options.items() if key != "path"}
+    frame.write.format(way.format or "parquet").options(**options).mode("overwrite").save(absolute(scratch.uri))
+    return [scratch / name for name in scratch.names() if name.startswith("part-")]
+
+
+def _named(spec: WriterSpec, way: SinkExit, batch: int, files: Sequence[Place]) -> list[tuple[Place, Place]]:
+    """Return what a batch's files are to be called, where the sink's are; nobody else gives such names."""
+    if way.format is None:
+        folder, name = spec.folder / "sinks" / way.name, f"{spec.query}-{batch:012d}"
+        return [(file, folder / f"{name}{f'-{number}' if number else ''}.parquet") for number, file in enumerate(files)]
+    folder, name = place_of(way.options["path"]), f"part-{way.label}-{batch:012d}"
+    endings = [file.name[file.name.index(".") :] if "." in file.name else "" for file in files]
+    return [(file, folder / f"{name}-{number}{endings[number]}") for number, file in enumerate(files)]
+
+
+def _parquet(spec: WriterSpec, way: SinkExit, batch: int, rows: Rows, note: Place) -> Delivery:
     """Return what shows rows in the run's own folder."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    moves = [(file, folder / numbered(name, number, ".parquet")) for number, file in enumerate(rows.files)]
     if not isinstance(rows, Here):
-        return Delivery(note, rows.stimulus, moves=moves)
+        return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, rows.files))
     buffer = pa.BufferOutputStream()
     pq.write_table(rows.brought.rows, buffer)
     content = buffer.getvalue()
 
     def send() -> None:
-        (folder / f"{name}.parquet").publish(content)
+        (spec.folder / "sinks" / way.name / f"{spec.query}-{batch:012d}.parquet").publish(content)
 
     return Delivery(note, rows.stimulus, send)
-
-
-def _files(way: SinkExit, rows: Rows, writer: DataFrameWriter, attempt: str, label: str, note: Place) -> Delivery:
-    """Return what shows rows in a folder that is the user's, under names that nobody else gives."""
-    options = {key: value for key, value in way.options.items() if key != "path"}
-    folder = place_of(way.options["path"])
-    scratch = folder / f"_penstock-{attempt}"
-    scratch.remove()
-    writer.options(**options).mode("overwrite").save(absolute(scratch.uri))
-    moves = []
-    for number, part in enumerate(name for name in scratch.names() if name.startswith("part-")):
-        ending = part[part.index(".") :] if "." in part else ""
-        moves.append((scratch / part, folder / f"part-{label}-{number}{ending}"))
-    return Delivery(note, rows.stimulus, moves=moves, left=[scratch, *rows.files])

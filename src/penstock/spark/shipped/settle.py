@@ -9,11 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.spark.shipped.deliver import Delivery, noted
+from penstock.spark.shipped.deliver import FILES, Delivery, noted, scratches
 from penstock.spark.shipped.gate import committing
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.spec import WriterSpec
-from penstock.spark.shipped.tasks import aside
 
 if TYPE_CHECKING:
     from penstock.files import Document
@@ -57,7 +56,13 @@ def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
             with committing(spec.folder, spec.query, spec.generation):
                 _finish(said, manifest)
     (spec.folder / INTENTS / spec.query).remove()
-    aside(spec).remove()
+    spec.aside.remove()
+    for way in spec.sinks:
+        if way.format in FILES and "path" in way.options:
+            folder = place_of(way.options["path"])
+            for name in folder.names():
+                if name.startswith(scratches(way)):
+                    (folder / name).remove()
 
 
 def _finish(said: Document, manifest: Place) -> None:

@@ -194,6 +194,10 @@ class WriterSpec:
         Where its logs are, if not in the folder.
     spread
         Whether the tasks that compute rows also write them; else the query's own Python process does.
+    native
+        Whether these tasks are Spark's own, without Python: see `penstock.spark.shipped.native`.
+    dropping
+        Which of these streams drop rows, or may.
     """
 
     folder: Place
@@ -212,11 +216,18 @@ class WriterSpec:
     host: str = ""
     topics: Topics | None = None
     spread: bool = False
+    native: bool = False
+    dropping: frozenset[str] = frozenset()
 
     @property
     def checkpoint(self) -> Place:
         """Where Spark keeps the query's offsets, commits and state."""
         return self.folder / "checkpoints" / (self.saved or self.query)
+
+    @property
+    def aside(self) -> Place:
+        """Where tasks prepare rows for sinks."""
+        return self.folder / "aside" / self.query
 
     @property
     def observed(self) -> bool:

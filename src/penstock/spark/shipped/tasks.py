@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.spark.hop import Stored
 from penstock.spark.hop.logs import log_of
-from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.share import Brought, Counts, Reached, added, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 Task: TypeAlias = "Callable[[int, bool, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 """What a task does: given the batch's number, whether to store anything, and the rows."""
-
-ASIDE = "aside"
-"""Folder, below the run's, of rows that tasks have prepared for sinks."""
 
 WITHIN = 1 << 40
 """More than a query has batches."""
@@ -41,11 +37,6 @@ class Written:
     reached: Reached
     logs: list[tuple[list[Stored], int]]
     sinks: list[tuple[list[str], list[bytes]]]
-
-
-def aside(spec: WriterSpec) -> Place:
-    """Return where tasks prepare rows for sinks."""
-    return spec.folder / ASIDE / spec.query
 
 
 def make_task(spec: WriterSpec) -> Task:
@@ -101,7 +92,7 @@ def _aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> str:
     name = f"{batch:012d}-{uuid.uuid4().hex}.parquet"
     buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer)
-    (aside(spec) / name).replace(buffer.getvalue())
+    (spec.aside / name).replace(buffer.getvalue())
     return name
 
 

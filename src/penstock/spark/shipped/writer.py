@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 from penstock.spark.hop import Hop, Mark, Stored
 from penstock.spark.hop.logs import log_of
 from penstock.spark.shipped.checkpoint import offsets, watermark
-from penstock.spark.shipped.deliver import Aside, Here, Rows, deliver
+from penstock.spark.shipped.deliver import Aside, Here, Laid, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.local import Local
+from penstock.spark.shipped.native import write_by_spark
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.probe import watched
 from penstock.spark.shipped.progress import Reports
 from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import LogExit, WriterSpec
-from penstock.spark.shipped.tasks import Written, aside, gather
+from penstock.spark.shipped.tasks import Written, gather
 from penstock.spark.shipped.turn import look_ahead, make_turn
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Batch:
     reached: Reached
     counts: Counts
     appends: Sequence[tuple[Callable[[int, Mark], bool], int]]
-    sinks: Sequence[Rows | None]
+    sinks: Sequence[Rows | Laid | None]
     begun: int | None = None
     speed: Sequence[tuple[float, float]] = ()
 
@@ -119,7 +120,10 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
         with watched() as looks:
             if turn is not None:
                 turn(frame, batch, so_far.frontiers, so_far.latest)
-            if spec.spread:
+            if spec.native:
+                written = write_by_spark(spec, frame, batch, store=not done)
+                computed = Batch(batch, written.reached, written.counts, [], [written.rows])
+            elif spec.spread:
                 computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
             else:
                 computed = _here(spec, logs, frame.toArrow(), batch)
@@ -162,7 +166,7 @@ def _spread(spec: WriterSpec, logs: Sequence[Hop], written: Written, number: int
     appends = [(partial(_append, log, stored), rows) for log, (stored, rows) in zip(logs, written.logs, strict=True)]
     sinks: list[Rows | None] = []
     for way, (names, stimuli) in zip(spec.sinks, written.sinks, strict=True):
-        files = [aside(spec) / name for name in names]
+        files = [spec.aside / name for name in names]
         sinks.append(Aside(way, files, np.frombuffer(b"".join(stimuli), np.int64)) if files else None)
     return Batch(number, written.reached, written.counts, appends, sinks)
 

@@ -1,0 +1,135 @@
+"""Rows that Spark itself writes, where a query has one exit, a sink of files: no Python process sees any of them.
+
+What the writer has to know of the rows, Spark gathers as metrics while it writes them. Where a query has several exits,
+tasks write all of them in one go; see `penstock.spark.shipped.tasks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.spark.shipped import BITS
+from penstock.spark.shipped.deliver import Laid, lay, scratch_of
+from penstock.spark.shipped.share import Counts, Reached
+from penstock.spark.shipped.spec import SinkExit, WriterSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.spark.shipped.identity import Signed
+
+RANKS = 1000
+"""Stimulus times are told at so many ranks: exactly for batches with fewer rows, of others to half a thousandth."""
+
+SKETCH = 8000
+"""The size of the sketch that they come from: exact up to so many rows, beyond within a thousandth in rank."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What Spark has written of a batch; ``rows``: None where there are none."""
+
+    counts: Counts
+    reached: Reached
+    rows: Laid | None
+
+
+def write_by_spark(spec: WriterSpec, frame: DataFrame, batch: int, *, store: bool) -> Written:
+    """Let Spark compute a batch and write the rows of its only exit.
+
+    Parameters
+    ----------
+    store
+        False for a batch that is done again for Spark's counts only.
+    """
+    from pyspark.sql import Observation
+
+    (way,) = spec.sinks
+    said = Observation()
+    # A column first: Spark compiles those, and works out what metrics are of without that.
+    marked = frame.selectExpr("*", f"CASE WHEN {arrived(way)} THEN _stimulus END AS _shown")
+    rows = marked.observe(said, *_counted(spec), *_reached(spec), _stimulus()).filter("_shown IS NOT NULL")
+    shown = rows.selectExpr(*(f"{column} AS `{name.replace('`', '``')}`" for column, name in way.columns))
+    if not store:
+        shown.write.format("noop").mode("overwrite").save()
+        return Written(counts_of(spec, said.get), reached_of(spec, said.get), None)
+    scratch = scratch_of(spec, way, batch)
+    files = lay(way, shown, scratch)
+    counts = counts_of(spec, said.get)
+    place, number = way.seen
+    came, dropped = counts[spec.passes[place][number]]
+    laid = Laid(scratch, files, expanded(said.get["stimulus"], came - dropped)) if came > dropped else None
+    if laid is None:
+        scratch.remove()
+    return Written(counts, reached_of(spec, said.get), laid)
+
+
+def arrived(way: SinkExit) -> str:
+    """Return SQL for whether a row arrived on a sink's stream and was not dropped."""
+    place, number = way.seen
+    column, bit = divmod(2 * number, BITS)
+    return f"_seen{place}_{column} & {3 << bit}L = {1 << bit}L"
+
+
+def _counted(spec: WriterSpec) -> list[Column]:
+    import pyspark.sql.functions as F
+
+    return [
+        F.expr(f"count(CASE WHEN _seen{place}_{bit // BITS} & {1 << bit % BITS}L <> 0L THEN 1 END) AS n{place}_{bit}")
+        for place, streams in enumerate(spec.passes)
+        for bit in range(2 * len(streams))
+        if bit % 2 == 0 or streams[bit // 2] in spec.dropping
+    ]
+
+
+def counts_of(spec: WriterSpec, said: Mapping[str, int]) -> Counts:
+    """Return arrived and dropped rows by stream, from the metrics."""
+    return {
+        stream: [said[f"n{place}_{2 * number}"], said.get(f"n{place}_{2 * number + 1}", 0)]
+        for place, streams in enumerate(spec.passes)
+        for number, stream in enumerate(streams)
+    }
+
+
+def _reached(spec: WriterSpec) -> list[Column]:
+    import pyspark.sql.functions as F
+
+    if not spec.timed:
+        return []
+    tests = [f"_origin = {n}{' AND _id IS NULL' if start.marked else ''}" for n, start in enumerate(spec.origins)]
+    latest = [f"max(CASE WHEN {test} THEN unix_micros(_time) END) AS o{n}" for n, test in enumerate(tests)]
+    both = ["max(unix_micros(_time)) AS latest", "max(CASE WHEN _id IS NULL THEN _stimulus END) AS marked"]
+    return [F.expr(each) for each in (*latest, *both)]
+
+
+def reached_of(spec: WriterSpec, said: Mapping[str, int | None]) -> Reached:
+    """Return how far event time has come, from the metrics."""
+    if not spec.timed:
+        return Reached()
+    found = {}
+    for number, start in enumerate(spec.origins):
+        latest = said[f"o{number}"]
+        if latest is not None:
+            found[str(number)] = latest - (0 if start.marked else start.lateness)
+    told = [value for value in (said["latest"], said["marked"]) if value is not None]
+    return Reached(found, max(told, default=None))
+
+
+def _stimulus() -> Column:
+    import pyspark.sql.functions as F
+
+    # As a text that Spark takes apart while it plans: a thousand literals would be a plan of their own.
+    ranks = f"CAST(split('{','.join(str(k / RANKS) for k in range(RANKS + 1))}', ',') AS ARRAY<DOUBLE>)"
+    told = f"kll_sketch_get_quantile_bigint(kll_sketch_agg_bigint(_shown, {SKETCH}), {ranks})"
+    return F.expr(f"CASE WHEN count(_shown) > 0 THEN {told} END AS stimulus")
+
+
+def expanded(quantiles: Sequence[int], rows: int) -> Signed:
+    """Return the stimulus time of each row (µs since 1970, sorted), from quantiles at `RANKS` + 1 even ranks."""
+    import numpy as np
+
+    ranks = (np.arange(rows) + 0.5) / rows
+    return np.asarray(quantiles, np.int64)[np.rint(RANKS * ranks).astype(np.int64)]

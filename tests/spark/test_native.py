@@ -1,0 +1,194 @@
+"""Rows that Spark itself writes: what tasks in Python would have written, and told of them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import IntegerType, StructType
+from sinks_kit import read_json, read_parquet
+
+from penstock.network import Sink
+from penstock.network.file import parse_network
+from penstock.spark.compile import compiler
+from penstock.spark.compile.writing import written_by_spark
+from penstock.spark.run import Engine
+from penstock.spark.shipped.native import RANKS, expanded, write_by_spark
+from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.settle import settle
+from penstock.spark.shipped.share import brought, count, reached_by
+from penstock.spark.shipped.spec import Origin, SinkExit, WriterSpec
+from penstock.spark.shipped.writer import manifest_of
+
+CLOCK = pa.timestamp("us", "UTC")
+
+
+def spec_of(folder: Path, *, marked: bool = False, form: str | None = None) -> WriterSpec:
+    """Return what the writer of a query is told that has one sink, on the second of three streams."""
+    options = {} if form is None else {"path": str(folder / "out")}
+    return WriterSpec(
+        Place(str(folder / "run")),
+        "q",
+        (Origin("s", marked=marked, lateness=5), Origin("t", marked=False, lateness=0)),
+        (),
+        (SinkExit("out", (0, 1), (("c0", "odd `name`"), ("c1", "when")), form, options, "label"),),
+        (("s->a", "s->b", "s->c"),),
+        {},
+        (),
+        timed=True,
+        knobs=None,
+        spread=True,
+        native=True,
+        dropping=frozenset({"s->a", "s->b"}),
+    )
+
+
+def rows_of(rows: int, seed: int) -> pa.Table:
+    """Return rows as a query brings them, some of which are marks."""
+    rng = np.random.default_rng(seed)
+    came = rng.random((rows, 3)) < 0.7
+    dropped = came & (rng.random((rows, 3)) < [0.3, 0.3, 0.0])
+    bits = (came * [1, 4, 16] + dropped * [2, 8, 32]).sum(axis=1)
+    marks = rng.random(rows) < 0.1
+    bits[marks] = 0
+    times = rng.integers(0, 10**9, rows)
+    return pa.table(
+        {
+            "_stimulus": rng.integers(0, 10**9, rows), "_time": pa.array(times, CLOCK),
+            "_origin": pa.array(rng.integers(0, 2, rows), pa.int32()), "_id": pa.array(np.arange(rows), mask=marks),
+            "_seen0_0": pa.array(bits, pa.int32()), "c0": pa.array(np.arange(rows)), "c1": pa.array(times, CLOCK),
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("rows", "seed", "marked"), [(0, 0, False), (1, 1, True), (700, 2, True), (700, 3, False)])
+def test_spark_tells_what_tasks_in_python_would(
+    engine: Engine, tmp_path: Path, rows: int, seed: int, marked: bool
+) -> None:
+    """Counts, event time, rows and stimulus times are those that our own code finds in the same rows."""
+    spec, table = spec_of(tmp_path, marked=marked), rows_of(rows, seed)
+    whole = rows_of(max(rows, 1), seed)
+    frame = engine.sessions["h2"].createDataFrame(whole).filter(f"c0 < {rows}").repartition(2)
+    for store in (True, False):
+        written = write_by_spark(spec, frame, 3, store=store)
+        assert written.counts == count(table, spec.passes)
+        assert written.reached == reached_by(table, spec)
+        if not store or written.rows is None:
+            continue
+        wanted = brought(spec.sinks[0], table)
+        assert written.rows.stimulus.tolist() == sorted(wanted.stimulus.to_pylist())
+        found = [row for file in written.rows.files for row in pq.read_table(file.path).to_pylist()]
+        assert sorted(map(str, found)) == sorted(map(str, wanted.rows.to_pylist()))
+        if seed == 2:
+            kinds = pq.read_table(written.rows.files[0].path).schema
+            assert kinds.field("when").type == CLOCK
+    assert written.rows is None
+    assert bool(spec.aside.names()) == (brought(spec.sinks[0], table).rows.num_rows > 0)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3000))
+def test_stimulus_times_are_told_at_a_thousand_ranks(times: list[int]) -> None:
+    """Below a thousand rows every stimulus time is exact; of more, ranks are, to half a thousandth, and both ends."""
+    exact = np.sort(times)
+    ranks = np.arange(RANKS + 1) / RANKS
+    told = exact[np.maximum(np.ceil(np.round(ranks * len(times), 9)).astype(int) - 1, 0)]
+    found = expanded(told.tolist(), len(times))
+    if len(times) < RANKS:
+        assert found.tolist() == exact.tolist()
+    assert (found[0], found[-1]) == (exact[0], exact[-1])
+    near = np.ceil(len(times) / RANKS).astype(int)
+    places = np.arange(len(times))
+    assert (exact[np.maximum(places - near, 0)] <= found).all()
+    assert (found <= exact[np.minimum(places + near, len(times) - 1)]).all()
+
+
+@pytest.mark.parametrize(
+    ("schema", "form", "wanted"),
+    [
+        ("a int, b string, c timestamp, d decimal(9,2)", None, True),
+        ("a array<struct<b: map<string, date>>>", None, True),
+        ("a interval day to second", None, False),
+        ("a array<interval day to second>", None, False),
+        ("a int, A int", None, False),
+        ("a interval day to second", "json", True),
+        ("a int", "kafka", False),
+        ("a int", "noop", False),
+    ],
+)
+def test_spark_writes_what_everybody_reads(schema: str, form: str | None, wanted: bool) -> None:
+    """Types whose parquet differs between Spark and Arrow, and what are no files, are left to tasks in Python."""
+    options = {"path": "out"} if form == "json" else {}
+    shape = (
+        StructType.fromDDL(schema)
+        if "A" not in schema
+        else StructType().add("a", IntegerType()).add("A", IntegerType())
+    )
+    assert written_by_spark(Sink(name="out", input="a", format=form, options=options), shape) is wanted
+
+
+def test_what_a_cut_off_batch_has_left_is_removed(tmp_path: Path) -> None:
+    """A query that begins removes folders in which an earlier one wrote, and no other's."""
+    spec = spec_of(tmp_path, form="json")
+    for name in ("_penstock-label-000000000003-1", "_penstock-other-000000000003-1", "_SUCCESS"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+    (spec.aside / "000000000003" / "part-0.parquet").replace(b"half")
+    settle(spec, 3, manifest_of(spec.folder, "q", 3))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_SUCCESS", "_penstock-other-000000000003-1"]
+    assert not spec.aside.names()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", [None, "parquet", "json", "csv", "orc"])
+def test_files_of_every_format_are_written_by_spark(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str | None
+) -> None:
+    """A unit whose only exit is a sink of files leaves each row once, under names of its own, and its latencies."""
+    monkeypatch.setattr(compiler, "shares_jvm", lambda _session: False)
+    (tmp_path / "in").mkdir()
+    for file in range(3):
+        lines = [{"n": n, "at": f"2026-03-01T12:00:{n % 60:02d}Z", "price": n / 8} for n in range(file, 300, 3)]
+        (tmp_path / f"in/{file}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sink = {"input": "odd"} | ({"format": form, "options": {"path": str(tmp_path / "out")}} if form else {})
+    network = parse_network(
+        {
+            "name": "native",
+            "sources": {
+                "lines": {
+                    "format": "json", "schema": "n int, at timestamp, price decimal(9,3)", "time": "at",
+                    "options": {"path": str(tmp_path / "in"), "maxFilesPerTrigger": "2"},
+                }
+            },
+            "operators": {"odd": {"kind": "filter", "input": "lines", "where": "n % 2 = 1"}},
+            "sinks": {"out": sink},
+        }
+    )  # fmt: skip
+    deployment = engine.prepare(network, {"odd": "h2"}, tmp_path / "run")
+    outcome = engine.run_once(deployment)
+    assert outcome.balanced(network)
+    counts = {name: each["arrived"] for name, each in outcome.streams(network).items()}
+    assert counts == {"lines->odd": 300, "odd->out": 150}
+    times, weights = outcome.latencies("out")
+    assert (len(times), sum(weights)) == (150, 150)
+    folder = tmp_path / ("out" if form else "run/sinks/out")
+    assert not [path for path in folder.iterdir() if path.name.startswith("_")]
+    if form in (None, "parquet"):
+        rows = read_parquet(folder)
+        assert sorted(row["n"] for row in rows) == list(range(1, 300, 2))
+        first = min(rows, key=lambda row: row["n"])
+        when = datetime.datetime(2026, 3, 1, 12, 0, 1, tzinfo=datetime.UTC)
+        assert first == {"n": 1, "at": when, "price": Decimal("0.125")}
+    elif form == "json":
+        assert sorted(row["n"] for row in read_json(folder)) == list(range(1, 300, 2))
+    else:
+        session = engine.sessions["h1"]
+        frame = session.read.format(form).schema("n int, at timestamp, price decimal(9,3)").load(str(folder))
+        assert sorted(row.n for row in frame.collect()) == list(range(1, 300, 2))
