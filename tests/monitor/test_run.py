@@ -31,6 +31,27 @@ def test_each_batch_is_read_once(tmp_path: Path) -> None:
     assert [b.number for b in reader.look().batches] == [3, 3]
 
 
+def test_latencies_are_read_however_they_are_noted(tmp_path: Path) -> None:
+    """Notes say the same by rows of a batch, by times and how many rows had each, and by rows that came one by one."""
+    folder = Folder(tmp_path)
+    folder.grow()
+    file = tmp_path / "latency/out/h2-000000000000.npy"
+    row = np.load(file)
+    times, counts = np.unique(row[1:], return_counts=True)
+    grouped = np.stack([np.full(times.size, row[0]), times, counts])
+    kinds = [row, grouped, np.stack([np.full(row.size - 1, row[0]), row[1:]])]
+    found = []
+    for kind in kinds:
+        np.save(file, kind)
+        view = RunView(tmp_path)
+        view.look(BEGIN + 4)
+        found.append(view.live(BEGIN + 4)["totals"]["latency"])
+    assert found[0]["count"] == 100
+    assert found[0] == found[1] == found[2]
+    np.save(file, row[:1])
+    assert RunReader(tmp_path).look().rows == ()
+
+
 def test_a_report_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
     """A batch without Spark's report waits for it, until two more batches show that it was lost."""
     folder = Folder(tmp_path)

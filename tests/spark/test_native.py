@@ -21,7 +21,7 @@ from penstock.network.file import parse_network
 from penstock.spark.compile import compiler
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.run import Engine
-from penstock.spark.shipped.native import RANKS, expanded, write_by_spark
+from penstock.spark.shipped.native import RANKS, spread_out, write_by_spark
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import settle
 from penstock.spark.shipped.share import brought, count, reached_by
@@ -85,7 +85,7 @@ def test_spark_tells_what_tasks_in_python_would(
         if not store or written.rows is None:
             continue
         wanted = brought(spec.sinks[0], table)
-        assert written.rows.stimulus.tolist() == sorted(wanted.stimulus.to_pylist())
+        assert np.repeat(*written.rows.stimulus).tolist() == sorted(wanted.stimulus.to_pylist())
         found = [row for file in written.rows.files for row in pq.read_table(file.path).to_pylist()]
         assert sorted(map(str, found)) == sorted(map(str, wanted.rows.to_pylist()))
         if seed == 2:
@@ -101,7 +101,8 @@ def test_stimulus_times_are_told_at_a_thousand_ranks(times: list[int]) -> None:
     exact = np.sort(times)
     ranks = np.arange(RANKS + 1) / RANKS
     told = exact[np.maximum(np.ceil(np.round(ranks * len(times), 9)).astype(int) - 1, 0)]
-    found = expanded(told.tolist(), len(times))
+    found = np.repeat(*spread_out(told.tolist(), len(times)))
+    assert len(found) == len(times)
     if len(times) < RANKS:
         assert found.tolist() == exact.tolist()
     assert (found[0], found[-1]) == (exact[0], exact[-1])

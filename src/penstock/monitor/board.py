@@ -206,11 +206,11 @@ class Board:
             self.worst[place] = np.fmax(self.worst[place], latency)
             self._touched(place)
 
-    def add_latency(self, sink: str, stimulus: Array, visible: float) -> None:
+    def add_latency(self, sink: str, stimulus: Array, visible: Array | float) -> None:
         """Note rows that became visible at a sink, each in the bin of its stimulus time (s since the epoch)."""
         latency = visible - stimulus
         self.sinks[sink].add(latency)
-        self.slide(visible)
+        self.slide(float(np.max(visible)))
         place = np.floor(stimulus / self.step).astype(np.int64) - self.first
         inside = (place >= 0) & (place < self.bins)
         if inside.any():

@@ -44,10 +44,10 @@ class RunBatch:
 
 @attrs.frozen(eq=False)
 class Seen:
-    """Rows that a batch brought to a sink: when they became visible, and the stimulus time of each (s since 1970)."""
+    """Rows that came to a sink: when each became visible, and its stimulus time (s since 1970)."""
 
     sink: str
-    visible: float
+    visible: NDArray[np.float64]
     stimulus: NDArray[np.float64]
 
 

@@ -10,10 +10,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from penstock.errors import InputError
 from penstock.files import Document
+from penstock.telemetry.notes import read_note
 from penstock.telemetry.run_news import News, RunBatch, Seen
 
 ABOUT = "about.json"
@@ -155,11 +154,11 @@ class RunReader:
         for number, query, file in sorted(fresh):
             self._noted[path.name, query] = number
             try:
-                row = np.load(file)
+                visible, stimulus = read_note(file.read_bytes())
             except (FileNotFoundError, ValueError):
                 continue
-            if row.size > 1:
-                yield Seen(path.name, float(row[0]) / 1e6, row[1:] / 1e6)
+            if visible.size:
+                yield Seen(path.name, visible, stimulus)
 
 
 def runs_in(folder: Path) -> list[Path]:

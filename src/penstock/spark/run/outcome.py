@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,6 +20,7 @@ from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.writer import manifest_of
+from penstock.telemetry.notes import read_note
 
 
 @attrs.frozen(eq=False)
@@ -211,14 +211,8 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
 
 
 def read_latency(file: Place) -> tuple[Array, Array]:
-    """Return when each row of a note became visible, and its stimulus time (s since 1970).
-
-    Rows of a batch become visible together, others each by itself.
-    """
-    noted = np.load(io.BytesIO(file.read()))
-    if noted.ndim == 2:
-        return noted[0] / 1e6, noted[1] / 1e6
-    return np.full(noted.size - 1, noted[0] / 1e6), noted[1:] / 1e6
+    """Return when each row of a note became visible, and its stimulus time (s since 1970)."""
+    return read_note(file.read())
 
 
 def reached(query: Query, before: int = 0) -> dict[str, Position]:

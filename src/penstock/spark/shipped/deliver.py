@@ -80,7 +80,10 @@ class Aside:
 
 @dataclass(frozen=True)
 class Laid:
-    """Rows that Spark has put into files as they are to be shown, in a folder that is of no use afterwards."""
+    """Rows that Spark has put into files as they are to be shown, in a folder that is of no use afterwards.
+
+    ``stimulus`` is an array (2, n): times (µs since 1970), and how many rows had each.
+    """
 
     scratch: Place
     files: Sequence[Place]
@@ -96,7 +99,7 @@ class Delivery:
     note
         Where to note when they became visible, and the stimulus time of each.
     stimulus
-        Of each row (µs since 1970).
+        Of each row (µs since 1970), or times, and how many rows had each: array (2, n).
     send
         Shows what cannot be shown by renaming files.
     moves
@@ -128,11 +131,11 @@ class Delivery:
 
 
 def noted(stimulus: Signed) -> bytes:
-    """Return the content of a note: that rows are visible from now on, and the stimulus time of each."""
+    """Return the content of a note: that rows are visible from now on, above their stimulus times; see `Delivery`."""
     import numpy as np
 
-    content = io.BytesIO()
-    np.save(content, np.concatenate([[time.time_ns() // 1000], stimulus]).astype(np.int64))
+    content, now = io.BytesIO(), np.full((1, *stimulus.shape[1:]), time.time_ns() // 1000)
+    np.save(content, np.concatenate([now, stimulus]).astype(np.int64))
     return content.getvalue()
 
 

@@ -61,7 +61,7 @@ def write_by_spark(spec: WriterSpec, frame: DataFrame, batch: int, *, store: boo
     counts = counts_of(spec, said.get)
     place, number = way.seen
     came, dropped = counts[spec.passes[place][number]]
-    laid = Laid(scratch, files, expanded(said.get["stimulus"], came - dropped)) if came > dropped else None
+    laid = Laid(scratch, files, spread_out(said.get["stimulus"], came - dropped)) if came > dropped else None
     if laid is None:
         scratch.remove()
     return Written(counts, reached_of(spec, said.get), laid)
@@ -127,9 +127,11 @@ def _stimulus() -> Column:
     return F.expr(f"CASE WHEN count(_shown) > 0 THEN {told} END AS stimulus")
 
 
-def expanded(quantiles: Sequence[int], rows: int) -> Signed:
-    """Return the stimulus time of each row (µs since 1970, sorted), from quantiles at `RANKS` + 1 even ranks."""
+def spread_out(quantiles: Sequence[int], rows: int) -> Signed:
+    """Return stimulus times, and how many rows had each: array (2, n); from quantiles at `RANKS` + 1 even ranks."""
     import numpy as np
 
-    ranks = (np.arange(rows) + 0.5) / rows
-    return np.asarray(quantiles, np.int64)[np.rint(RANKS * ranks).astype(np.int64)]
+    # Each row, in the middle of its share of the ranks, has the time of the nearest rank that is told.
+    upto = np.floor((np.arange(RANKS + 1) + 0.5) * rows / RANKS + 0.5).astype(np.int64)
+    counts = np.diff(np.minimum(upto, rows), prepend=0)
+    return np.stack([np.asarray(quantiles, np.int64), counts])[:, counts > 0]
