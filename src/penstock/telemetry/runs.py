@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.errors import InputError
 from penstock.files import Document
-from penstock.telemetry.notes import read_note
+from penstock.telemetry.notes import row_by_row
 from penstock.telemetry.run_news import News, RunBatch, Seen
 
 ABOUT = "about.json"
@@ -154,7 +154,7 @@ class RunReader:
         for number, query, file in sorted(fresh):
             self._noted[path.name, query] = number
             try:
-                visible, stimulus = read_note(file.read_bytes())
+                visible, stimulus = row_by_row(file.read_bytes())
             except (FileNotFoundError, ValueError):
                 continue
             if visible.size:

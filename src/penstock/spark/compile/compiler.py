@@ -33,6 +33,7 @@ from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.deliver import FILES
+from penstock.spark.shipped.native import marked
 from penstock.spark.shipped.place import absolute
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
@@ -107,6 +108,9 @@ class _Compiler:
         whole, *parts = [part for origin in graph.origins for part in self._leave(origin)]
         for part in parts:
             whole = whole.unionByName(part, allowMissingColumns=True)
+        native = self._native()
+        if native:
+            whole = marked(whole, self.sinks[0], timed=graph.timed)
         origins = tuple(Origin(o[1:], graph.marked(o), round(deployment.lateness(o[1:]) * 1e6)) for o in graph.outside)
         spec = WriterSpec(
             folder=deployment.place,
@@ -123,7 +127,7 @@ class _Compiler:
             topics=deployment.topics(self.run),
             host=graph.fragment.host,
             spread=self.slots > 1,
-            native=self._native(),
+            native=native,
             dropping=frozenset(name for names in self.counted for name in names if self.deployment.drops.drops(name)),
         )
         inputs = inputs_of(self.session, whole, self.reads)

@@ -20,7 +20,7 @@ from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.writer import manifest_of
-from penstock.telemetry.notes import read_note
+from penstock.telemetry.notes import read_note, row_by_row
 
 
 @attrs.frozen(eq=False)
@@ -86,6 +86,8 @@ class Outcome:
         What was before those batches.
     repeated
         By sink, rows that came to its topic twice.
+    weight
+        By sink: how many tuples had each of these pairs of times; else one.
     """
 
     epoch: float
@@ -97,9 +99,10 @@ class Outcome:
     refused: frozenset[str] = frozenset()
     history: History = attrs.field(factory=History)
     repeated: Mapping[str, int] = attrs.field(factory=dict)
+    weight: Mapping[str, Array] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
-        """Return the latency of every tuple (s) at a sink, or at all; without those of the history."""
+        """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""
         names = [sink] if sink is not None else sorted(self.visible)
         return np.concatenate([np.zeros(0), *(self.visible[name] - self.stimulus[name] for name in names)])
 
@@ -114,7 +117,10 @@ class Outcome:
         recent = self.latency(sink)
         older = [self.history.latency(name) for name in names]
         values = np.concatenate([recent, *(row[0] for row in older)])
-        return values, np.concatenate([np.ones(recent.size), *(row[1] for row in older)])
+        return values, np.concatenate([*map(self._weight, names), *(row[1] for row in older)])
+
+    def _weight(self, sink: str) -> Array:
+        return self.weight.get(sink, np.ones(self.visible[sink].size))
 
     def streams(self, network: Network) -> dict[str, dict[str, int]]:
         """Return arrived, delivered, dropped and late tuples of every stream; late ones were delivered too."""
@@ -143,7 +149,7 @@ class Outcome:
         if any(streams[name]["arrived"] != rows for name, rows in self.taken.items() if name in streams):
             return False
         return all(
-            len(self.visible.get(sink, ())) + self.history.delivered(sink)
+            (round(self._weight(sink).sum()) if sink in self.visible else 0) + self.history.delivered(sink)
             == streams[network.inputs(sink)[0].name]["delivered"]
             for sink in network.sinks
         )
@@ -177,15 +183,17 @@ def collect(deployment: Deployment, queries: Sequence[Query], seconds: float) ->
         for number in (folder / "batches" / unit).numbers()
         if number >= history.upto.get(unit, 0)
     ]
-    visible, stimulus = {}, {}
+    visible, stimulus, weight = {}, {}, {}
     for sink in deployment.network.sinks:
         place = folder / "latency" / sink
-        parts = [read_latency(place / name) for name in place.names() if not history.holds(name)]
-        visible[sink] = np.concatenate([np.zeros(0), *(at for at, _ in parts)])
-        stimulus[sink] = np.concatenate([np.zeros(0), *(rows for _, rows in parts)])
+        parts = [read_note((place / name).read()) for name in place.names() if not history.holds(name)]
+        visible[sink], stimulus[sink], weight[sink] = (
+            np.concatenate([np.zeros(0), *(part[number] for part in parts)]) for number in range(3)
+        )
     taken = _taken(deployment, queries, batches, history)
     repeated = {sink: repeated_of(folder, sink) for sink in deployment.network.sinks}
-    return Outcome(epoch_of(folder), batches, visible, stimulus, taken, seconds, history=history, repeated=repeated)
+    epoch = epoch_of(folder)
+    return Outcome(epoch, batches, visible, stimulus, taken, seconds, history=history, repeated=repeated, weight=weight)
 
 
 def read_batch(folder: Place, query: str, number: int) -> Batch:
@@ -212,7 +220,7 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
 
 def read_latency(file: Place) -> tuple[Array, Array]:
     """Return when each row of a note became visible, and its stimulus time (s since 1970)."""
-    return read_note(file.read())
+    return row_by_row(file.read())
 
 
 def reached(query: Query, before: int = 0) -> dict[str, Position]:

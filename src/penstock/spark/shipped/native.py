@@ -42,6 +42,8 @@ def write_by_spark(spec: WriterSpec, frame: DataFrame, batch: int, *, store: boo
 
     Parameters
     ----------
+    frame
+        The batch, of a query that is `marked`.
     store
         False for a batch that is done again for Spark's counts only.
     """
@@ -49,9 +51,7 @@ def write_by_spark(spec: WriterSpec, frame: DataFrame, batch: int, *, store: boo
 
     (way,) = spec.sinks
     said = Observation()
-    # A column first: Spark compiles those, and works out what metrics are of without that.
-    marked = frame.selectExpr("*", f"CASE WHEN {arrived(way)} THEN _stimulus END AS _shown")
-    rows = marked.observe(said, *_counted(spec), *_reached(spec), _stimulus()).filter("_shown IS NOT NULL")
+    rows = frame.observe(said, *_counted(spec), *_reached(spec), _stimulus()).filter("_shown IS NOT NULL")
     shown = rows.selectExpr(*(f"{column} AS `{name.replace('`', '``')}`" for column, name in way.columns))
     if not store:
         shown.write.format("noop").mode("overwrite").save()
@@ -67,11 +67,17 @@ def write_by_spark(spec: WriterSpec, frame: DataFrame, batch: int, *, store: boo
     return Written(counts, reached_of(spec, said.get), laid)
 
 
-def arrived(way: SinkExit) -> str:
-    """Return SQL for whether a row arrived on a sink's stream and was not dropped."""
+def marked(frame: DataFrame, way: SinkExit, *, timed: bool) -> DataFrame:
+    """Return a query's rows with the stimulus time in ``_shown``, of those that arrived at its sink undropped.
+
+    That is part of the query: Spark compiles what it computes, and would work out metrics without that. ``timed``:
+    whether its rows tell event times.
+    """
     place, number = way.seen
     column, bit = divmod(2 * number, BITS)
-    return f"_seen{place}_{column} & {3 << bit}L = {1 << bit}L"
+    there = f"_seen{place}_{column} & {3 << bit}L = {1 << bit}L"
+    others = [name for name in frame.columns if timed or name != "_stimulus"]
+    return frame.selectExpr(*others, f"CASE WHEN {there} THEN _stimulus END AS _shown")
 
 
 def _counted(spec: WriterSpec) -> list[Column]:
