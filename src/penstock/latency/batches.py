@@ -27,6 +27,9 @@ from penstock.load.statistics import HostStatistics
 DRAIN = 3600.0
 """Seconds after the end of the rates at which a prediction stops at the latest."""
 
+BESIDES = 0.03
+"""How far forecasts are off besides what is drawn, as a share: triggers, files and commits are late, too."""
+
 FOLLOWED, FEWEST = 400_000, 20
 """Batches that draws follow at most (some seconds), and draws below which there is no interval."""
 
@@ -242,9 +245,7 @@ class PlacedBatches:
         found = []
         for horizon in horizons:
             first, last = (int(at / self.model.period + 1e-9) for at in (now, now + horizon))
-            worst = series[:, first : max(last, first + 1)].max(axis=1, initial=0.0)
-            low, high = np.quantile(worst[1:], [LOW, HIGH])
-            found.append((float(worst[0]), min(float(low), float(worst[0])), max(float(high), float(worst[0]))))
+            found.append(_foretold(series[:, first : max(last, first + 1)].max(axis=1, initial=0.0)))
         return found
 
     def _pace(self, factors: Sequence[float] | Array, drawn: Draws | None = None, k: int = 0) -> Pace:
@@ -272,6 +273,13 @@ class PlacedBatches:
             chance=[np.zeros(1)] * len(names) if drawn is None else list(drawn.chance[k]),
             extra=extra,
         )
+
+
+def _foretold(worst: Array) -> tuple[float, float, float]:
+    """Return what is expected, p05 and p95; the first draw is what is expected."""
+    expected, low, high = float(worst[0]), *np.quantile(worst[1:], [LOW, HIGH])
+    down, up = (math.hypot(max(side, 0.0), BESIDES * expected) for side in (expected - low, high - expected))
+    return expected, expected - down, expected + up
 
 
 def microbatch_estimate(
