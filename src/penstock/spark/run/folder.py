@@ -44,11 +44,12 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 
 from penstock.cluster import Placement
-from penstock.errors import InputError
+from penstock.errors import EngineError, InputError
 from penstock.files import compact
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
+from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
 from penstock.telemetry.runs import ABOUT
@@ -265,12 +266,16 @@ def probe(folder: Place, name: str, session: SparkSession) -> None:
     ------
     InputError
         Naming the host and the remedy.
+    EngineError
+        If its executors die of every question.
     """
     token = secrets.token_hex(8)
     file = folder / f"probe-{token}.txt"
     file.replace(token.encode())
     try:
-        seen = [row[0] for row in session.read.text(file.uri).collect()]
+        seen = [row[0] for row in asked(session.read.text(file.uri).collect)]
+    except EngineError:
+        raise
     except Exception as error:
         seen = [type(error).__name__]
     finally:

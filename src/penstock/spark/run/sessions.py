@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from pyspark.sql import SparkSession
 
 from penstock.spark.compile import SLOTS, register
+from penstock.spark.run.asking import asked
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -43,7 +44,7 @@ def settle(session: SparkSession, slots: int) -> SparkSession:
 
 def slots_of(session: SparkSession) -> int:
     """Return how many tasks a host says that it does at a time: Spark deals a range out to as many."""
-    return session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count()
+    return asked(session.range(1000).selectExpr("spark_partition_id() AS part").distinct().count)
 
 
 def ended(session: SparkSession) -> bool:

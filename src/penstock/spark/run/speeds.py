@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql import SparkSession
+
+from penstock.spark.run.asking import asked
 
 if TYPE_CHECKING:
     from penstock.spark.hosts.base import SparkHost
@@ -29,7 +32,7 @@ class Speeds:
     def of(self, name: str) -> float:
         """Return a host's speed."""
         if name not in self._known:
-            self._known[name] = speed_of(self._sessions[name])
+            self._known[name] = asked(partial(speed_of, self._sessions[name]))
         return self._known[name]
 
     def now(self, name: str) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import EngineError, InputError
 from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.hop.partition import PATIENCE
+from penstock.spark.run.asking import asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +83,7 @@ def _check_client(name: str, session: SparkSession) -> None:
             there = importlib.util.find_spec("confluent_kafka") is not None
             yield pa.RecordBatch.from_pydict({"there": [there]})
 
-    if not all(row[0] for row in session.range(1).mapInArrow(look, "there boolean").collect()):
+    if not all(row[0] for row in asked(session.range(1).mapInArrow(look, "there boolean").collect)):
         raise InputError(
             'lacks the package confluent-kafka, which hop = "kafka" needs',
             at=f"hosts.{name}",
