@@ -324,8 +324,8 @@ def page(document: dict[str, Any]) -> str:
         "Filter, map, filter, map from a backlog, from files to parquet and from a topic to a topic, "
         f"{about}. By hand: `readStream … writeStream`. Medians of alternating rounds; begin and end: all but batches.",
         "",
-        "| input | rows | of a batch | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) "
-        "| ratio | of a batch | by CPU | begin and end (s) |",
+        "| input | rows | rows of a batch | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) "
+        "| ratio | ratio of a batch | by CPU | begin and end (s) |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for run in document["runs"]:

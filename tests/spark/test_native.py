@@ -32,7 +32,7 @@ from penstock.network.file import parse_network
 from penstock.spark.compile import compiler
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.run import Engine
-from penstock.spark.shipped.native import RANKS, marked, spread_out, write_by_spark
+from penstock.spark.shipped.native import RANKS, SKETCH, marked, spread_out, write_by_spark
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import settle
 from penstock.spark.shipped.share import brought, count, reached_by
@@ -105,6 +105,22 @@ def test_spark_tells_what_tasks_in_python_would(
             assert kinds.field("when").type == CLOCK
     assert written.rows is None
     assert bool(spec.aside.names()) == (brought(spec.sinks[0], table).rows.num_rows > 0)
+
+
+@pytest.mark.spark
+def test_stimulus_times_of_many_rows_keep_their_ranks(engine: Engine, tmp_path: Path) -> None:
+    """Of more rows than Spark keeps, each is told a time whose rank is within half a hundredth of its own."""
+    spec, table = spec_of(tmp_path), rows_of(60_000, 5)
+    frame = marked(engine.sessions["h2"].createDataFrame(table), spec.sinks[0], timed=True)
+    laid = write_by_spark(spec, frame, 0, store=True).rows
+    assert laid is not None
+    exact = np.sort(brought(spec.sinks[0], table).stimulus.to_numpy())
+    found = np.repeat(*laid.stimulus)
+    assert exact.size > SKETCH
+    assert found.size == exact.size
+    assert (found[0], found[-1]) == (exact[0], exact[-1])
+    ranks = np.searchsorted(exact, found) / exact.size
+    assert np.abs(ranks - np.arange(exact.size) / exact.size).max() < 0.005
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3000))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cached_property
 
 import attrs
 import pyspark.sql.functions as F
@@ -85,7 +86,7 @@ class _Compiler:
         self.session, self.deployment, self.run = session, deployment, run
         self.network: Network = deployment.network
         self.knobs = knobs_of(deployment, Graph(self.network, fragment, real_time=deployment.real_time))
-        if self.knobs is not None and not shares_jvm(session):
+        if self.knobs is not None and not self.shares_jvm:
             place = limits_file(deployment.place, fragment.name)
             self.knobs = dataclasses.replace(self.knobs, file=place)
             self.deployment = attrs.evolve(deployment, limits=place)
@@ -101,6 +102,11 @@ class _Compiler:
         self.stateful: list[str] = []
         self.barriers = 0
         self.reads: dict[str, DataFrame] = {}
+
+    @cached_property
+    def shares_jvm(self) -> bool:
+        """Whether the host's tasks share the driver's JVM, which it is asked at most once."""
+        return shares_jvm(self.session)
 
     def query(self) -> Query:
         """Return the compiled query."""
@@ -138,7 +144,7 @@ class _Compiler:
 
         Those of our own hosts do not, and need less time to hand rows to Python than to write them.
         """
-        if self.logs or len(self.sinks) != 1 or self.slots == 1 or shares_jvm(self.session):
+        if self.logs or len(self.sinks) != 1 or self.slots == 1 or self.shares_jvm:
             return False
         sink = self.network.sinks[self.sinks[0].name]
         return written_by_spark(sink, self.deployment.schemas[sink.input])

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.network import Sink
-from penstock.spark.shipped.deliver import FILES
+from penstock.spark.shipped.deliver import is_folder
 
 PLAIN = (BinaryType, BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType)
 """Types of which everybody reads from parquet what Spark has written."""
@@ -26,7 +26,7 @@ PLAIN = (BinaryType, BooleanType, DateType, NumericType, StringType, TimestampNT
 def written_by_spark(sink: Sink, schema: StructType) -> bool:
     """Return whether Spark itself can write a sink's rows, whose columns are given: into files only."""
     if sink.format is not None:
-        return sink.format in FILES and "path" in sink.options
+        return is_folder(sink.format, sink.options)
     names = [name.lower() for name in schema.names]
     return len({*names}) == len(names) and _plain(schema)
 

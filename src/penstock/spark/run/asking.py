@@ -30,16 +30,14 @@ def asked(question: Callable[[], Answer]) -> Answer:
     EngineError
         If executors die each time.
     """
-    for _ in range(TIMES - 1):
+    times = 0
+    while True:
         try:
             return question()
         except PySparkException as error:
             if LOST not in str(error):
                 raise
+            times += 1
+            if times == TIMES:
+                raise EngineError(f"executors die, {TIMES} times in turn: {short(error)}") from None
         time.sleep(PAUSE)
-    try:
-        return question()
-    except PySparkException as error:
-        if LOST not in str(error):
-            raise
-        raise EngineError(f"executors die, {TIMES} times in turn: {short(error)}") from None

@@ -120,7 +120,7 @@ class Outcome:
         return values, np.concatenate([*map(self._weight, names), *(row[1] for row in older)])
 
     def _weight(self, sink: str) -> Array:
-        return self.weight.get(sink, np.ones(self.visible[sink].size))
+        return self.weight.get(sink, np.ones(len(self.visible.get(sink, ()))))
 
     def streams(self, network: Network) -> dict[str, dict[str, int]]:
         """Return arrived, delivered, dropped and late tuples of every stream; late ones were delivered too."""
@@ -149,7 +149,7 @@ class Outcome:
         if any(streams[name]["arrived"] != rows for name, rows in self.taken.items() if name in streams):
             return False
         return all(
-            (round(self._weight(sink).sum()) if sink in self.visible else 0) + self.history.delivered(sink)
+            round(self._weight(sink).sum()) + self.history.delivered(sink)
             == streams[network.inputs(sink)[0].name]["delivered"]
             for sink in network.sinks
         )

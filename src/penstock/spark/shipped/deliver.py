@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 FILES = ("json", "csv", "parquet", "orc", "text", "xml", "avro")
 """Formats whose sinks and sources are folders of files."""
+
+
+def is_folder(form: str | None, options: Mapping[str, str]) -> bool:
+    """Whether a sink is a folder of files that the user has named."""
+    return form in FILES and "path" in options
 
 
 class Rows(Protocol):
@@ -149,7 +154,7 @@ def deliver(
         return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, rows.files), left=[rows.scratch])
     if form is None:
         return _parquet(spec, way, batch, rows, note)
-    if form in FILES and "path" in way.options:
+    if is_folder(form, way.options):
         scratch = scratch_of(spec, way, batch)
         files = lay(way, rows.frame(session), scratch)
         return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, files), left=[scratch, *rows.files])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.spark.shipped import BITS
 from penstock.spark.shipped.deliver import Laid, lay, scratch_of
-from penstock.spark.shipped.share import Counts, Reached
+from penstock.spark.shipped.share import Counts, Reached, reached_from
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 
 if TYPE_CHECKING:
@@ -52,19 +52,21 @@ def write_by_spark(spec: WriterSpec, frame: DataFrame, batch: int, *, store: boo
     (way,) = spec.sinks
     said = Observation()
     rows = frame.observe(said, *_counted(spec), *_reached(spec), _stimulus()).filter("_shown IS NOT NULL")
-    shown = rows.selectExpr(*(f"{column} AS `{name.replace('`', '``')}`" for column, name in way.columns))
-    if not store:
+    shown = rows.select(*(column for column, _ in way.columns)).toDF(*(name for _, name in way.columns))
+    scratch, files = scratch_of(spec, way, batch), []
+    if store:
+        files = lay(way, shown, scratch)
+    else:
         shown.write.format("noop").mode("overwrite").save()
-        return Written(counts_of(spec, said.get), reached_of(spec, said.get), None)
-    scratch = scratch_of(spec, way, batch)
-    files = lay(way, shown, scratch)
-    counts = counts_of(spec, said.get)
+    metrics = said.get
+    counts, laid = counts_of(spec, metrics), None
     place, number = way.seen
     came, dropped = counts[spec.passes[place][number]]
-    laid = Laid(scratch, files, spread_out(said.get["stimulus"], came - dropped)) if came > dropped else None
-    if laid is None:
+    if store and came > dropped:
+        laid = Laid(scratch, files, spread_out(metrics["stimulus"], came - dropped))
+    elif store:
         scratch.remove()
-    return Written(counts, reached_of(spec, said.get), laid)
+    return Written(counts, reached_of(spec, metrics), laid)
 
 
 def marked(frame: DataFrame, way: SinkExit, *, timed: bool) -> DataFrame:
@@ -115,13 +117,9 @@ def reached_of(spec: WriterSpec, said: Mapping[str, int | None]) -> Reached:
     """Return how far event time has come, from the metrics."""
     if not spec.timed:
         return Reached()
-    found = {}
-    for number, start in enumerate(spec.origins):
-        latest = said[f"o{number}"]
-        if latest is not None:
-            found[str(number)] = latest - (0 if start.marked else start.lateness)
-    told = [value for value in (said["latest"], said["marked"]) if value is not None]
-    return Reached(found, max(told, default=None))
+    return reached_from(
+        spec, [said[f"o{number}"] for number in range(len(spec.origins))], [said["latest"], said["marked"]]
+    )
 
 
 def _stimulus() -> Column:

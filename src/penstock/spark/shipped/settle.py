@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.spark.shipped.deliver import FILES, Delivery, noted, scratches
+from penstock.spark.shipped.deliver import Delivery, is_folder, noted, scratches
 from penstock.spark.shipped.gate import committing
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.spec import WriterSpec
@@ -58,7 +58,7 @@ def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
     (spec.folder / INTENTS / spec.query).remove()
     spec.aside.remove()
     for way in spec.sinks:
-        if way.format in FILES and "path" in way.options:
+        if is_folder(way.format, way.options):
             folder = place_of(way.options["path"])
             for name in folder.names():
                 if name.startswith(scratches(way)):

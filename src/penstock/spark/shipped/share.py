@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -91,16 +91,33 @@ def reached_by(table: pa.Table, spec: WriterSpec) -> Reached:
 
     if not spec.timed:
         return Reached()
-    found = {}
     origin, mark = table.column("_origin"), pc.is_null(table.column("_id"))
     clock = pc.cast(table.column("_time"), pa.int64())
-    for number, start in enumerate(spec.origins):
-        mask = pc.equal(origin, number)
-        latest = pc.max(pc.filter(clock, pc.and_(mask, mark) if start.marked else mask)).as_py()
-        if latest is not None:
-            found[str(number)] = latest - (0 if start.marked else start.lateness)
+    masks = [pc.equal(origin, number) for number in range(len(spec.origins))]
+    latest = [
+        pc.max(pc.filter(clock, pc.and_(mask, mark) if start.marked else mask)).as_py()
+        for mask, start in zip(masks, spec.origins, strict=True)
+    ]
     told = [pc.max(clock).as_py(), pc.max(pc.filter(table.column("_stimulus"), mark)).as_py()]
-    return Reached(found, max((value for value in told if value is not None), default=None))
+    return reached_from(spec, latest, told)
+
+
+def reached_from(spec: WriterSpec, latest: Sequence[int | None], told: Sequence[int | None]) -> Reached:
+    """Return how far event time has come.
+
+    Parameters
+    ----------
+    latest
+        By origin, the latest mark, or event time where it has no marks.
+    told
+        The latest event time of any row, and the latest that a mark tells of.
+    """
+    found = {
+        str(number): time - (0 if start.marked else start.lateness)
+        for number, (time, start) in enumerate(zip(latest, spec.origins, strict=True))
+        if time is not None
+    }
+    return Reached(found, max((time for time in told if time is not None), default=None))
 
 
 def count(table: pa.Table, passes: tuple[tuple[str, ...], ...]) -> Counts:
