@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from penstock.cli.common import microseconds
 from penstock.network import hybrid
@@ -62,6 +63,38 @@ def test_a_second_run_is_drawn_beside_the_first(tmp_path: Path) -> None:
     demo_picture(both, tmp_path / "both.svg")
     words = [(tmp_path / f"{name}.svg").read_bytes() for name in ("one", "both")]
     assert words[0] != words[1]
+
+
+@pytest.mark.parametrize("late", [0.5, 1.0, 3.0])
+def test_the_figures_hide_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: float) -> None:
+    """Whichever half of a run is the slower one, the box of figures lies on no point of it."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr("penstock.pictures.demo.save", lambda figure, *_args, **_kwargs: drawn.append(figure))
+    told = report()
+    told["series"]["latency"]["in_turn"] = [4.0] * 10 + [4.0 * late] * 10
+    told["interval"] = {word: [0.1, 2.0] for word in ("worst", "p99", "p50", "mean")}
+    demo_picture(told, tmp_path / "picture.png")
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    axes = figure.axes[3]
+    (box,) = [text.get_bbox_patch() for text in axes.texts if text.get_bbox_patch() is not None]
+    assert box is not None
+    place = box.get_window_extent()
+    points = [axes.transData.transform(np.column_stack(line.get_data())) for line in axes.lines]
+    assert not any(place.contains(*point) for point in np.concatenate(points))
+
+
+def test_only_a_picture_with_crossing_streams_explains_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The legend of the network says how streams that cross hosts are drawn where there are any."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr("penstock.pictures.demo.save", lambda figure, *_args, **_kwargs: drawn.append(figure))
+    together = report()
+    together["placement"] = dict.fromkeys(together["placement"], "h1")
+    demo_picture(report(), tmp_path / "picture.png")
+    demo_picture(together, tmp_path / "picture.png")
+    legends = [figure.axes[0].get_legend() for figure in drawn]
+    words = [[text.get_text() for text in legend.get_texts()] for legend in legends if legend is not None]
+    assert ["crosses hosts" in row for row in words] == [True, False]
 
 
 def test_a_report_without_measurements_is_drawn(tmp_path: Path) -> None:

@@ -24,6 +24,9 @@ SMOOTH = 6.0
 FULL = 0.95
 """Share of its time from which on a host counts as saturated."""
 
+UNDER = 0.55
+"""Share of the panel's height that is below the box of figures."""
+
 
 def demo_picture(report: Document, path: str | os.PathLike[str], theme: str = "light") -> None:
     """Draw a report as one picture, which can be read at the width of a page.
@@ -148,19 +151,17 @@ def _latency(axes: Axes, report: Document, theme: Theme) -> None:
     axes.set_ylabel("seconds")
     axes.set_xlabel("time (s)", color=theme.ink)
     _panel(axes, series, "Latency, worst of each second", theme)
-    top = np.nanmax(np.concatenate([predicted, measured, high, dealt, [0.0]]))
-    axes.set_ylim(0, top * 1.12 if top > 0 else 1.0)
+    both = [values[: time.size] for values in (predicted, measured, high, dealt) if values.size]
+    first, second = (float(np.nanmax(part, initial=0.0)) for part in _halves(both, time.size // 2))
+    # The figures stand on the side where less is, above all of it.
+    axes.set_ylim(0, max(1.12 * max(first, second), min(first, second) / UNDER) or 1.0)
     for begin, end in drains(series):
         axes.axvspan(begin, end, color=theme.drain, zorder=0, linewidth=0)
         _name(axes, (begin + end) / 2, "drain", theme)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles, labels, frameon=False, fontsize=9, ncols=4, loc="lower right", bbox_to_anchor=(1, 0.99),
                 borderaxespad=0.0)  # fmt: skip
-    # The figures stand on the side where the curve is lower.
-    half = time.size // 2
-    both = [values[: time.size] for values in (predicted, measured, high, dealt) if values.size]
-    late = [float(np.nanmax(part, initial=0.0)) for part in _halves(both, half)]
-    right = late[1] <= late[0]
+    right = second <= first
     axes.text(0.985 if right else 0.015, 0.93, _figures(report), transform=axes.transAxes, family="DejaVu Sans Mono",
               fontsize=9, ha="right" if right else "left", va="top", linespacing=1.35,
               bbox={"boxstyle": "round,pad=0.5", "facecolor": theme.paper, "edgecolor": theme.grid})  # fmt: skip

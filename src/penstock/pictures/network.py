@@ -64,9 +64,13 @@ def draw_network(
     layers = max(x for x, _ in layout.places.values()) + 1
     heights = [y for _, y in layout.places.values()]
     rows = max(heights) - min(heights) + 1
+    crossing = {
+        (start, stop)
+        for start, stop in layout.paths
+        if start in placement and stop in placement and placement[start] != placement[stop]
+    }
     for (start, stop), points in layout.paths.items():
-        crosses = start in placement and stop in placement and placement[start] != placement[stop]
-        _stream(axes, points, colour.get(placement.get(start, ""), theme.faint), crosses)
+        _stream(axes, points, colour.get(placement.get(start, ""), theme.faint), (start, stop) in crossing)
     for node, place in layout.places.items():
         if node in sinks:
             shown = _Node(theme.paper, theme.faint, theme.ink, sinks[node], "sink")
@@ -83,7 +87,7 @@ def draw_network(
     axes.set_ylim(max(heights) + 0.75, min(heights) - 0.75)
     axes.axis("off")
     axes.set_title("The network, coloured by host", loc="left", fontsize=12, fontweight="bold")
-    _legend(axes, colour, theme)
+    _legend(axes, colour, theme, crossing=bool(crossing))
 
 
 class _Node(NamedTuple):
@@ -149,13 +153,14 @@ def _box(axes: Axes, place: tuple[float, float], node: _Node, theme: Theme, laye
               fontsize=size * 0.82, linespacing=1.15, zorder=3)  # fmt: skip
 
 
-def _legend(axes: Axes, colour: Mapping[str, str], theme: Theme) -> None:
+def _legend(axes: Axes, colour: Mapping[str, str], theme: Theme, *, crossing: bool) -> None:
     from matplotlib.lines import Line2D
 
     handles: list[Line2D] = [
         Line2D([], [], marker="s", linestyle="", markersize=9, color=tint, label=host) for host, tint in colour.items()
     ]
-    handles.append(Line2D([], [], color=theme.ink, linestyle=DASHED, linewidth=1.8, label="crosses hosts"))
+    if crossing:
+        handles.append(Line2D([], [], color=theme.ink, linestyle=DASHED, linewidth=1.8, label="crosses hosts"))
     axes.legend(handles=handles, loc="lower left", ncols=len(handles), frameon=False, borderaxespad=0.0)
 
 
