@@ -21,6 +21,7 @@ from penstock.spark.hop.rows import Held, RowTopic, held
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.units import Unit
+from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import report_of, save
@@ -64,7 +65,8 @@ class PromptRunner(Runner):
     ) -> None:
         super().__init__(unit, query)
         self.client, self.host, self.checkpoint = client, host, checkpoint
-        self._used = time.monotonic(), host.cpu_seconds()
+        self._usage = Usage({host.name: host})
+        self._busy()
 
     def launch(self, interval: float | None = None) -> None:
         """Start the query; None: over what there is now, in an ordinary batch."""
@@ -116,10 +118,9 @@ class PromptRunner(Runner):
 
     def _busy(self) -> float:
         """Return the share of a core that the host has used since the last call, at most 1."""
-        now, used = time.monotonic(), self.host.cpu_seconds()
-        (since, before), self._used = self._used, (now, used)
+        share = self._usage.look(time.monotonic(), [self.host.name])[self.host.name]
         # Of other machines nothing is known.
-        return 1.0 if used is None or before is None else min(1.0, max(0.0, (used - before) / max(now - since, 1e-3)))
+        return 1.0 if share is None else min(1.0, share)
 
     def check(self) -> None:
         """Raise the error that the query ended with, if it did."""
