@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ class Wanted:
         Of the simulator.
     apart
         Operators that are queries of their own on Spark.
+    ready
+        Waits for what else has to be done before anything runs on Spark.
     """
 
     network: Network
@@ -60,6 +63,7 @@ class Wanted:
     move_time: float = 0.5
     pace: float | None = None
     apart: tuple[str, ...] = ()
+    ready: Callable[[], object] = lambda: None
 
     @property
     def setting(self) -> Setting:
@@ -124,6 +128,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             apart=wanted.apart,
             about=about.document(),
         )
+        wanted.ready()
         running = SparkEngine(engine, deployment, late=[host for name, host in hosts.items() if name not in ready])
         try:
             yield running
@@ -195,11 +200,11 @@ def first_placement(
 
 @contextmanager
 def rehearsed(engine: str, wanted: Wanted, control: Control, tell: Report) -> Iterator[Engine]:
-    """Give an engine; where time does not wait, its controller has rehearsed before anything runs."""
+    """Give an engine; where time does not wait, its controller rehearses while hosts start, before anything runs."""
     from penstock.control.rehearsal import rehearse
 
-    if engine == "spark":
-        tell("compiling policies", 0.0)
-        rehearse(control)
-    with ENGINES[engine](wanted, tell) as running:
-        yield running
+    with ThreadPoolExecutor(1) as pool:
+        if engine == "spark":
+            wanted = attrs.evolve(wanted, ready=pool.submit(rehearse, control).result)
+        with ENGINES[engine](wanted, tell) as running:
+            yield running
