@@ -200,6 +200,16 @@ def test_a_speed_is_what_batches_say_and_what_was_known() -> None:
     assert learned(batches, 200.0, before) == before
 
 
+def test_batches_of_ten_seconds_do_not_tell_the_next_ten() -> None:
+    """Where speeds wander, like batches of a few seconds are weighed against what was known, however many they are."""
+    batches = [Seen("h1", k / 100, k / 100 + 0.01, 0.5 * 1.3, 0.5) for k in range(1000)]
+    still, restless = (Speed(doubt=0.1, residual=0.05, wander=wander) for wander in (0.0, 0.1))
+    assert learned(batches, 10.0, still).level == pytest.approx(math.log(1.3), rel=0.05)
+    found = learned(batches, 10.0, restless)
+    assert found.level == pytest.approx(math.log(1.3) / 2, rel=0.1)
+    assert found.doubt == pytest.approx(0.1 / math.sqrt(2), rel=0.1)
+
+
 def test_a_batch_from_which_nothing_was_expected_says_next_to_nothing() -> None:
     """Where all rows are dropped and no overhead is known a batch was to take no time; what others say holds."""
     before = Speed(doubt=0.1, residual=0.05)

@@ -14,7 +14,20 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host
 from penstock.control.forecast import Seen
-from penstock.control.record import ENV, KEPT, TRUSTED, Line, Record, spread
+from penstock.control.record import (
+    ENV,
+    KEPT,
+    OUTSIDE,
+    PREDICTED,
+    SUPPOSED,
+    TRUSTED,
+    Line,
+    Record,
+    off_by,
+    spread,
+    stretches,
+)
+from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.load import Statistics
 from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
 
@@ -94,6 +107,54 @@ def test_spreads_are_the_likeliest(rows: list[tuple[float, float, float]], befor
     assert unlikely(found) <= unlikely(np.full(2, math.log(before))) + 1e-9
 
 
+def drawn(width: float, **stretch: float) -> Spread:
+    """Return the interval of a prediction of 10 s that may be off by a share, as it was drawn."""
+    ends = dict.fromkeys(KEYS, (10 * (1 - width), 10 * (1 + width)))
+    return Spread(draws=9, total=ends, sinks={}, low=np.full(2, 8.0), high=np.full(2, 12.0), stretch=stretch)
+
+
+@pytest.mark.parametrize(("true", "width"), [(0.03, 0.2), (0.1, 0.1), (0.05, 0.05 * 1.645)])
+def test_intervals_come_to_hold_what_comes(tmp_path: Path, true: float, width: float) -> None:
+    """Too wide or too narrow as drawn, intervals hold nine of ten, and not much more, once runs have told how far they
+    were off.
+    """
+    record, rng, held = Record(tmp_path / "runs.jsonl"), np.random.default_rng(2), []
+    center = Quantiles(10.0, 10.0, 10.0, 10.0)
+    for number in range(200):
+        known = record.applied(KNOWN, CLUSTER).intervals
+        told = drawn(width, **known).around(center, {}, np.full(2, 10.0))
+        came = 10 * (1 + true * float(rng.standard_normal()))
+        held.append(told.total["worst"][0] <= came <= told.total["worst"][1])
+        row = dict.fromkeys(("max", "p99", "p50", "mean"), came)
+        off = off_by(told, dict.fromkeys(row, 10.0), row)
+        if number == PREDICTED:
+            half = (told.total["p99"][1] - told.total["p99"][0]) / 20
+            assert half == pytest.approx(1.645 * true, rel=0.4)
+        record.note(KNOWN, CLUSTER, report(1.0, 1.0), off)
+    assert 0.83 <= np.mean(held[12:]) <= 0.99
+
+
+def test_what_an_interval_was_off_by_does_not_depend_on_how_it_was_stretched() -> None:
+    """What is noted is a share of the way to the end as drawn; where nothing came, nothing is noted."""
+    center, came = Quantiles(10.0, 10.0, 10.0, 10.0), dict.fromkeys(("max", "p99", "p50", "mean"), 11.0)
+    for stretch in (0.3, 1.0, 2.0):
+        told = drawn(0.2, worst=stretch).around(center, {}, np.full(2, 10.0))
+        assert told.total["worst"] == pytest.approx((10 - 2 * stretch, 10 + 2 * stretch))
+        assert told.total["mean"] == pytest.approx((8.0, 12.0))
+        assert told.high.tolist() == pytest.approx([10 + 2 * stretch] * 2)
+        assert off_by(told, dict.fromkeys(came, 10.0), came) == pytest.approx(dict.fromkeys(KEYS, 0.5))
+        assert off_by(told, dict.fromkeys(came, 10.0), dict.fromkeys(came)) == {}
+        assert off_by(Spread.none(center, {}, np.zeros(0)), dict.fromkeys(came, 10.0), came) == {}
+
+
+def test_stretches_are_root_mean_squares() -> None:
+    """Each quantity has its own; what is far outside counts as just outside, and nothing known stretches nothing."""
+    assert stretches([]) == {}
+    found = stretches([{"worst": 0.5}, {"worst": -0.5, "p99": 30.0}])
+    assert found["worst"] == pytest.approx(math.sqrt((1.645**2 * 0.5 + SUPPOSED) / (2 + SUPPOSED)))
+    assert found["p99"] == pytest.approx(math.sqrt((1.645**2 * OUTSIDE**2 + SUPPOSED) / (1 + SUPPOSED)))
+
+
 def test_an_idle_host_says_little(tmp_path: Path) -> None:
     """A run counts by how busy its hosts were."""
     record = Record(tmp_path / "runs.jsonl")
@@ -105,8 +166,10 @@ def test_each_machine_has_its_own(tmp_path: Path) -> None:
     """Hosts elsewhere are known by where they listen; hosts here by nothing else, whatever they are called."""
     record = Record(tmp_path / "runs.jsonl")
     away = attrs.evolve(CLUSTER, hosts={n: Host(name=n, spark=f"sc://{n}:15002") for n in CLUSTER.hosts})
-    record.note(KNOWN, away, report(1.5, 1.0))
+    record.note(KNOWN, away, report(1.5, 1.0), {"worst": 0.1})
     assert between(record) is None
+    assert not record.applied(KNOWN, CLUSTER).intervals
+    assert record.applied(KNOWN, away).intervals["worst"] < 1
     first, second = (record.applied(KNOWN, away).hosts[name].between_runs for name in ("h1", "h2"))
     assert first > second
 
@@ -148,6 +211,9 @@ def test_the_variable_names_it(tmp_path: Path) -> None:
 def test_statistics_keep_it(tmp_path: Path) -> None:
     """What earlier runs say goes into a statistics file and comes back."""
     record = Record(tmp_path / "runs.jsonl")
-    record.note(KNOWN, CLUSTER, report(1.2, 1.2))
+    record.note(KNOWN, CLUSTER, report(1.2, 1.2), dict.fromkeys(KEYS, 0.4))
     told = record.applied(KNOWN, CLUSTER)
-    assert parse_statistics(json.loads(json.dumps(told.document()))).hosts == told.hosts
+    back = parse_statistics(json.loads(json.dumps(told.document())))
+    assert back.hosts == told.hosts
+    assert back.intervals == told.intervals
+    assert set(back.intervals) == {*KEYS}

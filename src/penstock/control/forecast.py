@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.latency.batches import BatchHosts
-from penstock.load.statistics import HostStatistics
+from penstock.load.statistics import LASTING, HostStatistics
 
 Array = NDArray[np.float64]
 
 MEMORY, KEPT = 20.0, 60.0
 """Seconds after which what a batch taught counts a third, and after which it does not count at all."""
+
+STRETCH = 10.0
+"""Seconds through which a core's speed stays about the same."""
 
 WINDOW = 15.0
 """Seconds of batches that are judged together."""
@@ -98,8 +101,10 @@ class Speed:
         The same of the other.
     tied
         How the two errors go together (-1 to 1).
-    residual, jitter, wander
-        How batches differ by chance, and stretches of time, as of `penstock.load.statistics.HostStatistics`.
+    residual, jitter
+        How batches differ by chance, as of `penstock.load.statistics.HostStatistics`.
+    wander
+        How all batches of ten seconds differ from those of ten others: standard deviation.
     """
 
     level: float = 0.0
@@ -159,15 +164,16 @@ class Speed:
             tied=(both - known.error**2) / math.sqrt(level * other) if level * other > 0 else 0.0,
             residual=max(known.residual, LEAST),
             jitter=known.jitter,
-            wander=known.wander,
+            wander=LASTING * known.wander,
         )
 
 
 def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
     """Return a host's speed from its batches, the latest most, beside what was known before.
 
-    Each counts by the inverse of its variance: long batches tell more. What was known before counts by its doubt; of a
-    level without any doubt nothing was known.
+    Each counts by the inverse of its variance: long batches tell more. However many they are, those of ten seconds tell
+    what the level was then, which is not what it will be. What was known before counts by its doubt; of a level without
+    any doubt nothing was known.
     """
     recent = [batch for batch in batches if batch.end > now - KEPT]
     if not recent:
@@ -183,9 +189,12 @@ def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
     prior = before.sure
     both = np.array([before.level, before.fixed])
     number, scale = float(age.sum() ** 2 / (age**2).sum()), 1.0
+    length = min(recent[-1].end - recent[0].start, 2 * MEMORY)
+    differs = before.wander**2 / max(1.0, length / STRETCH)
     for _ in range(2):
-        spread = np.linalg.inv(info / scale**2 + prior)
-        found = spread @ (told / scale**2 + prior @ both)
+        sure_of, says = _blurred(info / scale**2, told / scale**2, differs)
+        spread = np.linalg.inv(sure_of + prior)
+        found = spread @ (says + prior @ both)
         # By what batches differ more than they did.
         more = float(weight @ (ratio - parts @ found) ** 2 / age.sum())
         scale = math.sqrt((number * more + USUAL) / (max(number - 1, 0) + USUAL))
@@ -200,6 +209,12 @@ def learned(batches: Sequence[Seen], now: float, before: Speed) -> Speed:
         residual=scale * before.residual,
         jitter=scale * before.jitter,
     )
+
+
+def _blurred(info: Array, told: Array, variance: float) -> tuple[Array, Array]:
+    """Return what is told of two numbers, and how surely, where the first itself differs by chance meanwhile."""
+    less = variance / (1 + variance * info[0, 0])
+    return info - less * np.outer(info[0], info[0]), told - less * told[0] * info[0]
 
 
 def chance(missed: int, batches: int) -> float:

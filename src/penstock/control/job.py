@@ -20,7 +20,7 @@ from penstock.control.learned import measured_rates
 from penstock.control.lookout import Lookout
 from penstock.control.outlook import reported
 from penstock.control.prediction import Prediction, Report, kept, predict, priced
-from penstock.control.record import NOTHING, Record
+from penstock.control.record import NOTHING, Record, off_by
 from penstock.control.report import compare
 from penstock.files import Document, to_json
 from penstock.latency.intervals import with_interval
@@ -195,7 +195,8 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
         report |= reported(course, batches, outcome, np.random.default_rng(job.seed))
         for host, share in slower(batches).items():
             report["hosts"][host]["slower"] = share
-        record.note(job.statistics, job.cluster, batches)
+        off = {} if prediction.spread is None else off_by(prediction.spread, report["predicted"], report["latency"])
+        record.note(job.statistics, job.cluster, batches, off)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)
     return Done(outcome, rates, prediction, report)

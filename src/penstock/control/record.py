@@ -1,4 +1,8 @@
-"""How far runs were from what calibration had told: kept from one to the next, it says how far the next one may be."""
+"""How far runs were from what was told before them: kept from one to the next, it says how far the next one may be.
+
+It is known of hosts, whose batches took more or less than calibration had told, and of predictions, whose latencies
+came nearer to the middle of their intervals than one in ten allows, or not as near.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,10 @@ import msgspec
 import numpy as np
 
 from penstock.cluster import Cluster
-from penstock.control.forecast import Seen
+from penstock.control.forecast import EDGE, Seen
 from penstock.errors import InputError
-from penstock.files import atomic, user_cache
+from penstock.files import Document, atomic, user_cache
+from penstock.latency.estimate import KEYS, Spread
 from penstock.load import Statistics
 from penstock.load.statistics import HostStatistics
 
@@ -30,6 +35,12 @@ TRUSTED = 2.0
 
 FAR = 0.7
 """A host that took twice as long, or half, is as far off as any can be."""
+
+PREDICTED, SUPPOSED = 40, 2.0
+"""The latest predictions of a machine that count, and how many the interval as drawn is worth beside them."""
+
+OUTSIDE = 2.0
+"""As many times as far as the end of its interval, a prediction is as far off as any can be."""
 
 ROUNDS, LEAST = 100, 0.01
 """Rounds until variances have settled, and the standard deviation that they start from at least."""
@@ -56,9 +67,25 @@ class Line(msgspec.Struct, frozen=True):
     busy: float
 
 
+class Came(msgspec.Struct, frozen=True):
+    """What came of a prediction.
+
+    Attributes
+    ----------
+    places
+        The machines of its hosts.
+    off
+        Of the worst latency, p99, p50 and mean, how far what was measured was from what was predicted: 1 is the end of
+        the interval on that side, as it was drawn.
+    """
+
+    places: str
+    off: dict[str, float]
+
+
 @attrs.frozen
 class Record:
-    """A file with a line for each host of each run.
+    """A file with lines for each host of each run, and one for its prediction.
 
     A file that cannot be read or written is none: what it holds only makes predictions more honest.
 
@@ -76,31 +103,37 @@ class Record:
         named = environ.get(ENV)
         return cls(user_cache() / "runs.jsonl" if named is None else Path(named) if named else None)
 
-    def note(self, statistics: Statistics, cluster: Cluster, batches: Sequence[Seen]) -> None:
-        """Add a run by its batches, of hosts that had been calibrated in place."""
+    def note(
+        self, statistics: Statistics, cluster: Cluster, batches: Sequence[Seen], off: Mapping[str, float] | None = None
+    ) -> None:
+        """Add a run by its batches, of hosts that had been calibrated in place, and by what its prediction was off."""
         known = [b for b in batches if statistics.hosts.get(b.host, HostStatistics()).speed is not None]
-        rows = _lines_of(known, cluster)
+        rows: list[Line | Came] = [*_lines_of(known, cluster)]
         if self.file is None or not rows:
             return
+        if off:
+            rows.append(Came(_places(cluster), dict(off)))
         with contextlib.suppress(InputError), atomic(self.file, "wb") as file:
             file.write(msgspec.json.Encoder().encode_lines([*self._lines(), *rows][-KEPT:]))
 
     def applied(self, statistics: Statistics, cluster: Cluster) -> Statistics:
-        """Return statistics whose hosts know how far earlier runs were off where they are."""
+        """Return statistics that know how far earlier runs were off, of each host where it is and of predictions."""
         lines = self._lines()
 
         def known(name: str, host: HostStatistics) -> HostStatistics:
-            mine = [line for line in lines if line.place == _place(cluster, name)][-COUNTED:]
+            mine = [line for line in lines if isinstance(line, Line) and line.place == _place(cluster, name)][-COUNTED:]
             alone = attrs.evolve(host, between_runs=None, overhead_between_runs=None)
             both = spread(mine, alone.may_differ) if mine else (None, None)
             return attrs.evolve(host, between_runs=both[0], overhead_between_runs=both[1])
 
         hosts = {n: known(n, row) if n in cluster.hosts else row for n, row in statistics.hosts.items()}
-        return attrs.evolve(statistics, hosts=hosts)
+        came = [line.off for line in lines if isinstance(line, Came) and line.places == _places(cluster)][-PREDICTED:]
+        return attrs.evolve(statistics, hosts=hosts, intervals=stretches(came))
 
-    def _lines(self) -> list[Line]:
+    def _lines(self) -> list[Line | Came]:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            return [] if self.file is None else msgspec.json.Decoder(Line).decode_lines(self.file.read_bytes())
+            rows = [] if self.file is None else msgspec.json.Decoder(Document).decode_lines(self.file.read_bytes())
+            return [msgspec.convert(row, Came) if "off" in row else msgspec.convert(row, Line) for row in rows]
         return []
 
 
@@ -133,6 +166,42 @@ def spread(lines: Sequence[Line], before: float) -> tuple[float, float]:
     return float(math.sqrt(found[0])), float(math.sqrt(found[1]))
 
 
+def off_by(
+    spread: Spread, predicted: Mapping[str, float | None], measured: Mapping[str, float | None]
+) -> dict[str, float]:
+    """Return how far a prediction was off, as a `Came` has it.
+
+    Parameters
+    ----------
+    spread
+        Its interval.
+    predicted, measured
+        Latencies (s): ``max``, ``p99``, ``p50`` and ``mean``; None where nothing came.
+    """
+    found = {}
+    for key, ends in spread.total.items():
+        middle, came = (row["max" if key == "worst" else key] for row in (predicted, measured))
+        if middle is None or came is None:
+            continue
+        way = abs(ends[came > middle] - middle)
+        if way > 0:
+            found[key] = spread.stretch.get(key, 1.0) * (came - middle) / way
+    return found
+
+
+def stretches(came: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return how many times as wide as drawn intervals have to be so that nine of ten hold what comes.
+
+    What is off is taken for normal, so that its root mean square says it; to begin with, an interval is as it is drawn.
+    """
+    found = {}
+    for key in KEYS:
+        off = np.clip([row[key] for row in came if key in row], -OUTSIDE, OUTSIDE)
+        if off.size:
+            found[key] = math.sqrt((EDGE**2 * float(off @ off) + SUPPOSED) / (off.size + SUPPOSED))
+    return found
+
+
 def _lines_of(batches: Sequence[Seen], cluster: Cluster) -> list[Line]:
     """Return a run's lines: for each host one of its short and one of its long batches, where it had any."""
     groups: dict[tuple[str, bool], list[Seen]] = {}
@@ -146,6 +215,11 @@ def _lines_of(batches: Sequence[Seen], cluster: Cluster) -> list[Line]:
             fixed = float(sum(batch.fixed for batch in mine) / expected)
             found.append(Line(_place(cluster, host), math.log(took / expected), fixed, float(took / length)))
     return found
+
+
+def _places(cluster: Cluster) -> str:
+    """Return the machines of a cluster."""
+    return " ".join(sorted({_place(cluster, name) for name in cluster.hosts}))
 
 
 def _place(cluster: Cluster, name: str) -> str:

@@ -189,7 +189,9 @@ class PlacedBatches:
             slow = drawn.factor[k] * drawn.speed[k]
             return self._pace(factors * slow, drawn, k)
 
-        return spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
+        found = spread_of(*batch_draws(self.made, pace, len(drawn), self.model.rates.periods))
+        known = self.hosts.statistics
+        return found if known is None else attrs.evolve(found, stretch=known.intervals)
 
     def outlook(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -54,6 +54,8 @@ class Spread:
         Pairs (p05, p95) of worst, p99, p50 and mean (s), over all sinks and by sink.
     low, high
         Arrays (periods,): p05 and p95 of the worst latency (s) of what enters in each period.
+    stretch
+        By key, how many times as far from the prediction its ends are as drawn, by what came of earlier predictions.
     """
 
     draws: int
@@ -61,6 +63,7 @@ class Spread:
     sinks: Mapping[str, Mapping[str, tuple[float, float]]]
     low: Array
     high: Array
+    stretch: Mapping[str, float] = attrs.field(factory=dict)
 
     @classmethod
     def none(cls, total: Quantiles, sinks: Mapping[str, Quantiles], series: Array) -> Spread:
@@ -73,18 +76,21 @@ class Spread:
         return cls(draws=0, total=pairs(total), sinks=by_sink, low=series, high=series)
 
     def around(self, total: Quantiles, sinks: Mapping[str, Quantiles], series: Array) -> Spread:
-        """Return the interval that also holds the prediction itself."""
+        """Return the interval that also holds the prediction, its ends as far away as earlier runs would have them."""
 
         def wide(pairs: Mapping[str, tuple[float, float]], row: Quantiles) -> dict[str, tuple[float, float]]:
-            return {key: (min(a, getattr(row, key)), max(b, getattr(row, key))) for key, (a, b) in pairs.items()}
+            middle, ends = np.array([getattr(row, key) for key in pairs]), np.array([*pairs.values()]).reshape(-1, 2)
+            low, high = self._ends([*pairs], middle, ends[:, 0], ends[:, 1])
+            return dict(zip(pairs, zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
-        return attrs.evolve(
-            self,
-            total=wide(self.total, total),
-            sinks={name: wide(pairs, sinks[name]) for name, pairs in self.sinks.items()},
-            low=np.minimum(self.low, series),
-            high=np.maximum(self.high, series),
-        )
+        low, high = self._ends(["worst"], series, self.low, self.high)
+        by_sink = {name: wide(pairs, sinks[name]) for name, pairs in self.sinks.items()}
+        return attrs.evolve(self, total=wide(self.total, total), sinks=by_sink, low=low, high=high)
+
+    def _ends(self, keys: Sequence[str], middle: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        far = np.array([self.stretch.get(key, 1.0) for key in keys])
+        below = middle + far * np.minimum(low - middle, 0.0)
+        return np.maximum(below, 0.0), middle + far * np.maximum(high - middle, 0.0)
 
     def document(self) -> Document:
         """Return the keys ``interval``, ``p05``, ``p95`` and ``draws`` of a report."""

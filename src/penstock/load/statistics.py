@@ -113,11 +113,23 @@ class HostStatistics:
 
 @attrs.frozen(kw_only=True)
 class Statistics:
-    """Statistics of a network's operators and a cluster's hosts, and how they were measured."""
+    """Statistics of a network's operators and a cluster's hosts, and how they were measured.
+
+    Attributes
+    ----------
+    operators, hosts
+        By name.
+    measured
+        How, for people.
+    intervals
+        Of the worst latency, p99, p50 and mean, how many times as wide as drawn the interval of a prediction has to be,
+        by what came of earlier ones on these machines; of those that are missing, as it is drawn.
+    """
 
     operators: Mapping[str, OperatorStatistics] = attrs.field(factory=dict)
     hosts: Mapping[str, HostStatistics] = attrs.field(factory=dict)
     measured: Document = attrs.field(factory=dict)
+    intervals: Mapping[str, float] = attrs.field(factory=dict)
 
     def of(self, network: Network) -> Statistics:
         """Return the statistics of a network's own operators."""
@@ -180,6 +192,7 @@ class Statistics:
                 for name, known in sorted(self.hosts.items())
             },
             "measured": dict(self.measured),
+            **({"intervals": dict(self.intervals)} if self.intervals else {}),
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -235,12 +248,22 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ) = None
 
 
+class IntervalRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many times as wide as drawn intervals have to be, by what came of earlier predictions."""
+
+    worst: Positive = 1.0
+    p99: Positive = 1.0
+    p50: Positive = 1.0
+    mean: Positive = 1.0
+
+
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
     """A statistics file; further top-level keys are passed over, so that reports can be used as one."""
 
     operators: dict[str, OperatorRow]
     hosts: dict[str, HostRow] = {}
     measured: Document = {}
+    intervals: IntervalRow | None = None
 
 
 def read_statistics(path: str | os.PathLike[str], network: Network | None = None) -> Statistics:
@@ -297,7 +320,10 @@ def parse_statistics(document: object, network: Network | None = None) -> Statis
             _finite(getattr(host, key) or 0.0, f"hosts.{name}.{key}")
         hosts[name] = HostStatistics(**msgspec.structs.asdict(host))
     rest = convert({**document, "operators": {}, "hosts": {}}, StatisticsFile, "")
-    return Statistics(operators=operators, hosts=hosts, measured=rest.measured)
+    intervals = {} if rest.intervals is None else msgspec.structs.asdict(rest.intervals)
+    for key, share in intervals.items():
+        _finite(share, f"intervals.{key}")
+    return Statistics(operators=operators, hosts=hosts, measured=rest.measured, intervals=intervals)
 
 
 def _numbers(value: float | list[float] | None, at: str) -> tuple[float, ...] | None:
