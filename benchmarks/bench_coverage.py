@@ -135,6 +135,7 @@ def measure(number: int, record: Record) -> dict[str, Any]:
         rates = case.rates(priced, placed)
         job = Job(network, cluster, Placement(placed), Path(folder) / "calibration", rates=rates, seed=number)
         statistics = record.applied(calibrate_in_place(engine, job, alone, lambda _what, _share: None), cluster)
+        kept = record.file.read_text() if record.file is not None and record.file.exists() else ""
         done("in place")
         known = statistics.complete(network, override=True)
         setting = Setting(network=known, cluster=cluster, placement=Placement(placed), statistics=statistics)
@@ -146,7 +147,8 @@ def measure(number: int, record: Record) -> dict[str, Any]:
     after = calibrate.calibrate_in_place(statistics, priced, cluster, placed, outcome, rates)
     hindsight, of_sinks = in_hindsight(after.complete(network, override=True), cluster, placed, rates, after, outcome)
     return {
-        "run": number, "case": attrs.asdict(case), "peak": float(rates.values.max()), "seconds": took,
+        "run": number, "before": kept.count('"off"'), "case": attrs.asdict(case),
+        "peak": float(rates.values.max()), "seconds": took,
         "predicted": quantiles(prediction), "interval": report["interval"], "measured": report["latency"],
         "hindsight": {name: gaps(row, report["latency"]) for name, row in hindsight.items()},
         "sinks": {n: {"predicted": row["predicted"]["p50"], "measured": row["latency"]["p50"], "hindsight": of_sinks[n]}
@@ -236,7 +238,8 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "",
         f"{rows[0]['machine']}; two embedded hosts with a core each, directory hop. Each run is drawn from its number:",
         "host that the burst saturates, trigger, load of the burst (by costs measured alone) and its length.",
-        "All runs are shown, each predicted with what those before it taught. In hindsight: the model with the costs",
+        "All runs are shown, each predicted with what those before it taught; the first had "
+        f"{rows[0].get('before', 0)} before it. In hindsight: the model with the costs",
         "of the run itself, an overhead and a factor for each host, and either the speed that its core had (by cores),",
         "or the speed that it had itself (by hosts): what its batches took of what they should have taken, from one",
         "interval of the trigger to the next.",

@@ -127,8 +127,8 @@ class Record:
             return attrs.evolve(host, between_runs=both[0], overhead_between_runs=both[1])
 
         hosts = {n: known(n, row) if n in cluster.hosts else row for n, row in statistics.hosts.items()}
-        came = [line.off for line in lines if isinstance(line, Came) and line.places == _places(cluster)][-PREDICTED:]
-        return attrs.evolve(statistics, hosts=hosts, intervals=stretches(came))
+        came = [line.off for line in lines if isinstance(line, Came) and line.places == _places(cluster)]
+        return attrs.evolve(statistics, hosts=hosts, intervals=stretches(came[-PREDICTED:]))
 
     def _lines(self) -> list[Line | Came]:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
