@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -36,8 +37,10 @@ from penstock.spark.run import moments as moments_module
 from penstock.spark.run.between import check_slots
 from penstock.spark.run.meter import Meter, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
-from penstock.spark.run.outcome import read_latency
-from penstock.spark.shipped.place import Place
+from penstock.spark.run.outcome import read_batch, read_latency
+from penstock.spark.run.prompt import publish
+from penstock.spark.shipped.place import Place, place_of
+from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
 from penstock.steering import Observation, Plan, Recover
 
@@ -200,6 +203,34 @@ def hosts(broker: Any, scripts: Any) -> Iterator[Any]:
         spark = SparkSettings(mode="real-time", trigger=0.3, checkpoint=5.0, kafka=kafka, jars=jars)
         cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=spark)
         yield lambda: (cluster, start_hosts(cluster))
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_run_that_ends_before_its_first_checkpoint_goes_on(hosts: Any, broker: Any, tmp_path: Path) -> None:
+    """The ordinary batch with which it ends leaves a checkpoint that real-time mode takes; each row comes once."""
+    rows, out = make_topic(broker, "rows", 2), make_topic(broker, "out", 2)
+    source = {"format": "kafka", "schema": "n int", "options": {"subscribe": rows}}
+    made = parse_network(
+        {
+            "name": "short",
+            "sources": {"rows": source},
+            "operators": {"odd": {"kind": "filter", "input": "rows", "where": "n % 2 = 1"}},
+            "sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": out}}},
+        }
+    )
+    cluster, started = hosts()
+    cluster = attrs.evolve(cluster, spark=attrs.evolve(cluster.spark, checkpoint=600.0))
+    with started as running:
+        engine = Engine(cluster, running)
+        for number in range(3):
+            put(broker, rows, [json.dumps({"n": n}) for n in range(20 * number, 20 * (number + 1))])
+            deployment = engine.prepare(made, {"odd": "h1"}, tmp_path / "run")
+            assert deployment.real_time == {"odd"}
+            outcome = engine.run(deployment, seconds=3)
+            assert outcome.balanced(made)
+            assert outcome.streams(made)["rows->odd"]["arrived"] == 20 * (number + 1)
+    assert sorted(row["n"] for row in values(broker, out)) == list(range(1, 60, 2))
 
 
 @pytest.mark.spark
@@ -397,6 +428,19 @@ class Told:
     def collect(self) -> list[tuple[bool]]:
         """Say that the last one came too late."""
         return [(False,)]
+
+
+def test_what_passed_before_an_ordinary_batch_counts_as_its_own(tmp_path: Path) -> None:
+    """The batch with which a run ends lasted since the checkpoint before it, and so did its host's work."""
+    place = place_of(str(tmp_path))
+    query: Any = SimpleNamespace(name="q", spec=SimpleNamespace(folder=place, host="h1"))
+    report = {"start": 100.0, "duration": 2.0, "rows": 9, "counts": {"s->q": [9, 0]}, "late": {}}
+    for number, since in ((0, 60.0), (1, None), (2, 101.0)):
+        report_of(place, "q", number).publish(json.dumps(report).encode())
+        assert publish(query, number, 0.5, since) == 102.0
+    first, *others = (read_batch(place, "q", number) for number in range(3))
+    assert (first.start, first.duration, first.span) == (60.0, 42.0, (60.0, 81.0))
+    assert {(batch.start, batch.duration) for batch in others} == {(100.0, 2.0)}
 
 
 def test_moments_are_known_before_they_come(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -28,6 +29,8 @@ from penstock.spark.shipped.progress import report_of, save
 from penstock.spark.shipped.writer import manifest_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.spark.hosts.base import SparkHost
 
 SLACK = 60_000
@@ -38,6 +41,17 @@ PATIENCE = 120.0
 
 AWAY = 0.3
 """How long (s) a message may be on its way after its query has ended."""
+
+STORE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+"""Spark's settings of the kind of checkpoint that real-time mode takes; a checkpoint stays what it began as."""
+
+SETTING = threading.Lock()
+"""Held while a session has other settings than usual."""
 
 REFUSED = "STREAMING_REAL_TIME_MODE"
 """What Spark calls its refusals of real-time mode."""
@@ -67,6 +81,7 @@ class PromptRunner(Runner):
         self.client, self.host, self.checkpoint = client, host, checkpoint
         self._usage = Usage({host.name: host})
         self._busy()
+        self._since = time.time()
 
     def launch(self, interval: float | None = None) -> None:
         """Start the query; None: over what there is now, in an ordinary batch."""
@@ -76,8 +91,13 @@ class PromptRunner(Runner):
         writer = writer.option("checkpointLocation", spec.checkpoint.uri).outputMode("update").queryName(self.name)
         # Spark's own types know nothing of real time yet.
         every = f"{self.checkpoint:g} seconds"
-        prompt = writer.trigger(realTime=every) if interval is not None else writer.trigger(availableNow=True)  # type: ignore[call-overload]
-        self.handle = launch(prompt)
+        if interval is not None:
+            self._since = time.time()
+            self.handle = launch(writer.trigger(realTime=every))  # type: ignore[call-overload]
+            return
+        # A checkpoint that begins with an ordinary batch is to be one from which real-time mode can go on.
+        with _taking(self.query.frame.sparkSession):
+            self.handle = launch(writer.trigger(availableNow=True))
 
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""
@@ -114,7 +134,7 @@ class PromptRunner(Runner):
         for progress in [last] if alone and last.batchId == ended else self.handle.recentProgress:
             number = progress.batchId
             if number <= ended and not manifest_of(spec.folder, self.name, number).exists() and save(progress, spec):
-                publish(self.query, number, self._busy())
+                self._since = publish(self.query, number, self._busy(), self._since)
 
     def _busy(self) -> float:
         """Return the share of a core that the host has used since the last call, at most 1."""
@@ -157,10 +177,39 @@ class PromptRunner(Runner):
         self.end(host)
 
 
-def publish(query: PromptQuery, number: int, busy: float = 1.0) -> None:
-    """Write the manifest of a batch that Spark has reported: readers of a run's folder know batches by it."""
+@contextlib.contextmanager
+def _taking(session: SparkSession) -> Iterator[None]:
+    """Let queries that a session starts make checkpoints as real-time mode takes them."""
+    with SETTING:
+        try:
+            for key, value in STORE.items():
+                session.conf.set(key, value)
+            yield
+        finally:
+            # Real-time mode refuses sessions that say otherwise, even that it is as usual.
+            for key in STORE:
+                session.conf.unset(key)
+
+
+def publish(query: PromptQuery, number: int, busy: float = 1.0, since: float | None = None) -> float:
+    """Write the manifest of a batch that Spark has reported: readers of a run's folder know batches by it.
+
+    Parameters
+    ----------
+    busy
+        Share of its time that its host worked.
+    since
+        When the batch before ended, or the query began (s since 1970): what an ordinary batch goes over at the end had
+        passed before that. None: when the batch itself began.
+
+    Returns
+    -------
+    float
+        When it ended (s since 1970).
+    """
     spec = query.spec
     report = json.loads(report_of(spec.folder, query.name, number).read())
+    end = report["start"] + report["duration"]
     content = {
         "batch": number,
         "host": spec.host,
@@ -169,9 +218,11 @@ def publish(query: PromptQuery, number: int, busy: float = 1.0) -> None:
         "rows": {name[1:]: [number, count] for name, (count, _) in report["counts"].items() if name[0] == LEFT},
         "counts": {},
         "busy": busy,
-        "visible": report["start"] + report["duration"],
+        "since": report["start"] if since is None else min(since, report["start"]),
+        "visible": end,
     }
     manifest_of(spec.folder, query.name, number).publish(json.dumps(content).encode())
+    return float(end)
 
 
 def recount_prompt(query: PromptQuery) -> None:
