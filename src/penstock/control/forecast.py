@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.latency.batches import BatchHosts
+from penstock.load.fitting import STRETCH
 from penstock.load.statistics import LASTING, HostStatistics
 
 Array = NDArray[np.float64]
 
 MEMORY, KEPT = 20.0, 60.0
 """Seconds after which what a batch taught counts a third, and after which it does not count at all."""
-
-STRETCH = 10.0
-"""Seconds through which a core's speed stays about the same."""
 
 WINDOW = 15.0
 """Seconds of batches that are judged together."""

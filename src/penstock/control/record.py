@@ -1,7 +1,7 @@
 """How far runs were from what was told before them: kept from one to the next, it says how far the next one may be.
 
-It is known of hosts, whose batches took more or less than calibration had told, and of predictions, whose latencies
-came nearer to the middle of their intervals than one in ten allows, or not as near.
+It is kept of hosts, whose batches took more or less time than calibration had told, and of predictions: how far from
+the prediction, and how near to the end of its interval, the measured latency was.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PREDICTED, SUPPOSED = 40, 2.0
 """The latest predictions of a machine that count, and how many the interval as drawn is worth beside them."""
 
 OUTSIDE = 2.0
-"""As many times as far as the end of its interval, a prediction is as far off as any can be."""
+"""A prediction that is off by so many times the way to the end of its interval is as far off as any can be."""
 
 ROUNDS, LEAST = 100, 0.01
 """Rounds until variances have settled, and the standard deviation that they start from at least."""
@@ -192,7 +192,7 @@ def off_by(
 def stretches(came: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return how many times as wide as drawn intervals have to be so that nine of ten hold what comes.
 
-    What is off is taken for normal, so that its root mean square says it; to begin with, an interval is as it is drawn.
+    Errors are taken to be normal, so that their root mean square says it; at first an interval is as it was drawn.
     """
     found = {}
     for key in KEYS:

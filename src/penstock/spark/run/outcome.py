@@ -208,8 +208,8 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
         known = True
     counts = {name: (int(a), int(d)) for name, (a, d) in {**report["counts"], **manifest["counts"]}.items()}
     # In real-time mode rows pass before the batch that tells of them begins.
-    start = min(manifest.get("since", report["start"]), report["start"])
-    figures = (start, report["start"] + report["duration"] - start, report["rows"])
+    start = manifest.get("since", report["start"])
+    figures = (start, report["duration"] + (report["start"] - start), report["rows"])
     logged = {writer: (int(at), int(rows)) for writer, (at, rows) in manifest["rows"].items()}
     speed = [(float(at), float(steps)) for at, steps in manifest.get("speed", ())]
     host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))

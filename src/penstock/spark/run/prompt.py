@@ -199,8 +199,8 @@ def publish(query: PromptQuery, number: int, busy: float = 1.0, since: float | N
     busy
         Share of its time that its host worked.
     since
-        When the batch before ended, or the query began (s since 1970): what an ordinary batch goes over at the end had
-        passed before that. None: when the batch itself began.
+        When the batch before ended, or the query began (s since 1970): the rows that the last, ordinary batch goes over
+        passed from then on. None: when the batch itself began.
 
     Returns
     -------
