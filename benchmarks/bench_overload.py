@@ -9,8 +9,10 @@ and do not compute, so that other work on the machine does not make them longer.
 
 The optimum is the linear program's, for the rates of the overload, with what each host's batches say afterwards of a
 batch, of its rows' work, and of rows that are read and dropped (least squares over the whole run): what those of the
-overload had left for work is the quota. It counts from two batches after the overload begins. A fluid program knows of
-no queue: that nothing piles up says the worst latency, beside its bound.
+overload had left for work is the quota. It counts from two batches after the overload begins: once the tuples that
+entered from then on, and once those that left. The first bears what had piled up until then, which is worked off at
+their cost; the second does not. A fluid program knows of no queue: that nothing piles up says the worst latency, beside
+its bound.
 """
 
 from __future__ import annotations
@@ -175,15 +177,17 @@ def judged(
     peak = np.array([rates.of_source("events").max()])
     known = begin + 2 * max(row["batch"] for row in shown.values())
     optimum = program.score(Exact(program).plan(peak)) * (end - known)
-    score, worst = 0.0, {}
+    score, left, worst = 0.0, 0.0, {}
     for name, sink in made.sinks.items():
         entered = outcome.stimulus[name]
-        during = (entered >= known) & (entered < end)
-        score += sink.weight * float(during.sum())
+        score += sink.weight * float(((entered >= known) & (entered < end)).sum())
+        visible = outcome.visible[name]
+        left += sink.weight * float(((visible >= known) & (visible < end)).sum())
         late = (entered >= begin) & (entered < end)
         worst[name] = float((outcome.visible[name] - entered)[late].max(initial=0.0))
     return {
-        "score": score, "optimum": optimum, "share": score / optimum, "worst": worst, "hosts": shown, "quotas": quotas,
+        "score": score, "optimum": optimum, "share": score / optimum, "left": left / optimum, "worst": worst,
+        "hosts": shown, "quotas": quotas,
         "balanced": outcome.balanced(made), "offered": program.score(program.flow(peak)) * (end - known),
     }  # fmt: skip
 
@@ -198,8 +202,9 @@ def page(found: list[dict[str, Any]], about: str) -> str:
         "",
         "Of each host: the overhead and the length of its batches in the overload (s), and the share that it worked.",
         "",
-        "| on | of the optimum | of what was offered | worst: near, far (s) | counts exact | hosts |",
-        "|---|---|---|---|---|---|",
+        "| on | of the optimum, by what entered | and by what left | of what was offered | worst: near, far (s) "
+        "| counts exact | hosts |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in found:
         hosts = "; ".join(
@@ -208,7 +213,8 @@ def page(found: list[dict[str, Any]], about: str) -> str:
         worst = ", ".join(f"{row['worst'][name]:.2f}" for name in ("near", "far"))
         exact = "yes" if row["balanced"] else "no"
         offered = row["score"] / row["offered"]
-        lines.append(f"| {row['on']} | {row['share']:.4f} | {offered:.2f} | {worst} | {exact} | {hosts} |")
+        shares = f"{row['share']:.4f} | {row['left']:.4f} | {offered:.2f}"
+        lines.append(f"| {row['on']} | {shares} | {worst} | {exact} | {hosts} |")
     return "\n".join([*lines, ""])
 
 

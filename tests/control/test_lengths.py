@@ -240,3 +240,55 @@ def test_a_cost_of_which_nothing_new_is_learned_follows_the_others():
     for _ in range(60):
         known = known.updated(as_wholes(seen, network, some, 1.2 * 100 * 0.0088), network)
     assert known.costs(flow)[0] == pytest.approx(1.2 * flow.given[0], rel=0.05)
+
+
+def test_what_becomes_shorter_is_overhead():
+    """Batches that are alike and shorter than was told have less overhead, as unsure as that; longer ones more work."""
+    rng = np.random.default_rng(6)
+    known = Lengths()
+    known.add(batches(rng.integers(50, 500, 20), 0.2, 0.001, 0.02, rng))
+    warm = batches([300] * 25, 0.1, 0.001, 0.02, rng)
+    known.add(warm)
+    work, doubt = known.work(warm)
+    assert known.fixed == pytest.approx(0.1, abs=0.02)
+    assert work == pytest.approx(25 * 300 * 0.001, rel=0.1)
+    assert doubt > 0.2 * work
+    slow = batches([300] * 25, 0.2, 0.002, 0.02, rng)
+    known.add(slow)
+    assert known.fixed == pytest.approx(0.2, abs=0.02)
+    assert known.work(slow)[0] == pytest.approx(25 * 300 * 0.002, rel=0.1)
+
+
+def test_where_costs_are_given_batches_of_a_cold_host_tell_nothing():
+    """Batches that become shorter by the second, whatever their rows, say neither cost nor overhead; warm ones do."""
+    rng, cost = np.random.default_rng(7), 0.009
+    meter = Lengths(lambda batch: cost * batch.rows, given=True)
+    cold = batches(np.linspace(30, 18, 15).astype(int), 0.4, cost, 0.01, rng)
+    for number, batch in enumerate(cold):
+        meter.add([attrs.evolve(batch, start=0.5 * number, duration=batch.duration - 0.02 * number)])
+    assert meter.fixed is None
+    warm = batches([20, 21] * 10, 0.1, cost, 0.01, rng)
+    meter.add([attrs.evolve(batch, start=20 + batch.start) for batch in warm])
+    assert meter.fixed == pytest.approx(0.1, abs=0.02)
+    work, doubt = meter.work(warm[-2:])
+    assert doubt >= work / 2
+
+
+def test_what_is_unsure_is_believed_as_far_as_it_is_surer_than_the_given_costs():
+    """Between what batches tell and what the network gives lies what is learned, nearer to the surer one."""
+    network = two_queries(0.008)
+    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((9, 40.0)), 1)
+    engine.wait(3.0)
+    seen = engine.observe()
+    nominal = float(seen.served @ np.array([operator.cost[0] for operator in network.operators.values()]))
+    learned = []
+    for share in (0.01, 0.3, 0.45):
+        work = 0.5 * nominal
+        unit = UnitSeen(name="u", operators=seen.operators, host="h1", work=work, doubt=share * work)
+        unknown = attrs.evolve(seen, work=np.full(len(seen.operators), np.nan), units=(unit,))
+        known = Knowledge().updated(unknown, network)
+        learned.append(float(known.sums[:, 1].sum() / known.sums[:, 0].sum()))
+    true = nominal / float(seen.served.sum())
+    assert learned[0] == pytest.approx(0.5 * true, rel=0.01)
+    assert learned[1] == pytest.approx(0.75 * true, rel=0.01)
+    assert learned[1] < learned[2] < true

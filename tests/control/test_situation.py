@@ -187,3 +187,31 @@ def test_what_waits_before_its_drop_is_work_as_far_as_it_will_be_kept():
     assert before.host_backlog(before.where()) == pytest.approx([0.2 * first, second])
     assert before.host_backlog(before.where(), {}) == pytest.approx([first, second])
     assert before.host_backlog(before.where(), {"s1->cheap1": 0.7}) == pytest.approx([0.7 * first, second])
+
+
+def test_what_a_running_batch_has_done_waits_no_more():
+    """A batch's rows count as waiting until it ends: its time beyond the overhead is taken off its own host's work."""
+    now = moment(two_queries(), {**APART, "dear1": "h2"}, stepped((20, 50.0)), 2)
+    cost = {name: float(now.costs[0][k]) for k, name in enumerate(now.seen.operators)}
+    busy = {"h1": HostSeen(overhead=0.2), "h2": HostSeen(overhead=0.0)}
+    behind = having(now, waiting=np.array([100.0, 0.0, 0.0, 40.0]), hosts=busy)
+    first, dear, second = 100 * cost["cheap1"], 100 * cost["dear1"], 40 * cost["dear2"]
+    there = [first, dear + second]
+    assert behind.host_backlog(behind.where()) == pytest.approx(there)
+    assert behind.host_queue({}) == pytest.approx([first, second])
+    part = 0.4 * first
+    units = (
+        UnitSeen(name="cheap1", operators=("cheap1", "cheap2"), host="h1", since=0.2 + part),
+        UnitSeen(name="dear1", operators=("dear1", "dear2"), host="h2", since=1e6),
+    )
+    after = having(behind, units=units)
+    assert after.host_queue({}) == pytest.approx([first - part, 0.0])
+    assert after.host_backlog(after.where()) == pytest.approx([first - part, dear])
+
+
+def test_a_host_is_fed_by_those_whose_operators_it_reads():
+    """What holds at the hosts before it holds for a host that gets tuples from them, and for no other."""
+    now = moment(two_queries(), {**APART, "dear1": "h2"}, stepped((20, 50.0)), 2)
+    assert now.fed_by(np.array([0.7, 0.3])).tolist() == [0.0, 0.7]
+    alone = moment(two_queries(), TOGETHER, stepped((20, 50.0)), 2)
+    assert alone.fed_by(np.array([0.7, 0.3])).tolist() == [0.0, 0.0]

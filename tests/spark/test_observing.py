@@ -294,3 +294,29 @@ def test_a_new_controller_learns_anew_what_a_byte_is(tmp_path: Path) -> None:
     assert unread.waiting(1) is None
     unread.took(10, 0, 1)
     assert unread.waiting(1) == (10, 1_000.0)
+
+
+def test_what_leaves_a_query_is_put_out_before_it_is_read(tmp_path: Path) -> None:
+    """An operator in front of a log has put out what its batches wrote there, also while nobody has read it."""
+    made = system(tmp_path)
+    watch, now = Observer(made), time.time()
+    batch(made, "first", 0, now, 0.2)
+    report(made, "first", 0, now, 0.2)
+    seen = watch.look([], [], {}, {})
+    assert seen.left == {"first": EACH}
+    told = operators_seen(NETWORK, seen.counts, seen.entered, seen.left)
+    assert told["emitted"].tolist() == [EACH, 0]
+    assert watch.look([], [], {}, {}).left == {"first": 0}
+
+
+def test_a_batch_that_runs_tells_for_how_long(tmp_path: Path) -> None:
+    """A unit says since when its batch runs, and nothing once that has ended."""
+    made = system(tmp_path)
+    watch, now = Observer(made), time.time()
+    batch(made, "first", 0, now - 3, 0.2)
+    made.runners["first"].marks = (0, -1)
+    running = {unit.name: unit.since for unit in watch.look([], [], {}, {}).units}
+    assert running["first"] == pytest.approx(3, abs=1)
+    assert running["second"] is None
+    made.runners["first"].marks = (0, 0)
+    assert {unit.since for unit in watch.look([], [], {}, {}).units} == {None}

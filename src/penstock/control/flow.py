@@ -152,7 +152,13 @@ class Flow:
             np.add.at(value, self.writer[inputs], gain[inputs] * value[sources + self.reader[inputs]])
         return value
 
-    def follows(self, waiting: Floats, selectivity: Floats, keep: Mapping[str, float] | None = None) -> Floats:
+    def follows(
+        self,
+        waiting: Floats,
+        selectivity: Floats,
+        keep: Mapping[str, float] | None = None,
+        group: Ints | None = None,
+    ) -> Floats:
         """Return the tuples that come to each operator of those that wait at operators before it, array (operators,).
 
         Behind a join with a time window a tuple counts with what it would yield alone: its selectivity.
@@ -163,9 +169,13 @@ class Flow:
             Arrays (operators,) and (inputs,).
         keep
             Keep fractions by stream.
+        group
+            Array (operators,): tuples are followed only to operators of the same group. None: to all.
         """
         sources = len(self.network.sources)
         through = self.share * self._kept(keep)
+        if group is not None:
+            through *= (self.writer < sources) | (group[self.writer - sources] == group[self.reader])
         mean = np.bincount(self.reader, selectivity * self.factor, len(waiting)) / np.maximum(self.ports, 1)
         coming = np.zeros(len(waiting))
         for inputs in self.level:

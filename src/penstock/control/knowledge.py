@@ -24,6 +24,10 @@ precision; beyond the second it counts only where no cost is known at all."""
 HALF = 10
 """Looks after which what was seen counts half, at most."""
 
+GIVEN = 0.3
+"""How far off costs that the network gives may be, relative standard deviation: what is not sure is believed as far as
+it is surer than that."""
+
 CHANGE = 3.0
 """Standard deviations beyond which counts say that a rate has changed."""
 
@@ -131,13 +135,15 @@ class Knowledge:
             expected = np.array([seen.served[k] * (each or 0.0) for k, each in zip(rows, known, strict=True)])
             capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
             worked, counts = unit.work * capacity, min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
+            # What was learned so would only repeat how it was divided before.
+            nominal = _given([base_name(seen.operators[k]) for k in rows], prior)
             if unsure > UNSURE and all(each is not None for each in known):
                 most = worked + unit.doubt * capacity
                 if expected.sum() <= most:
                     continue
                 worked, counts = most, 1.0  # it was not more, though it may have been less
-            # What was learned so would only repeat how it was divided before.
-            nominal = _given([base_name(seen.operators[k]) for k in rows], prior)
+            elif unsure and nominal is not None:
+                worked += float(seen.served[rows] @ nominal - worked) * unsure**2 / (unsure**2 + GIVEN**2)
             parts = expected if nominal is None else seen.served[rows] * nominal
             if not parts.any():
                 parts = seen.served[rows].astype(float)

@@ -320,33 +320,89 @@ class Situation:
         """Return the work for each operator of what waits there and before it, in benchmark-core seconds, array
         (operators and replicas,), if keep fractions are those.
 
-        A tuple that waits at the first operator of a chain is work for all of them.
+        A tuple that waits at the first operator of a chain is work for all of them. What the batches that run have done
+        of it is none any more.
         """
         if self.seen.waiting is None:
             return np.zeros(len(self.seen.operators))
+        whole, here = (self._work_of(self.seen.waiting, keep, group) for group in (None, self._place))
+        return whole - here * self._done(here)
+
+    def _work_of(self, waiting: Floats, keep: Mapping[str, float], group: Ints | None) -> Floats:
+        """Return the work for each operator of what waits there and before it, array (operators and replicas,).
+
+        ``group``: array (network operators,); what waits in another group than the operator's does not count.
+        """
         cost, count = np.zeros(len(self.network.operators)), len(self.network.operators)
         np.add.at(cost, self.flow.reader, np.nan_to_num(self.costs[0]))
         cost /= np.maximum(self.flow.ports, 1)
-        waiting = np.nan_to_num(self.seen.waiting)
+        waiting = np.nan_to_num(waiting)
         if keep and self.seen.undecided:
             open_here = np.array([name in self.seen.undecided for name in self.network.operators], bool)
             waiting = waiting * np.where(open_here, self.flow.taken(keep), 1.0)[self.base]
         copies = np.maximum(np.bincount(self.base, minlength=count), 1)
         each = np.bincount(self.base, waiting, count) / copies
-        coming = self.flow.follows(each, np.nan_to_num(self.costs[1]), keep)
+        coming = self.flow.follows(each, np.nan_to_num(self.costs[1]), keep, group)
         found: Floats = (waiting + coming[self.base]) * cost[self.base]
         return found
 
+    def _done(self, here: Floats) -> Floats:
+        """Return the share of each operator's work that running batches have done, array (operators and replicas,).
+
+        ``here``: work of what waits at the operator's own host. A batch's rows count as waiting until it ends.
+        """
+        placed, count = self._here >= 0, len(self.hosts)
+        total = np.bincount(self._here[placed], here[placed], count)
+        took, running = np.zeros(count), np.zeros(count)
+        units = Counter(unit.host for unit in self.seen.units)
+        for unit in self.seen.units:
+            host, seen = self._number.get(unit.host), self.seen.hosts.get(unit.host)
+            if host is None or unit.since is None:
+                continue
+            fixed = 0.0 if seen is None else (seen.overhead or 0.0) / units[unit.host]
+            took[host] += max(0.0, unit.since - fixed)
+            running[host] += 1
+        done = took / np.maximum(running, 1) * [self.seen.cluster.hosts[name].capacity for name in self.hosts]
+        share = np.minimum(done / np.maximum(total, 1e-12), 1.0)
+        return np.where(placed, share[self._here] if count else 0.0, 0.0)
+
+    @cached_property
+    def _place(self) -> Ints:
+        """The host of each operator of the network, that of the first copy, array (network operators,)."""
+        place = np.full(len(self.network.operators), -1, np.int64)
+        place[self.base[::-1]] = self._here[::-1]
+        return place
+
     def host_backlog(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
-        """Return the work that waits at each of ``hosts``, in benchmark-core seconds, array (hosts,).
+        """Return the work that waits at each of ``hosts`` and before it, in benchmark-core seconds, array (hosts,).
 
         Parameters
         ----------
         keep
             Keep fractions by stream; None: those of now.
         """
-        placed, backlog = where >= 0, self.backlog if keep is None else self.backlog_under(keep)
-        return np.bincount(where[placed], backlog[placed], len(self.hosts)).astype(np.float64)
+        return self._by_host(where, self.backlog if keep is None else self.backlog_under(keep))
+
+    def host_queue(self, keep: Mapping[str, float]) -> Floats:
+        """Return the work that waits at each of ``hosts``, not before it, under keep fractions, array (hosts,)."""
+        if self.seen.waiting is None:
+            return np.zeros(len(self.hosts))
+        here = self._work_of(self.seen.waiting, keep, self._place)
+        return self._by_host(self._here, here * (1 - self._done(here)))
+
+    def _by_host(self, where: Ints, rows: Floats) -> Floats:
+        placed = where >= 0
+        return np.bincount(where[placed], rows[placed], len(self.hosts)).astype(np.float64)
+
+    def fed_by(self, values: Floats) -> Floats:
+        """Return the most of a quantity, array (hosts,), at those from which each of ``hosts`` gets tuples; 0: none."""
+        sources = len(self.network.sources)
+        inner = self.flow.writer >= sources
+        writer, reader = self._place[self.flow.writer[inner] - sources], self._place[self.flow.reader[inner]]
+        across = (writer != reader) & (writer >= 0) & (reader >= 0)
+        found = np.zeros(len(self.hosts))
+        np.maximum.at(found, reader[across], values[writer[across]])
+        return found
 
     def waits(self, where: Ints, keep: Mapping[str, float] | None = None) -> Floats:
         """Return how long a tuple would wait at each of ``hosts``, now and over the horizon, array (hosts, steps), s.

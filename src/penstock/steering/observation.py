@@ -63,6 +63,8 @@ class UnitSeen:
         Batches that ended in the period, and how long they worked on tuples (s, without overhead); None: not known.
     doubt
         Standard error of ``work`` (s).
+    since
+        How long the batch that runs has taken so far (s); None: none runs, or it does not work in batches.
     parts
         Its operators divided into what can go on as units of their own; empty where it is moved as a whole.
     """
@@ -77,6 +79,7 @@ class UnitSeen:
     batches: int | None = None
     work: float | None = None
     doubt: float = 0.0
+    since: float | None = None
     parts: tuple[tuple[str, ...], ...] = ()
 
 

@@ -15,6 +15,9 @@ from penstock.steering import Plan
 LARGEST = 2_000
 """Streams beyond which the linear program is too slow for a decision every period."""
 
+USUAL = 1.5
+"""Batches of work that wait at a host on average, with the one that runs, which brings nothing before it ends."""
+
 EXACT = 1e-3
 """Share of its room by which a host may be filled too much or too little."""
 
@@ -66,11 +69,7 @@ class Shed:
         spare, bound = now.usable * (1 - self.reserve), now.goals.bound
         # What is still before its drops waits as long as the fractions say that would fit were nothing waiting.
         fits = self.fitting(now, where, rates, spare) if bool((load > spare).any()) else {}
-        behind = now.host_backlog(where, fits) / spare
-        # Where fractions are decided batch by batch, what waits is also what the batch that runs has taken.
-        most = self.high * bound + (now.longest if now.seen.undecided else 0.0)
-        # A little that waits keeps a host from standing idle when chance drops more than was meant.
-        excess = np.maximum(behind - most, 0) - np.maximum(self.low * bound - behind, 0)
+        lacks, excess = self._beyond(now, now.host_backlog(where, fits) / spare, now.host_queue(fits) / spare)
         # A decision shows in the rates of the next period but one: what is to be gone before would be paid for twice.
         within = max(self.drain * bound, 2 * now.seen.period)
         room = spare * np.clip(1 - excess / within, 0.05, None)
@@ -80,7 +79,7 @@ class Shed:
             kept = now.host_load(where, now.seen.keep, rates=rates)[:, 0]
             # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
             # what is dropped teaches nothing. A little more than now shows it.
-            room = np.where(behind < self.low * bound, np.maximum(room, self.probe * np.minimum(kept, load)), room)
+            room = np.where(lacks > 0, np.maximum(room, self.probe * np.minimum(kept, load)), room)
             full = load > room
             if full.any() and not excess[full].any() and self._fits(kept, full, room):
                 return None
@@ -103,6 +102,28 @@ class Shed:
                 "full": now.score(None, rates),
             },
         )  # fmt: skip
+
+    def _beyond(self, now: Situation, behind: Floats, queue: Floats) -> tuple[Floats, Floats]:
+        """Return what lacks at each host of what has to wait there, and what waits beyond what may, less that.
+
+        Parameters
+        ----------
+        behind, queue
+            What waits at each host and before it, and what waits there. All are arrays (hosts,), s.
+        """
+        feeding = now.fed_by(now.longest)
+        fed, bound = feeding > 0, now.goals.bound
+        # A little that waits keeps a host from standing idle when chance drops more than was meant. What comes by the
+        # batches of another host has to last until the next of them ends.
+        low = self.low * bound + feeding / 2
+        # Where fractions are decided batch by batch, what waits is also what has come since the last one began.
+        high = self.high * bound + (now.longest / 2 if now.seen.undecided else 0.0)
+        high = np.where(fed, np.maximum(self.high * bound - feeding / 2, low + feeding / 2), high)
+        # As much as waits at that host at any time, a batch and what comes meanwhile, comes as fast as always.
+        queue = np.where(fed, queue, behind)
+        behind = queue + np.where(fed, np.maximum(behind - queue - USUAL * feeding, 0), 0.0)
+        lacks = np.maximum(low - queue, 0)
+        return lacks, np.maximum(behind - high, 0) - lacks
 
     def _fits(self, kept: Floats, full: Bools, room: Floats) -> bool:
         """Whether what is kept fills the hosts with too much to do, and no others, but for what queues even out."""

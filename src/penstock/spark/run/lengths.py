@@ -18,6 +18,8 @@ REMEMBERED = 20
 FEW = 1.5
 """Factor on the standard errors of a fit: with so few batches they come out too small, by as much in simulated ones."""
 
+COLD = 10.0
+"""Seconds after a unit's first batch on a host in which batches become shorter, whatever their rows."""
 
 READING = 1e-4
 """What it costs to read a row that is dropped at once, as a share of what its operators cost."""
@@ -29,15 +31,20 @@ class Lengths:
 
     A line through batches of different sizes (`penstock.inspection.fit_batches`) tells overhead from cost. An empty
     batch does not: much of what Spark does once a batch it leaves out there, and a busy unit has none. What was told
-    stays known while batches are too alike to tell anything new. The first batch on a host is left out: it is cold.
+    stays known while batches are too alike to tell anything new; when they become shorter, as on a host that warms up,
+    it is by their overhead. The first batch on a host is left out: it is cold. Where costs are given, those of the
+    first `COLD` seconds are.
 
     Attributes
     ----------
     size
         How much there is to do in a batch with rows, in any unit: its rows, unless some of them are dropped.
+    given
+        Whether that is in seconds, by costs that the network gives.
     """
 
     size: Callable[[Batch], float] = attrs.field(default=lambda batch: float(batch.rows))
+    given: bool = False
     host: str = ""
     overhead: float | None = None
     _fed: deque[tuple[float, float]] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
@@ -45,6 +52,9 @@ class Lengths:
     _fit: Fit = attrs.field(factory=Fit)
     _told: bool = False
     _unsure: float = 0.0
+    _cost: float = 0.0
+    _less: float = 0.0
+    _begun: float = 0.0
 
     def add(self, batches: Iterable[Batch]) -> None:
         """Add batches in the order in which they ran; on another host everything is learned anew."""
@@ -54,8 +64,9 @@ class Lengths:
                 self._fed.clear()
                 self._empty.clear()
                 self.host, self.overhead, self._fit, self._told = batch.host, None, Fit(), False
+                self._begun = batch.start
                 continue
-            if not batch.known:
+            if not batch.known or (self.given and batch.start < self._begun + COLD):
                 continue
             seconds = batch.busy * batch.duration
             if batch.rows:
@@ -71,20 +82,29 @@ class Lengths:
             self._told = cost is not None and cost * float(np.median(sizes)) >= self._fit.spread * fixed
             if self._told:
                 self.overhead, self._unsure = self._fit.overhead, float(self._fit.overhead_error or 0.0)
+                self._cost, self._less = float(cost or 0.0), 0.0
+            elif self.overhead is not None:
+                now = float(np.median(took - self._cost * sizes))
+                self._less = min(max(0.0, self.overhead - now), self.overhead)
 
     @property
     def fixed(self) -> float | None:
-        """Seconds of a batch besides its rows: told by batches with rows, now or before, or else by empty ones."""
+        """Seconds of a batch besides its rows: told by batches with rows, now or before, or else by empty ones.
+
+        Batches that are too alike tell it by the costs that are given.
+        """
         if self.overhead is not None:
-            return self.overhead
+            return self.overhead - self._less
+        if self.given and self._fed:
+            return max(0.0, float(np.median([took - size for size, took in self._fed])))
         return float(np.median(self._empty)) if self._empty else None
 
     def work(self, batches: Iterable[Batch]) -> tuple[float, float]:
         """Return the seconds that batches have worked on their rows, and the standard error of that.
 
         Where overhead and cost cannot be told apart now, but could be before, the work is what batches took beyond that
-        overhead. Where they never could, it is anything up to what exceeds an empty batch: the middle of that is
-        returned, with an error as large as itself.
+        overhead; what that has become less by is as unsure. Where they never could, it is anything up to what exceeds
+        an empty batch: the middle of that is returned, with an error as large as itself.
         """
         mine = [batch for batch in batches if batch.known and batch.rows]
         if not mine:
@@ -94,8 +114,9 @@ class Lengths:
             return float(self._fit.cost or 0.0) * size, FEW * float(self._fit.cost_error or 0.0) * size
         if self.overhead is not None:
             took = np.array([batch.busy * batch.duration for batch in mine])
-            error = FEW * self._unsure * len(mine) + self._fit.spread * float(np.sqrt(np.sum(took**2)))
-            return max(0.0, float(np.sum(took - self.overhead))), error
+            unsure = FEW * self._unsure + self._less
+            error = unsure * len(mine) + self._fit.spread * float(np.sqrt(np.sum(took**2)))
+            return max(0.0, float(np.sum(took - (self.overhead - self._less)))), error
         idle = float(np.median(self._empty)) if self._empty else 0.0
         most = max(0.0, sum(batch.busy * batch.duration - idle for batch in mine))
         return most / 2, most / 2
@@ -113,9 +134,13 @@ def work_in(network: Network, operators: Sequence[str], counts: Counts, rows: fl
     rows
         How many were read for it.
     """
-    costs = [network.operators[name].cost for name in operators]
-    weights = [float(np.mean(cost)) for cost in costs if cost is not None]
-    if len(weights) < len(operators) or not sum(weights):
-        weights = [1.0] * len(operators)
+    weights = costs_in(network, operators) or [1.0] * len(operators)
     worked = sum(weight * taken_by(network, name, counts) for name, weight in zip(operators, weights, strict=True))
     return READING * sum(weights) * rows + worked
+
+
+def costs_in(network: Network, operators: Sequence[str]) -> list[float]:
+    """Return the costs (s) that the network gives some operators; empty unless it gives all of them."""
+    costs = [network.operators[name].cost for name in operators]
+    known = [float(np.mean(cost)) for cost in costs if cost is not None]
+    return known if len(known) == len(operators) and sum(known) > 0 else []

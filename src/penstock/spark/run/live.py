@@ -147,7 +147,7 @@ class SparkEngine:
             at, keep = self.now, self.changes.decided()  # before asking, which takes time
             seen = self._observer.look(moving, sorted(self.down), keep, cores)
             network = self.network
-            known = operators_seen(network, seen.counts, seen.entered)
+            known = operators_seen(network, seen.counts, seen.entered, seen.left)
             units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)
         queues = [seen.queues.get(name) for name in network.operators]

@@ -21,7 +21,7 @@ from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
 from penstock.spark.run.coming import Coming
 from penstock.spark.run.ended import Ended
-from penstock.spark.run.lengths import Lengths, work_in
+from penstock.spark.run.lengths import Lengths, costs_in, work_in
 from penstock.spark.run.outcome import Batch, added, read_batch, read_latency, taken_by
 from penstock.spark.run.passing import Passing
 from penstock.spark.run.queues import Queue, Queues, age, together
@@ -39,6 +39,8 @@ class Seen:
     ----------
     counts
         By stream: arrived and dropped.
+    left
+        By operator whose output leaves its query, what it has put out; it arrives on its streams a batch later.
     entered
         By source the tuples that were due, or that came at the rate at which they came of late.
     queues
@@ -48,6 +50,7 @@ class Seen:
     """
 
     counts: Mapping[str, tuple[int, int]]
+    left: Mapping[str, int]
     entered: Mapping[str, int]
     queues: Mapping[str, Queue | None]
     hosts: Mapping[str, HostSeen]
@@ -110,6 +113,7 @@ class Observer:
         waiting = {op: queue for each in prompt.values() for op, queue in self._passing.by_operator(each).items()}
         seen = Seen(
             counts,
+            self._left({name: each for name, each in batches.items() if name not in prompt}),
             self._entered(now) | self._came_in_lumps(batches, counts, queues, now) | self._coming.entered,
             self._queues.by_operator(queues) | waiting,
             self._hosts(batches, now),
@@ -133,6 +137,14 @@ class Observer:
                 self._came[name] = min((row[name] for row in begins if name in row), default=0)
             before, self._came[name] = self._came[name], self._queues.due_by(name, now)
             found[name] = self._came[name] - before
+        return found
+
+    def _left(self, batches: Mapping[str, Sequence[Batch]]) -> dict[str, int]:
+        """Return what batches have put into logs, by operator; 0 for those that have put nothing there."""
+        compiled = [query for name, query in self.system.compiled.items() if name in batches]
+        found = {way.writer: 0 for query in compiled for way in query.spec.logs}
+        for writer, (_, rows) in (each for mine in batches.values() for batch in mine for each in batch.logged.items()):
+            found[writer] = found.get(writer, 0) + rows
         return found
 
     def _came_in_lumps(
@@ -176,7 +188,8 @@ class Observer:
         known = self._lengths.get(unit)
         if known is None or (operators and known[0] != operators):
             network = self.system.deployment.network
-            lengths = Lengths(lambda batch: work_in(network, operators, batch.counts, batch.rows))
+            given = bool(costs_in(network, operators))
+            lengths = Lengths(lambda batch: work_in(network, operators, batch.counts, batch.rows), given=given)
             known = self._lengths[unit] = operators, lengths
         return known[1]
 
@@ -245,6 +258,7 @@ class Observer:
                     batches=len(mine),
                     work=work,
                     doubt=doubt,
+                    since=None if prompt or not running else _for(self.system.runners[name], now),
                     parts=divisible(self.system.deployment.network, unit.fragment.operators) if divides else (),
                 )
             )
@@ -281,12 +295,17 @@ class Observer:
 
 
 def operators_seen(
-    network: Network, counts: Mapping[str, tuple[int, int]], entered: Mapping[str, int]
+    network: Network,
+    counts: Mapping[str, tuple[int, int]],
+    entered: Mapping[str, int],
+    left: Mapping[str, int] | None = None,
 ) -> dict[str, NDArray[np.int64]]:
     """Return ``served``, ``tried`` and ``emitted`` of each operator, and ``entered`` of each source.
 
-    What ``entered`` does not say of a source is taken from the counts: tuples enter when they are read.
+    What ``entered`` does not say of a source, and ``left`` of an operator, is taken from the counts: tuples enter, and
+    are put out, when they are read.
     """
+    put = left or {}
 
     def arrived(names: Sequence[tuple[str, float]]) -> int:
         return max((round(counts.get(name, (0, 0))[0] / share) for name, share in names if share > 0), default=0)
@@ -298,9 +317,16 @@ def operators_seen(
     return {
         "served": served,
         "tried": served,
-        "emitted": np.array([out(name) for name in network.operators], np.int64),
+        "emitted": np.array([put.get(name, out(name)) for name in network.operators], np.int64),
         "entered": np.array([entered.get(name, out(name)) for name in network.sources], np.int64),
     }
+
+
+def _for(runner: Runner, now: float) -> float | None:
+    """Return how long the batch that runs has taken so far (s); None: none runs."""
+    begun, done = runner.marks
+    since = _since(runner) if begun > done else None
+    return None if since is None else max(0.0, now - since)
 
 
 def _since(runner: Runner) -> float | None:
