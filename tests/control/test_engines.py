@@ -72,6 +72,9 @@ def test_looks_cost_no_time_and_know_where_things_are(engine):
     assert dict(seen.placement) == APART
     assert set(seen.network.operators) == set(APART)
     assert {"h1", "h2"} <= set(seen.cluster.hosts)
+    # Work is exact, or that of a unit, also of one with a single operator, which says how sure it is.
+    exact = ~np.isnan(seen.work)
+    assert exact.all() or (not exact.any() and {name for unit in seen.units for name in unit.operators} == set(APART))
 
 
 @DEEPER

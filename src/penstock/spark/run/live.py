@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -35,7 +35,7 @@ from penstock.spark.run.wanted import Wanted, moves_by_unit
 from penstock.spark.run.watch import CHECK
 from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.turn import ANNOUNCED
-from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, UnitSeen, changes
+from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, changes
 
 if TYPE_CHECKING:
     from penstock.files import Document
@@ -148,7 +148,6 @@ class SparkEngine:
             seen = self._observer.look(moving, sorted(self.down), keep, cores)
             network = self.network
             known = operators_seen(network, seen.counts, seen.entered, seen.left)
-            units = {name: unit for unit in seen.units for name in unit.operators}
             placement = dict(self.system.deployment.placement)
         queues = [seen.queues.get(name) for name in network.operators]
         counts = [seen.counts.get(stream.name, (0, 0)) for stream in network.streams]
@@ -159,7 +158,7 @@ class SparkEngine:
             cluster=self.cluster,
             sources=tuple(network.sources),
             operators=tuple(network.operators),
-            work=_work(network, units),
+            work=np.full(len(network.operators), np.nan),  # of units, and how sure that is
             placement=placement,
             waiting=_floats(None if queue is None else queue[0] for queue in queues),
             behind=_floats(age(queue, time.time()) for queue in queues),
@@ -333,11 +332,6 @@ class SparkEngine:
             self.changes.pool.shutdown(wait=True)
             self._held.close()
             self.changes.members.stop()
-
-
-def _work(network: Network, units: Mapping[str, UnitSeen]) -> NDArray[np.float64]:
-    """Return the work of operators that are alone in their unit; nan of others."""
-    return _floats([units[name].work if len(units[name].operators) == 1 else None for name in network.operators])
 
 
 def _floats(values: Iterable[float | None]) -> NDArray[np.float64]:
