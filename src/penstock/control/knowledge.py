@@ -101,8 +101,8 @@ class Knowledge:
         row = {name: k for k, name in enumerate(prior.operators)}
         for unit in seen.units if faded.size else ():
             names = sorted({base_name(name) for name in unit.operators}, key=row.__getitem__)
-            mine, nominal = np.array([row[name] for name in names], np.int64), _given(names, prior)
-            if unit.work is None or nominal is None:
+            mine, nominal = np.array([row[name] for name in names], np.int64), np.array(prior.given_costs(names))
+            if unit.work is None or not nominal.size:
                 continue
             stale, fresh = np.isin(mine, faded), sums[mine, 0] >= ENOUGH
             fresh &= ~stale
@@ -136,15 +136,15 @@ class Knowledge:
             capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
             worked, counts = unit.work * capacity, min(1.0, (SURE / unsure) ** 2) if unsure else 1.0
             # What was learned so would only repeat how it was divided before.
-            nominal = _given([base_name(seen.operators[k]) for k in rows], prior)
+            nominal = np.array(prior.given_costs(base_name(seen.operators[k]) for k in rows))
             if unsure > UNSURE and all(each is not None for each in known):
                 most = worked + unit.doubt * capacity
                 if expected.sum() <= most:
                     continue
                 worked, counts = most, 1.0  # it was not more, though it may have been less
-            elif unsure and nominal is not None:
+            elif nominal.size:
                 worked += float(seen.served[rows] @ nominal - worked) * unsure**2 / (unsure**2 + GIVEN**2)
-            parts = expected if nominal is None else seen.served[rows] * nominal
+            parts = seen.served[rows] * nominal if nominal.size else expected
             if not parts.any():
                 parts = seen.served[rows].astype(float)
             if parts.sum() > 0:
@@ -219,13 +219,6 @@ class Knowledge:
         rates = {name: tuple(row) for name, row in document["rates"].items()}
         sums = np.array(document["sums"], float).reshape(-1, 4)
         return cls(**{**document, "operators": tuple(document["operators"]), "sums": sums, "rates": rates})
-
-
-def _given(names: Sequence[str], prior: Network) -> Floats | None:
-    """Return the costs (s) that the network gives operators, array (names,); None unless it gives all of them."""
-    costs = [prior.operators[name].cost for name in names]
-    told = [float(np.mean(cost)) for cost in costs if cost is not None]
-    return np.array(told) if len(told) == len(costs) else None
 
 
 def _cost(sums: Floats, given: Sequence[float] | None) -> float | None:

@@ -325,10 +325,13 @@ class Situation:
         """
         if self.seen.waiting is None:
             return np.zeros(len(self.seen.operators))
-        whole, here = (self._work_of(self.seen.waiting, keep, group) for group in (None, self._place))
+        whole = self._work_of(self.seen.waiting, keep)
+        if not self._worked.any():
+            return whole
+        here = self._work_of(self.seen.waiting, keep, self._place)
         return whole - here * self._done(here)
 
-    def _work_of(self, waiting: Floats, keep: Mapping[str, float], group: Ints | None) -> Floats:
+    def _work_of(self, waiting: Floats, keep: Mapping[str, float], group: Ints | None = None) -> Floats:
         """Return the work for each operator of what waits there and before it, array (operators and replicas,).
 
         ``group``: array (network operators,); what waits in another group than the operator's does not count.
@@ -346,14 +349,10 @@ class Situation:
         found: Floats = (waiting + coming[self.base]) * cost[self.base]
         return found
 
-    def _done(self, here: Floats) -> Floats:
-        """Return the share of each operator's work that running batches have done, array (operators and replicas,).
-
-        ``here``: work of what waits at the operator's own host. A batch's rows count as waiting until it ends.
-        """
-        placed, count = self._here >= 0, len(self.hosts)
-        total = np.bincount(self._here[placed], here[placed], count)
-        took, running = np.zeros(count), np.zeros(count)
+    @cached_property
+    def _worked(self) -> Floats:
+        """What the batches that run have worked beyond their overhead, array (hosts,), benchmark-core seconds."""
+        took, running = np.zeros(len(self.hosts)), np.zeros(len(self.hosts))
         units = Counter(unit.host for unit in self.seen.units)
         for unit in self.seen.units:
             host, seen = self._number.get(unit.host), self.seen.hosts.get(unit.host)
@@ -362,9 +361,17 @@ class Situation:
             fixed = 0.0 if seen is None else (seen.overhead or 0.0) / units[unit.host]
             took[host] += max(0.0, unit.since - fixed)
             running[host] += 1
-        done = took / np.maximum(running, 1) * [self.seen.cluster.hosts[name].capacity for name in self.hosts]
-        share = np.minimum(done / np.maximum(total, 1e-12), 1.0)
-        return np.where(placed, share[self._here] if count else 0.0, 0.0)
+        capacity = np.array([self.seen.cluster.hosts[name].capacity for name in self.hosts])
+        worked: Floats = took / np.maximum(running, 1) * capacity
+        return worked
+
+    def _done(self, here: Floats) -> Floats:
+        """Return the share of each operator's work that running batches have done, array (operators and replicas,).
+
+        ``here``: work of what waits at the operator's own host. A batch's rows count as waiting until it ends.
+        """
+        share = np.minimum(self._worked / np.maximum(self._by_host(self._here, here), 1e-12), 1.0)
+        return np.append(share, 0.0)[self._here]  # nothing is done on hosts that are down, which have the number -1
 
     @cached_property
     def _place(self) -> Ints:

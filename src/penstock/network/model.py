@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
+from statistics import fmean
 from types import MappingProxyType
 
 import attrs
@@ -246,6 +247,12 @@ class Network:
     def scheduled(self) -> bool:
         """Whether all sources begin when they are told to, at a multiple of the trigger, and end."""
         return all(source.scheduled for source in self.sources.values())
+
+    def given_costs(self, names: Iterable[str]) -> list[float]:
+        """Return the costs (s) that operators were given, means over their inputs; empty unless all were."""
+        costs = [self.operators[name].cost for name in names]
+        known = [cost for cost in costs if cost is not None]
+        return [fmean(cost) for cost in known] if len(known) == len(costs) else []
 
     @cached_property
     def pins(self) -> dict[str, str]:

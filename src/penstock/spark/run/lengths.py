@@ -134,13 +134,8 @@ def work_in(network: Network, operators: Sequence[str], counts: Counts, rows: fl
     rows
         How many were read for it.
     """
-    weights = costs_in(network, operators) or [1.0] * len(operators)
+    weights = network.given_costs(operators)
+    if not sum(weights):
+        weights = [1.0] * len(operators)
     worked = sum(weight * taken_by(network, name, counts) for name, weight in zip(operators, weights, strict=True))
     return READING * sum(weights) * rows + worked
-
-
-def costs_in(network: Network, operators: Sequence[str]) -> list[float]:
-    """Return the costs (s) that the network gives some operators; empty unless it gives all of them."""
-    costs = [network.operators[name].cost for name in operators]
-    known = [float(np.mean(cost)) for cost in costs if cost is not None]
-    return known if len(known) == len(operators) and sum(known) > 0 else []

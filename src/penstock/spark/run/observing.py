@@ -21,7 +21,7 @@ from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
 from penstock.spark.run.coming import Coming
 from penstock.spark.run.ended import Ended
-from penstock.spark.run.lengths import Lengths, costs_in, work_in
+from penstock.spark.run.lengths import Lengths, work_in
 from penstock.spark.run.outcome import Batch, added, read_batch, read_latency, taken_by
 from penstock.spark.run.passing import Passing
 from penstock.spark.run.queues import Queue, Queues, age, together
@@ -111,13 +111,14 @@ class Observer:
             for name, query in system.compiled.items()
         }
         waiting = {op: queue for each in prompt.values() for op, queue in self._passing.by_operator(each).items()}
+        since = self._since()
         seen = Seen(
             counts,
             self._left({name: each for name, each in batches.items() if name not in prompt}),
             self._entered(now) | self._came_in_lumps(batches, counts, queues, now) | self._coming.entered,
             self._queues.by_operator(queues) | waiting,
-            self._hosts(batches, now),
-            self._units(batches, queues, moving, down, now),
+            self._hosts(batches, since, now),
+            self._units(batches, queues, since, moving, down, now),
             self._latency(batches),
         )
         self._at = now
@@ -188,7 +189,7 @@ class Observer:
         known = self._lengths.get(unit)
         if known is None or (operators and known[0] != operators):
             network = self.system.deployment.network
-            given = bool(costs_in(network, operators))
+            given = sum(network.given_costs(operators)) > 0
             lengths = Lengths(lambda batch: work_in(network, operators, batch.counts, batch.rows), given=given)
             known = self._lengths[unit] = operators, lengths
         return known[1]
@@ -200,7 +201,18 @@ class Observer:
             self._queues.logged(batch)
         return found
 
-    def _hosts(self, batches: Mapping[str, Sequence[Batch]], now: float) -> dict[str, HostSeen]:
+    def _since(self) -> dict[str, float]:
+        """Return when the batches that run were planned (s since 1970), by unit."""
+        found = {}
+        for name, runner in [*self.system.runners.items()]:
+            begun, done = runner.marks
+            if begun > done and (planned := _planned(runner, begun)) is not None:
+                found[name] = planned
+        return found
+
+    def _hosts(
+        self, batches: Mapping[str, Sequence[Batch]], since: Mapping[str, float], now: float
+    ) -> dict[str, HostSeen]:
         """Return how busy the hosts were: the share of the period in which a batch of theirs ran.
 
         In real-time mode a batch runs all the time: there it is the share of the host's cores that was used.
@@ -213,10 +225,9 @@ class Observer:
             ended[batch.host] += 1
             if batch.known:
                 spans[batch.host].append((batch.start, batch.start + batch.duration))
-        for name, runner in [*self.system.runners.items()]:
-            begun, done = runner.marks
-            if begun > done and (since := _since(runner)) is not None and runner.unit.host in spans:
-                spans[self.system.units[name].host].append((since, now))
+        for name, planned in since.items():
+            if self.system.units[name].host in spans:
+                spans[self.system.units[name].host].append((planned, now))
         used = self._passing.busy
         return {
             name: HostSeen(
@@ -232,6 +243,7 @@ class Observer:
         self,
         batches: Mapping[str, Sequence[Batch]],
         queues: Mapping[str, Mapping[str, Queue | None]],
+        since: Mapping[str, float],
         moving: Sequence[str],
         down: Sequence[str],
         now: float,
@@ -258,7 +270,7 @@ class Observer:
                     batches=len(mine),
                     work=work,
                     doubt=doubt,
-                    since=None if prompt or not running else _for(self.system.runners[name], now),
+                    since=max(0.0, now - since[name]) if divides and name in since else None,
                     parts=divisible(self.system.deployment.network, unit.fragment.operators) if divides else (),
                 )
             )
@@ -322,17 +334,10 @@ def operators_seen(
     }
 
 
-def _for(runner: Runner, now: float) -> float | None:
-    """Return how long the batch that runs has taken so far (s); None: none runs."""
-    begun, done = runner.marks
-    since = _since(runner) if begun > done else None
-    return None if since is None else max(0.0, now - since)
-
-
-def _since(runner: Runner) -> float | None:
-    """Return when the batch that runs was planned (s since 1970)."""
+def _planned(runner: Runner, batch: int) -> float | None:
+    """Return when a batch was planned (s since 1970); None: not known."""
     try:
-        return float(offsets(runner.query.spec.checkpoint, runner.marks[0])[0]["batchTimestampMs"]) / 1000
+        return float(offsets(runner.query.spec.checkpoint, batch)[0]["batchTimestampMs"]) / 1000
     except (FileNotFoundError, ValueError, LookupError):
         return None
 
