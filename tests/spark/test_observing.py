@@ -320,3 +320,20 @@ def test_a_batch_that_runs_tells_for_how_long(tmp_path: Path) -> None:
     assert running["second"] is None
     made.runners["first"].marks = (0, 0)
     assert {unit.since for unit in watch.look([], [], {}, {}).units} == {None}
+
+
+def test_given_costs_are_seconds_of_a_benchmark_core(tmp_path: Path) -> None:
+    """On a host of twice the capacity rows take half of what they are given, and the rest of a batch is overhead."""
+    made = system(tmp_path)
+    operators = {name: attrs.evolve(each, cost=(0.1,)) for name, each in NETWORK.operators.items()}
+    network = Network.of("two", NETWORK.sources.values(), operators.values(), NETWORK.sinks.values())
+    made.deployment = attrs.evolve(made.deployment, network=network)
+    now, found = time.time() - 100, {}
+    watches = {capacity: Observer(made, lambda _host, known=capacity: known) for capacity in (1.0, 2.0)}
+    for number in range(8):
+        batch(made, "first", number, now + 5 * number, 0.5)
+        report(made, "first", number, now + 5 * number, 0.5)
+    for capacity, watch in watches.items():
+        found[capacity] = watch.look([], [], {}, {}).hosts["h1"].overhead
+    assert found[1.0] == pytest.approx(0.5 - EACH * 0.1, abs=0.01)
+    assert found[2.0] == pytest.approx(0.5 - EACH * 0.05, abs=0.01)

@@ -97,7 +97,7 @@ class SparkEngine:
             self.changes.members.warm(name)
         for host in late:
             self.changes.members.join(host)
-        self._observer = Observer(self.system)
+        self._observer = Observer(self.system, self._capacity)
         self._looked = self.now
         self._ending = Ending(self.system.deployment)
 
@@ -138,6 +138,10 @@ class SparkEngine:
     def network(self) -> Network:
         """What runs."""
         return self.system.deployment.network
+
+    def _capacity(self, host: str) -> float:
+        # A host that has left may still have batches to tell of.
+        return self.cluster.hosts[host].capacity if host in self.cluster.hosts else 1.0
 
     def observe(self) -> Observation:
         """Return what was counted since the look before (`penstock.control.engine.Engine.observe`)."""

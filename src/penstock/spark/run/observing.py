@@ -7,7 +7,7 @@ however long the run has gone on. Where queries run in real-time mode their topi
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -65,10 +65,12 @@ class Observer:
     ----------
     system
         What is observed.
+    capacity
+        Benchmark cores of a host: given costs are seconds of one.
     """
 
-    def __init__(self, system: System) -> None:
-        self.system = system
+    def __init__(self, system: System, capacity: Callable[[str], float] = lambda _host: 1.0) -> None:
+        self.system, self._capacity = system, capacity
         self.ended = Ended(system.deployment.place)
         self._at = time.time()
         self._lengths: dict[str, tuple[tuple[str, ...], Lengths]] = {}
@@ -190,7 +192,11 @@ class Observer:
         if known is None or (operators and known[0] != operators):
             network = self.system.deployment.network
             given = sum(network.given_costs(operators)) > 0
-            lengths = Lengths(lambda batch: work_in(network, operators, batch.counts, batch.rows), given=given)
+
+            def size(batch: Batch) -> float:
+                return work_in(network, operators, batch.counts, batch.rows) / self._capacity(batch.host)
+
+            lengths = Lengths(size, given=given)
             known = self._lengths[unit] = operators, lengths
         return known[1]
 
