@@ -137,8 +137,9 @@ class System:
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
         generation = take_over(self.deployment.place, unit.name)
-        self.compiled[unit.name] = stamped(query, unit, generation)
-        made = self.compiled[unit.name]
+        made = stamped(query, unit, generation)
+        with self.lock:  # nobody looks at all queries meanwhile
+            self.compiled[unit.name] = made
         if isinstance(made, PromptQuery):
             recount_prompt(made)
         else:
@@ -201,7 +202,8 @@ class System:
         runner = self._runner(name)
         before = runner.marks[1]
         runner.launch(interval)
-        self.runners[name] = runner
+        with self.lock:
+            self.runners[name] = runner
         while not runner.ready(before):
             if self._ended.wait(0.2):
                 return
