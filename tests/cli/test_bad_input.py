@@ -358,7 +358,8 @@ def hosts_refuse(monkeypatch: Any) -> None:
     def start_hosts(*_: Any, **__: Any) -> Any:
         raise InputError("would have started", file="hosts/network.toml")
 
-    monkeypatch.setattr("penstock.spark.hosts.start_hosts", start_hosts)
+    for name in ("begin_hosts", "start_hosts"):
+        monkeypatch.setattr(f"penstock.spark.hosts.{name}", start_hosts)
 
 
 @pytest.mark.parametrize("command", sorted(ENGINES))

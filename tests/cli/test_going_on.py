@@ -47,11 +47,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is asked of the hosts' start, which is refused."""
     found: dict[str, Any] = {}
 
-    def start_hosts(cluster: Any, **given: Any) -> Any:
+    def begin_hosts(cluster: Any, **given: Any) -> Any:
         found.update(given)
         raise InputError("would have started")
 
-    monkeypatch.setattr("penstock.spark.hosts.start_hosts", start_hosts)
+    monkeypatch.setattr("penstock.spark.hosts.begin_hosts", begin_hosts)
     return found
 
 

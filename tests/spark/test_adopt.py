@@ -21,7 +21,8 @@ from penstock.network.file import parse_network
 from penstock.spark.hosts import start_hosts
 from penstock.spark.hosts.kept_file import end
 from penstock.spark.hosts.start import leave_hosts
-from penstock.spark.run import Engine, SparkEngine, claimed, noted_sessions, placement_of
+from penstock.spark.left import claimed, placement_of
+from penstock.spark.run import Engine, SparkEngine, noted_sessions
 from penstock.workload import Rates, nexmark
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]

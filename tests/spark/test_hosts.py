@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.errors import HostError, InputError
 from penstock.network.file import parse_network
-from penstock.spark.hosts import EmbeddedHost, Launch, RemoteHost, start_hosts
+from penstock.spark.hosts import EmbeddedHost, Launch, RemoteHost, begin_hosts, start_hosts
 from penstock.spark.hosts.cores import share_cpus
 from penstock.spark.hosts.folders import host_folders
 from penstock.spark.hosts.sessions import misfit
@@ -395,17 +395,28 @@ def test_where_a_run_goes_on_other_hosts_wait_and_lost_ones_are_missed(tmp_path:
     """
     far = Host(name="h4", spark="sc://127.0.0.1:9")
     cluster = Cluster.of([*Cluster.uniform(3).hosts.values(), far])
-    with start_hosts(cluster, fake(tmp_path), going_on={"h1", "h4", "stranger"}) as hosts:
+    with begin_hosts(cluster, fake(tmp_path), going_on={"h1", "h4", "stranger"}) as ready:
+        hosts = ready()
         assert [name for name, host in hosts.items() if host.alive()] == ["h1"]
         hosts["h3"].start()
         assert [name for name, host in hosts.items() if host.alive()] == ["h1", "h3"]
     assert [*(tmp_path / "w").iterdir()] == []
     assert not any(host.alive() for host in hosts.values())
     with (
+        begin_hosts(cluster, fake(tmp_path), going_on={"h4"}) as ready,
         pytest.raises(HostError, match="host h4 cannot be reached"),
-        start_hosts(cluster, fake(tmp_path), going_on={"h4"}),
     ):
+        ready()
+
+
+def test_hosts_that_still_start_are_stopped_at_once(tmp_path: Path) -> None:
+    """Who has begun to start hosts and wants them no more need not wait until they are ready."""
+    slow = Launch(folder=tmp_path / "w", java=script(tmp_path, "sleep 60"))
+    began = time.monotonic()
+    with begin_hosts(Cluster.uniform(2), slow):
         pass
+    assert time.monotonic() - began < 10
+    assert [*(tmp_path / "w").iterdir()] == []
 
 
 def test_hosts_get_the_settings_of_the_cluster(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import RECALLED, Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
-from penstock.spark.run.folder import claim, claimed, epoch_of, hosts_of, note, open_schedules, placement_of
+from penstock.spark.left import claimed, hosts_of, placement_of
+from penstock.spark.run.folder import claim, epoch_of, note, open_schedules
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.units import Unit, stamped

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.cli.decisions import show
-from penstock.cli.engines import ENGINES, Wanted, first_placement, left_cluster, left_placement, rehearsed
+from penstock.cli.engines import ENGINES, Wanted, begun, first_placement, rehearsed
 from penstock.errors import InputError
 from penstock.files import Document
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from penstock.cluster import Cluster
     from penstock.control.folder import Folder
     from penstock.control.loop import Control
+    from penstock.control.scenario import Happening
     from penstock.network import Network
+    from penstock.workload import Rates
 
 DirectoryArgument = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The controller's folder; default: the only one in .penstock.")
@@ -144,73 +146,85 @@ def command(
     Example: penstock control network.toml --hosts 3 --rates clicks=100,buys=20 --policy shed,rebalance --act
     """
     from penstock.cli import reading
-    from penstock.control import request
-    from penstock.control.controller import Controller
-    from penstock.control.folder import Folder
-    from penstock.load import load_model
 
     _check(inputs, goal, run)
     graph, known, cluster = reading.get_deployment(network)
-    happenings = request.scenario_of(inputs.scenario, graph, cluster, known, run.engine)
-    rates = request.control_rates(inputs.rates, graph, happenings, inputs.duration, inputs.period)
-    own = None if rates is None else rates.only(graph.sources)
     directory = folder.directory or cluster.spark.directory or f".penstock/{graph.name}"
-    simulated = run.engine == "simulation"
-    placed = (None if simulated else left_placement(directory)) or first_placement(
-        inputs.placement, inputs.algorithm, own, answer.seed, network=graph, cluster=cluster
-    )
-    control = _control(goal, run, cluster, folder.act, answer.seed, _every(goal, run, graph, cluster))
-    if not simulated:
-        cluster = left_cluster(cluster, control.goals.spare, directory)
-    if own is not None and simulated:
-        load_model(graph, own)  # names a missing cost
-    span = inputs.seconds if inputs.seconds is not None or not simulated or rates is None else rates.duration
-    wanted = Wanted(
-        network=graph, statistics=known, cluster=cluster, placement=placed, rates=rates if simulated else own,
-        seconds=span, directory=directory, seed=answer.seed, trigger=run.trigger, overhead=run.overhead,
-        move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph),
-    )  # fmt: skip
-    place, began = Folder(directory), time.perf_counter()
-    _begin(place, fresh=folder.fresh)
-    identity = request.identity_of(control, graph, rates)
-    identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
-    if simulated:
-        work = [run.trigger, run.overhead, control.goals.pause]
-        identity |= {"placement": dict(placed), "for": span, "options": work}
-    with place.held(), common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
-        controller = Controller(
-            engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
-            until=span if simulated or span is None else running.now + span,
+    # A run that was cut off waits for its hosts: what comes next is imported meanwhile.
+    with begun(run.engine, cluster, goal.spare, directory) as left:
+        from penstock.control import request
+        from penstock.control.controller import Controller
+
+        happenings = request.scenario_of(inputs.scenario, graph, cluster, known, run.engine)
+        simulated = run.engine == "simulation"
+        rates, own = _rates(inputs, graph, happenings, priced=simulated)
+        given = inputs.placement, inputs.algorithm
+        placed = left.placement or first_placement(*given, own, answer.seed, network=graph, cluster=cluster)
+        control = _control(goal, run, cluster, folder.act, answer.seed, _every(goal, run, graph, cluster))
+        span = inputs.seconds if inputs.seconds is not None or not simulated or rates is None else rates.duration
+        wanted = Wanted(
+            network=graph, statistics=known, cluster=left.cluster, placement=placed, rates=rates if simulated else own,
+            seconds=span, directory=directory, seed=answer.seed, trigger=run.trigger, overhead=run.overhead,
+            move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph), hosts=left.hosts,
         )  # fmt: skip
-        report = controller.run()
+        place, began = _begun(directory, fresh=folder.fresh), time.perf_counter()
+        identity = request.identity_of(control, graph, rates)
+        identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
+        if simulated:
+            work = [run.trigger, run.overhead, wanted.move_time]
+            identity |= {"placement": dict(placed), "for": span, "options": work}
+        with place.held(), common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
+            controller = Controller(
+                engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
+                until=span if simulated or span is None else running.now + span,
+            )  # fmt: skip
+            report = controller.run()
     if folder.history is not None:
         write_lines(folder.history, place.history())
     about = {"network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed}
     document = {**about, **report, "directory": directory, "seconds": time.perf_counter() - began}
     if answer.json:
         common.answer(document)
-        return
-    show(document, place.history())
+    else:
+        show(document, place.history())
 
 
-def _begin(place: Folder, *, fresh: bool) -> None:
-    """Forget what was here where that is asked for, and keep the history of a run that is over."""
+def _rates(
+    inputs: InputOptions, network: Network, happenings: tuple[Happening, ...], *, priced: bool
+) -> tuple[Rates | None, Rates | None]:
+    """Return the rates of all that may come to run, and those of what runs first; ``priced``: it needs costs."""
+    from penstock.control.request import control_rates
+    from penstock.load import load_model
+
+    rates = control_rates(inputs.rates, network, happenings, inputs.duration, inputs.period)
+    own = None if rates is None else rates.only(network.sources)
+    if own is not None and priced:
+        load_model(network, own)  # names a missing one
+    return rates, own
+
+
+def _begun(directory: str, *, fresh: bool) -> Folder:
+    """Forget what was in a folder where that is asked for, and keep the history of a run that is over."""
+    from penstock.control.folder import Folder
+
+    place = Folder(directory)
     if place.alive:
-        return
+        return place
     if fresh:
         place.forget()
     elif (aside := place.set_aside()) is not None:
         common.say(f"note: the run that ended here before has its history in {aside}")
+    return place
 
 
 def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int, every: float) -> Control:
     from penstock.control.loop import Control
     from penstock.control.policies import policies
-    from penstock.control.request import read_prices, spares
+    from penstock.control.request import read_prices
     from penstock.control.situation import Goals
 
     pause = (3.0 if run.engine == "spark" else 0.5) if run.move_time is None else run.move_time
-    hosts, prices = spares(cluster, goal.spare), read_prices(goal.prices)
+    hosts, prices = cluster.spares(goal.spare), read_prices(goal.prices)
     return Control(
         policies=policies(goal.policy),
         goals=Goals(bound=goal.latency, moves=goal.moves, pause=pause, spare=hosts, prices=prices),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,13 @@ from penstock.cli.hosts import FILE
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from penstock.cluster import Cluster, Host, Placement
+    from penstock.cluster import Cluster, Placement
     from penstock.control.engine import Engine
     from penstock.control.loop import Control
     from penstock.load import Statistics
     from penstock.load.setting import Setting
     from penstock.network import Network
+    from penstock.spark.hosts import Hosts
     from penstock.workload import Rates
 
 Report = Callable[[str, float], None]
@@ -46,6 +47,8 @@ class Wanted:
         Of the simulator.
     apart
         Operators that are queries of their own on Spark.
+    hosts
+        Waits until Spark's hosts are there.
     ready
         Waits for what else has to be done before anything runs on Spark.
     """
@@ -63,6 +66,7 @@ class Wanted:
     move_time: float = 0.5
     pace: float | None = None
     apart: tuple[str, ...] = ()
+    hosts: Callable[[], Hosts] = dict
     ready: Callable[[], object] = lambda: None
 
     @property
@@ -97,14 +101,12 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
 
 @contextmanager
 def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
-    """Start hosts, or reach those that run, and give the network on them.
+    """Take the hosts, and give the network on them.
 
     Where a run goes on that was cut off, its sinks wait: embedded hosts on which nothing of it lies are started after,
     and without one that has gone meanwhile the others go on.
     """
     from penstock.spark.compile import check_network, check_placement
-    from penstock.spark.hosts import start_hosts
-    from penstock.spark.hosts.cores import available_cpus
     from penstock.spark.run import Engine, SparkEngine, noted_sessions
 
     for at, value in (("--trigger", wanted.trigger), ("--overhead", wanted.overhead), ("--pace", wanted.pace)):
@@ -112,28 +114,25 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
             raise InputError("is for the simulator", at=at)
     check_network(wanted.network, wanted.cluster.spark)
     check_placement(wanted.placement)
-    cluster = wanted.cluster.crowded(sorted(wanted.cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
-    left = left_hosts(wanted.directory)
     tell("starting hosts", 0.0)
-    with start_hosts(cluster, names=sorted(cluster.hosts), kept=FILE, going_on=left) as hosts:
-        ready = {name: host for name, host in hosts.items() if host.alive()}
-        engine = Engine(cluster, ready, noted_sessions(wanted.directory))
-        about = attrs.evolve(wanted.setting, cluster=cluster)
-        deployment = engine.prepare(
-            wanted.network,
-            wanted.placement,
-            wanted.directory,
-            rates=wanted.rates,
-            live=True,
-            apart=wanted.apart,
-            about=about.document(),
-        )
-        wanted.ready()
-        running = SparkEngine(engine, deployment, late=[host for name, host in hosts.items() if name not in ready])
-        try:
-            yield running
-        finally:
-            running.close()
+    cluster, hosts = _crowded(wanted.cluster), wanted.hosts()
+    there = {name: host for name, host in hosts.items() if host.alive()}
+    engine = Engine(cluster, there, noted_sessions(wanted.directory))
+    deployment = engine.prepare(
+        wanted.network,
+        wanted.placement,
+        wanted.directory,
+        rates=wanted.rates,
+        live=True,
+        apart=wanted.apart,
+        about=attrs.evolve(wanted.setting, cluster=cluster).document(),
+    )
+    wanted.ready()
+    running = SparkEngine(engine, deployment, late=[host for name, host in hosts.items() if name not in there])
+    try:
+        yield running
+    finally:
+        running.close()
 
 
 ENGINES: dict[str, Callable[[Wanted, Report], AbstractContextManager[Engine]]] = {
@@ -142,40 +141,65 @@ ENGINES: dict[str, Callable[[Wanted, Report], AbstractContextManager[Engine]]] =
 }
 
 
-def left_placement(folder: str) -> Placement | None:
-    """Return where a run on Spark has left the operators; None where there was none."""
-    from penstock.spark.run import claimed, placement_of
+@attrs.frozen(eq=False)
+class Begun:
+    """What a run goes on with: a cluster, and where an earlier one has left the operators; None: there was none.
 
-    there = claimed(folder)
-    return None if there is None else placement_of(there)
+    ``hosts`` waits until those of the cluster are there; the simulator needs none.
+    """
 
-
-def left_hosts(folder: str) -> set[str] | None:
-    """Return the hosts on which a run on Spark has left something to do; None where there was none."""
-    from penstock.spark.run import claimed, hosts_of
-
-    there = claimed(folder)
-    return None if there is None else hosts_of(there)
+    cluster: Cluster
+    placement: Placement | None = None
+    hosts: Callable[[], Hosts] = dict
 
 
-def left_cluster(cluster: Cluster, spare: Iterable[Host], folder: str) -> Cluster:
-    """Return the cluster with the spare hosts on which a run on Spark has left something to do.
+@contextmanager
+def begun(engine: str, cluster: Cluster, spare: int, folder: str) -> Iterator[Begun]:
+    """Look what is left in a folder, and give the hosts of a run, which end with the block.
+
+    Those of a run that was cut off start at once, since its network was fit to run; others when they are asked for.
 
     Raises
     ------
     InputError
-        If the run lies on a host that is not among them.
+        If a run on Spark has left something on hosts that are not in the cluster, nor among as many spare ones.
     """
-    known = {host.name: host for host in spare} | dict(cluster.hosts)
-    used = left_hosts(folder) or set()
-    if strange := sorted(used - known.keys()):
+    if engine != "spark":
+        yield Begun(cluster)
+        return
+    from penstock.control.folder import Folder
+    from penstock.spark import hosts, left
+
+    there = left.claimed(folder)
+    lies = None if there is None else left.hosts_of(there)
+    whole = _with_spares(cluster, spare, lies or (), folder)
+    with ExitStack() as stack:
+
+        def begin() -> Callable[[], Hosts]:
+            names = sorted(whole.hosts)
+            return stack.enter_context(hosts.begin_hosts(_crowded(whole), names=names, kept=FILE, going_on=lies))
+
+        early = begin() if lies is not None and not Folder(folder).alive else None
+        placement = None if there is None else left.placement_of(there)
+        yield Begun(whole, placement, early or (lambda: begin()()))
+
+
+def _with_spares(cluster: Cluster, spare: int, used: Collection[str], folder: str) -> Cluster:
+    known = {host.name: host for host in cluster.spares(spare)} | dict(cluster.hosts)
+    if strange := sorted(set(used) - known.keys()):
         raise InputError(
             f"the run here lies also on {', '.join(strange)}, which the cluster does not have",
             file=folder,
             hint="name as many --spare hosts as before, or another --directory",
         )
-    hosts = {name: known[name] for name in sorted(used | cluster.hosts.keys())}
+    hosts = {name: known[name] for name in sorted({*used, *cluster.hosts})}
     return attrs.evolve(cluster, hosts=hosts)
+
+
+def _crowded(cluster: Cluster) -> Cluster:
+    from penstock.spark.hosts import available_cpus
+
+    return cluster.crowded(sorted(cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
 
 
 def first_placement(

@@ -115,26 +115,26 @@ def command(
     _check(drop, end)
     graph, known = reading.get_network(network.network, network.statistics)
     _check_learned(end, graph, known)
-    hosts = 1 if network.hosts is None and network.cluster is None else network.hosts
-    cluster = reading.get_cluster(network.cluster, hosts, graph)
+    count = 1 if network.hosts is None and network.cluster is None else network.hosts
+    cluster = reading.get_cluster(network.cluster, count, graph)
     fractions = reading.get_keep(drop.keep, graph)
     expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
+    from penstock.spark import hosts, left
     from penstock.spark.compile import check_network, check_placement
-    from penstock.spark.hosts import available_cpus, start_hosts
-    from penstock.spark.run import Engine, claimed, placement_of, scheduled_rates
+    from penstock.spark.run import Engine, scheduled_rates
 
     check_network(graph, cluster.spark)
     if expected is None and graph.scheduled:
         expected = joined({name: scheduled_rates(s.options, name) for name, s in graph.sources.items()})
     folder = where(end.directory or cluster.spark.directory, graph)
-    there = claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
+    there = left.claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
     if there is not None:
-        placed = placement_of(there).check(graph.operators, cluster.hosts)
+        placed = left.placement_of(there).check(graph.operators, cluster.hosts)
     else:
         placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
     check_placement(placed)
-    cluster = cluster.crowded(sorted(set(placed.values())), len(available_cpus()) or os.cpu_count() or 1)
+    cluster = cluster.crowded(sorted(set(placed.values())), len(hosts.available_cpus()) or os.cpu_count() or 1)
     job = Job(
         network=graph, cluster=cluster, placement=placed, folder=folder, statistics=known, rates=expected,
         scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
@@ -143,7 +143,7 @@ def command(
     told = _modes(graph, cluster, placed, end)
     with common.progress() as tell:
         tell("starting hosts", 0.0)
-        with start_hosts(cluster, names=sorted(set(placed.values()))) as running:
+        with hosts.start_hosts(cluster, names=sorted(set(placed.values()))) as running:
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome, record=Record.of_user())
     document: Document = {**done.report, "directory": folder, **told}

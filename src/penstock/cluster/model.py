@@ -163,6 +163,16 @@ class Cluster:
         links = {pair: link for pair, link in self.links.items() if names.issuperset(pair)}
         return Cluster.of(members, self.default_link, links, self.spark, self.machines)
 
+    def spares(self, count: int) -> tuple[Host, ...]:
+        """Return hosts like the first one that penstock could start, with names that are free."""
+        first, number = next(iter(self.hosts.values())), len(self.hosts)
+        hosts: list[Host] = []
+        while len(hosts) < count:
+            number += 1
+            if f"h{number}" not in self.hosts:
+                hosts.append(attrs.evolve(first, name=f"h{number}", spark=None))
+        return tuple(hosts)
+
     @classmethod
     def uniform(cls, count: int, capacity: float = 1.0) -> Cluster:
         """Return hosts ``h1`` … of equal capacity and free links."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from penstock.cluster import Cluster, Host
+from penstock.cluster import Cluster
 from penstock.control.loop import Control
 from penstock.control.scenario import Happening, read_scenario
 from penstock.control.situation import Prices
@@ -68,18 +68,6 @@ def control_rates(
     with locating(file_of(text)):
         rates.check({*network.sources, *(more & set(rates.sources))})
     return rates
-
-
-def spares(cluster: Cluster, count: int) -> tuple[Host, ...]:
-    """Return hosts like the first one, with names that are free."""
-    first = next(iter(cluster.hosts.values()))
-    hosts: list[Host] = []
-    number = len(cluster.hosts)
-    while len(hosts) < count:
-        number += 1
-        if f"h{number}" not in cluster.hosts:
-            hosts.append(attrs.evolve(first, name=f"h{number}", spark=None))
-    return tuple(hosts)
 
 
 def read_prices(text: str | None) -> Prices:

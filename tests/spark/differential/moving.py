@@ -10,7 +10,8 @@ from oracle import check, expected
 from runner import oracle_session, sink_rows, steps_importable
 
 from penstock.network.file import parse_network
-from penstock.spark.run import Engine, SparkEngine, claimed, placement_of
+from penstock.spark.left import claimed, placement_of
+from penstock.spark.run import Engine, SparkEngine
 from penstock.steering import Kill, Plan, Recover
 
 

@@ -3,7 +3,7 @@
 A host is one Spark application with its own driver and cores. `EmbeddedHost` starts one from the pip package, on the
 loopback interface, behind a random token, in a folder of its own, and ends it with penstock. `RemoteHost` names a
 running one, `KeptHost` an embedded one that outlives penstock. All hand out sessions. `start_hosts` starts or reaches
-all hosts of a cluster.
+all hosts of a cluster, `begin_hosts` does so while other things are done.
 
     penstock ── supervisor ── JVM ── Python workers
                     ├───── lifeline ─────┤
@@ -19,6 +19,16 @@ from penstock.spark.hosts.cores import available_cpus
 from penstock.spark.hosts.embedded import EmbeddedHost, Launch
 from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
-from penstock.spark.hosts.start import start_hosts
+from penstock.spark.hosts.start import Hosts, begin_hosts, start_hosts
 
-__all__ = ["EmbeddedHost", "KeptHost", "Launch", "RemoteHost", "SparkHost", "available_cpus", "start_hosts"]
+__all__ = [
+    "EmbeddedHost",
+    "Hosts",
+    "KeptHost",
+    "Launch",
+    "RemoteHost",
+    "SparkHost",
+    "available_cpus",
+    "begin_hosts",
+    "start_hosts",
+]

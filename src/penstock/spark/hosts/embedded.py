@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import re
 import shutil
@@ -123,6 +122,7 @@ class EmbeddedHost:
         self._meter = Meter()
         self._owner = os.getpid()
         self._lock = threading.RLock()
+        self._stopping = threading.Event()
 
     def __repr__(self) -> str:
         return f"EmbeddedHost({self.name!r}, {self.endpoint})"
@@ -177,12 +177,14 @@ class EmbeddedHost:
         with self._lock:
             if self._supervised is not None:
                 return self
+            self._stopping.clear()
             java = Path(self._how.java) if self._how.java is not None else java_runtime.find()
             if not self._how.outlive:
                 atexit.register(self.stop)
             try:
-                self._launch(java)
+                supervised = self._launch(java)
                 self._await_ready()
+                supervised.ready()
             except BaseException as error:
                 self.stop()
                 if isinstance(error, OSError):
@@ -238,6 +240,7 @@ class EmbeddedHost:
         if os.getpid() != self._owner:
             # A fork of penstock that ends: the host is not its own.
             return
+        self._stopping.set()
         with self._lock:
             atexit.unregister(self.stop)
             # The sessions go with the server: nothing to release there.
@@ -249,12 +252,12 @@ class EmbeddedHost:
                 shutil.rmtree(folder, ignore_errors=True)
             self._folders.clear()
 
-    def _launch(self, java: Path) -> None:
+    def _launch(self, java: Path) -> Supervised:
         """Make the folder, start the supervisor, and let it start the JVM."""
         kept = settings.inherited(self._how.secrets)
         with host_folders(self._base) as (folders, locks):
             # First of all the one that cleans up.
-            self._supervised = Supervised(folders, locks, kept)
+            supervised = self._supervised = Supervised(folders, locks, kept)
         self._folders = folders
         # Names of sockets are short: they are in the last folder.
         main, lifeline, nursery = folders[0], folders[0] / "lifeline", folders[-1] / "nursery"
@@ -270,15 +273,16 @@ class EmbeddedHost:
             grace=GRACE if self._how.record is None else classes.RECORDING,
             outlive=self._how.outlive,
         )
-        self._supervised.launch(self.name, plan)
+        supervised.launch(self.name, plan)
+        return supervised
 
     def _await_ready(self) -> None:
         """Wait for the line with which the server says its port."""
         timeout = self._how.timeout or (180.0 if "spark.jars.packages" not in self.conf else 300.0)
         deadline = time.monotonic() + timeout
-        # The client takes a second or two to import: meanwhile.
-        importlib.import_module("pyspark.sql.connect.session")
         while True:
+            if self._stopping.is_set():
+                raise HostError(f"host {self.name} was stopped while it started")
             # Look at the process first: what it said before its end is then in the log.
             alive = self.alive()
             if found := READY.search(failures.tail(self.log)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import importlib.util
 import os
 import shlex
 import sys
@@ -235,9 +236,11 @@ def nursery(socket: Path) -> list[str]:
 
 
 def _spark_home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
+    # Where the package is; to import it would take a tenth of a second.
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+    return Path(found.origin).parent
 
 
 def _escape(text: str) -> str:

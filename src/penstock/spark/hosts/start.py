@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import attrs
 
@@ -24,6 +25,10 @@ SLOTS = 32
 """Tasks at a time of an embedded host in real-time mode, whatever its cores: a task there waits for rows."""
 
 
+Hosts = dict[str, SparkHost]
+"""By name."""
+
+
 @contextlib.contextmanager
 def start_hosts(
     cluster: Cluster,
@@ -32,9 +37,39 @@ def start_hosts(
     names: Sequence[str] | None = None,
     pin: bool | Mapping[str, Sequence[int]] = True,
     kept: str | os.PathLike[str] | None = None,
-    going_on: Collection[str] | None = None,
-) -> Iterator[dict[str, SparkHost]]:
+) -> Iterator[Hosts]:
     """Start or reach the hosts of a cluster, all at once, and let them go at the end.
+
+    Parameters
+    ----------
+    cluster, launch, names, pin, kept
+        See `begin_hosts`.
+
+    Yields
+    ------
+    dict
+        The hosts by name, ready.
+
+    Raises
+    ------
+    HostError
+        If one cannot be started or reached; the others are stopped.
+    """
+    with begin_hosts(cluster, launch, names=names, pin=pin, kept=kept) as ready:
+        yield ready()
+
+
+@contextlib.contextmanager
+def begin_hosts(
+    cluster: Cluster,
+    launch: Launch | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    pin: bool | Mapping[str, Sequence[int]] = True,
+    kept: str | os.PathLike[str] | None = None,
+    going_on: Collection[str] | None = None,
+) -> Iterator[Callable[[], Hosts]]:
+    """Begin to start or reach the hosts of a cluster, all at once, and let them go at the end.
 
     Parameters
     ----------
@@ -54,35 +89,48 @@ def start_hosts(
 
     Yields
     ------
-    dict
-        The hosts by name, ready but for those.
-
-    Raises
-    ------
-    HostError
-        If one cannot be started or reached, or none is left of those of a run that goes on; the others are stopped.
+    callable
+        Waits until they are ready but for those, and returns them by name. It raises a HostError if one cannot be
+        started or reached, or none is left of those of a run that goes on.
     """
+    hosts, mine = _made(cluster, launch or Launch(), names, pin, {} if kept is None else read_kept(kept))
+    first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
+    forgiven = () if going_on is None else hosts.keys() - mine
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        started = {host.name: pool.submit(host.start) for host in first}
+
+        def ready() -> Hosts:
+            # The client takes a second or two to import: meanwhile.
+            importlib.import_module("pyspark.sql.connect.session")
+            _await(started, forgiven)
+            return hosts
+
+        try:
+            yield ready
+        finally:
+            _stop_all([*hosts.values()], [*started.values()])
+
+
+def _made(
+    cluster: Cluster,
+    launch: Launch,
+    names: Sequence[str] | None,
+    pin: bool | Mapping[str, Sequence[int]],
+    there: Mapping[str, Kept],
+) -> tuple[Hosts, set[str]]:
+    """Return the hosts wanted, none of them started or reached, and which of them penstock is to start."""
     wanted = [cluster.hosts[name] for name in sorted(names)] if names is not None else [*cluster.hosts.values()]
-    there = {} if kept is None else read_kept(kept)
-    embedded = [host for host in wanted if host.spark is None and host.name not in there]
-    launch = launch or Launch()
-    if embedded and launch.java is None:
+    mine = [host for host in wanted if host.spark is None and host.name not in there]
+    if mine and launch.java is None:
         launch = attrs.evolve(launch, java=java_runtime.find())
-    cpus = pin if isinstance(pin, Mapping) else _cpus(embedded) if pin else {}
-    hosts: dict[str, SparkHost] = {
+    cpus = pin if isinstance(pin, Mapping) else _cpus(mine) if pin else {}
+    hosts: Hosts = {
         host.name: KeptHost(there[host.name])
         if host.name in there
         else make_host(host, cluster, launch, cpus.get(host.name))
         for host in wanted
     }
-    mine = {host.name for host in embedded}
-    first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
-    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-        try:
-            _start_all(pool, first, forgiven=() if going_on is None else hosts.keys() - mine)
-            yield hosts
-        finally:
-            _stop_all(pool, [*hosts.values()])
+    return hosts, {host.name for host in mine}
 
 
 def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kept]:
@@ -98,9 +146,9 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
     made = [make_host(host, cluster, Launch(outlive=True), cpus.get(host.name)) for host in wanted]
     with ThreadPoolExecutor(max(1, len(made))) as pool:
         try:
-            _start_all(pool, made)
+            _await({host.name: pool.submit(host.start) for host in made})
         except BaseException:
-            _stop_all(pool, made)
+            _stop_all(made)
             raise
     found = {host.name: host.let_go() for host in made if isinstance(host, EmbeddedHost)}
     write_kept(file, {**read_kept(file), **found})
@@ -113,19 +161,21 @@ def _cpus(hosts: Sequence[Host]) -> dict[str, list[int]]:
     return {host.name: share for host, share in zip(hosts, shares, strict=False)}
 
 
-def _start_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost], forgiven: Collection[str] = ()) -> None:
-    """Start hosts, of which those that are ``forgiven`` may fail as long as another one is there."""
-    # Wait for all before the first error, so that none is still starting when they are stopped.
-    started = {host.name: pool.submit(host.start) for host in hosts}
+def _await(started: Mapping[str, Future[SparkHost]], forgiven: Collection[str] = ()) -> None:
+    """Wait for hosts, of which those that are ``forgiven`` may fail as long as another one is there."""
+    # For all before the first error, so that none is still starting when they are stopped.
     errors = {name: error for name, future in started.items() if (error := future.exception()) is not None}
-    fatal = [error for name, error in errors.items() if name not in forgiven or len(errors) == len(hosts)]
+    fatal = [error for name, error in errors.items() if name not in forgiven or len(errors) == len(started)]
     if fatal:
         raise fatal[0]
 
 
-def _stop_all(pool: ThreadPoolExecutor, hosts: Sequence[SparkHost]) -> None:
-    for stopped in [pool.submit(host.stop) for host in hosts]:
-        stopped.result()
+def _stop_all(hosts: Sequence[SparkHost], starting: Collection[Future[SparkHost]] = ()) -> None:
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        # One that starts is told to stop; if it has only just begun, it has not heard it.
+        while wait(starting, timeout=0.05).not_done:
+            list(pool.map(lambda host: host.stop(), hosts))
+        list(pool.map(lambda host: host.stop(), hosts))
 
 
 def make_host(

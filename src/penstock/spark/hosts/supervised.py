@@ -69,12 +69,14 @@ class Supervised:
         with contextlib.suppress(psutil.NoSuchProcess):
             self.jvm = psutil.Process(answer["pid"])
 
+    def ready(self) -> None:
+        """Tell the supervisor that the host answers."""
+        self._say(supervisor.READY)
+
     def end(self) -> None:
         """Ask the supervisor to end everything; do it here if it is gone."""
         stdin, stdout = self._pipes()
-        with contextlib.suppress(OSError):
-            stdin.write(b"stop\n")
-            stdin.flush()
+        self._say(supervisor.STOP)
         with contextlib.suppress(OSError):
             stdin.close()
         try:
@@ -86,6 +88,12 @@ class Supervised:
         for left in family(self.jvm):
             with contextlib.suppress(psutil.Error):
                 left.kill()
+
+    def _say(self, word: bytes) -> None:
+        stdin, _ = self._pipes()
+        with contextlib.suppress(OSError):
+            stdin.write(word)
+            stdin.flush()
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         stdin, stdout = self._supervisor.stdin, self._supervisor.stdout

@@ -6,8 +6,8 @@ folders, unless the host is to outlive penstock. Should it be killed itself, the
 is, and the workers, whose lifeline it holds (`lifeline/sitecustomize.py`). It is a script of the standard library alone
 (``python -I -S supervisor.py``): it starts in 20 ms, weighs 10 MB, and imports nothing of penstock.
 
-Arguments: the folders to remove. Standard input: one JSON line, a `Plan`, later ``stop`` or the end of file.
-Standard output: one JSON line ``{pid}`` or ``{error}``.
+Arguments: the folders to remove. Standard input: one JSON line, a `Plan`, later ``ready`` when the host has answered,
+and ``stop`` or the end of file. Standard output: one JSON line ``{pid}`` or ``{error}``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL = 0.25
 """Seconds between two looks at penstock and the JVM."""
 
+READY, STOP = b"ready\n", b"stop\n"
+"""What penstock says."""
+
 LINUX = sys.platform == "linux"
 libc = ctypes.CDLL(None, use_errno=True) if LINUX else None
 
@@ -46,7 +49,8 @@ class Plan(NamedTuple):
     lifeline
         The named pipe that the Python workers hold on to.
     nursery
-        Command line of the process that streaming workers are forked from, empty for none.
+        Command line of the process that streaming workers are forked from, empty for none. It is started when the host
+        is ready: a JVM needs its whole core until then.
     grace
         Seconds that it has to end when asked.
     outlive
@@ -81,7 +85,7 @@ def main() -> None:
         plan = Plan(**json.loads(line))
         try:
             hold_lifeline(plan.lifeline)
-            child = launch(plan)
+            child = launch(plan, plan.argv)
         except OSError as error:
             say({"error": str(error)})
         else:
@@ -98,8 +102,8 @@ def hold_lifeline(path: str) -> None:
     os.open(path, os.O_RDWR)
 
 
-def launch(plan: Plan) -> int:
-    """Start the JVM, then the nursery, and return the JVM's process id."""
+def launch(plan: Plan, argv: list[str]) -> int:
+    """Start a process of the host, and return its id."""
     me = os.getpid()
 
     def prepare() -> None:
@@ -111,18 +115,12 @@ def launch(plan: Plan) -> int:
             if os.getppid() != me:
                 os._exit(1)
 
-    def start(argv: list[str]) -> int:
-        with open(plan.log, "ab") as log:
-            child = subprocess.Popen(
-                argv, env=plan.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=prepare
-            )
-        child.returncode = 0  # reaped below, not by Popen
-        return child.pid
-
-    jvm = start(plan.argv)
-    if plan.nursery:
-        start(plan.nursery)
-    return jvm
+    with open(plan.log, "ab") as log:
+        child = subprocess.Popen(
+            argv, env=plan.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=prepare
+        )
+    child.returncode = 0  # reaped below, not by Popen
+    return child.pid
 
 
 def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:
@@ -132,6 +130,10 @@ def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:
         # Of a host that outlives penstock the pipe says nothing any more.
         word = None if plan.outlive and gone else listen()
         gone = gone or word == b""
+        if word and word.startswith(READY):
+            if plan.nursery:
+                launch(plan, plan.nursery)
+            word = word[len(READY) :]
         if running and (status := reap(child)) is not None:
             running = False
             Path(plan.exit).write_text(str(os.waitstatus_to_exitcode(status)))

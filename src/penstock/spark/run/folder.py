@@ -43,12 +43,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from penstock.cluster import Placement
 from penstock.errors import EngineError, InputError
 from penstock.files import compact
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
+from penstock.spark.left import claimed
 from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
@@ -159,15 +159,6 @@ def digest(network: Network) -> str:
     return _hashed("\n".join(parts))
 
 
-def claimed(folder: str) -> Document | None:
-    """Return what runs in a folder, if anything does."""
-    try:
-        document: Document = json.loads((place_of(folder) / "run.json").read())
-    except FileNotFoundError:
-        return None
-    return document
-
-
 def claim(deployment: Deployment) -> Claim:
     """Note what runs in the folder, or refuse if it is something else.
 
@@ -247,16 +238,6 @@ def _described(deployment: Deployment) -> Document:
 def _tell(deployment: Deployment) -> None:
     if deployment.about is not None:
         (deployment.place / ABOUT).replace(compact(deployment.about).encode())
-
-
-def placement_of(document: Document) -> Placement:
-    """Return the placement that a folder's run has."""
-    return Placement(document["placement"])
-
-
-def hosts_of(document: Document) -> set[str]:
-    """Return the hosts on which the units of a folder's run lie, also those that were attached to it."""
-    return {unit["host"] for unit in document.get("units", ())}
 
 
 def probe(folder: Place, name: str, session: SparkSession) -> None:

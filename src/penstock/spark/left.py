@@ -1,0 +1,31 @@
+"""What a run on Spark has left in its folder, read without anything that takes time to import."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from penstock.cluster import Placement
+from penstock.spark.shipped.place import place_of
+
+if TYPE_CHECKING:
+    from penstock.files import Document
+
+
+def claimed(folder: str) -> Document | None:
+    """Return what runs in a folder, if anything does."""
+    try:
+        document: Document = json.loads((place_of(folder) / "run.json").read())
+    except FileNotFoundError:
+        return None
+    return document
+
+
+def placement_of(document: Document) -> Placement:
+    """Return the placement that a folder's run has."""
+    return Placement(document["placement"])
+
+
+def hosts_of(document: Document) -> set[str]:
+    """Return the hosts on which the units of a folder's run lie, also those that were attached to it."""
+    return {unit["host"] for unit in document.get("units", ())}
