@@ -5,16 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile.graph import Graph
 from penstock.spark.run.arriving import Total
 from penstock.spark.run.outcome import Batch
-from penstock.spark.run.passing import SLOW, _Unit, since_reported
+from penstock.spark.run.passing import SLOW, _Unit, shared, since_reported
 from penstock.spark.run.usage import LEAST, Usage
 
 COST = 0.004
@@ -143,6 +145,17 @@ def test_what_dropped_rows_cost_is_learned() -> None:
         dropped = 100 * (look % 4)
         unit.worked((1.0 - dropped * 0.0005) * COST, dropped, 1.0)
         assert unit.wasted == pytest.approx(dropped * 0.0005 if look >= 3 else 0.0, abs=1e-6)
+
+
+@given(st.lists(st.tuples(*(st.floats(0, 100).map(lambda x: round(x, 3)),) * 3), min_size=4, max_size=12))
+def test_costs_that_share_a_time_are_least_squares(rows: list[tuple[float, float, float]]) -> None:
+    """What a dropped row costs is that of SciPy's least squares without negative numbers."""
+    sizes, lost, spent = np.array(rows).T
+    matrix = np.stack([sizes, lost], axis=1)
+    if np.linalg.cond(matrix) < 1e6:
+        assert shared(sizes, lost, spent) == pytest.approx(float(nnls(matrix, spent)[0][1]), rel=1e-6, abs=1e-9)
+    else:
+        assert shared(sizes, lost, spent) >= 0
 
 
 def test_processor_time_is_not_asked_for_too_often() -> None:

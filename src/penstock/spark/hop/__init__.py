@@ -58,8 +58,13 @@ class Hop(Protocol):
     def append(self, batch: int, stored: Sequence[Stored], mark: Mark) -> bool:
         """Append a batch of which all rows are stored; return False if it is there already."""
 
-    def read(self, start: Position, until: int | None) -> tuple[list[pa.RecordBatch], Position]:
-        """Return what follows a position, not beyond batch ``until``, as record batches, and the position behind."""
+    def read(
+        self, start: Position, until: int | None, most: int | None = None
+    ) -> tuple[list[pa.RecordBatch], Position]:
+        """Return what follows a position as record batches, and the position behind.
+
+        Not beyond batch ``until``, and about ``most`` rows, `READ_ROWS` at most.
+        """
 
     def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:
         """Return the pieces that follow a position, about ``most`` rows, and the position behind."""

@@ -87,9 +87,11 @@ class DirectoryLog:
 
     # Reading
 
-    def read(self, start: Position, until: int | None) -> tuple[list[pa.RecordBatch], Position]:
-        """Return what follows a position, `READ_ROWS` rows at a time, and the mark of the last whole batch."""
-        pieces, end = self.plan(start, until, READ_ROWS)
+    def read(
+        self, start: Position, until: int | None, most: int | None = None
+    ) -> tuple[list[pa.RecordBatch], Position]:
+        """Return what follows a position, about ``most`` rows, and the mark of the last whole batch."""
+        pieces, end = self.plan(start, until, min(most or READ_ROWS, READ_ROWS))
         return [*self.fetch(pieces), *(self.mark(end) if end["batch"] > start["batch"] else ())], end
 
     def plan(self, start: Position, until: int | None, most: int) -> tuple[list[Piece], Position]:

@@ -95,12 +95,14 @@ class KafkaLog:
 
     # Reading
 
-    def read(self, start: Position, until: int | None) -> tuple[list[pa.RecordBatch], Position]:
-        """Return what follows a position, `READ_ROWS` rows at a time; trailing batches that say nothing are left.
+    def read(
+        self, start: Position, until: int | None, most: int | None = None
+    ) -> tuple[list[pa.RecordBatch], Position]:
+        """Return what follows a position, about ``most`` rows; trailing batches that say nothing are left.
 
         What lies before batch ``until`` is there for sure, and is waited for.
         """
-        found, end = self._walk(start, until, READ_ROWS)
+        found, end = self._walk(start, until, min(most or READ_ROWS, READ_ROWS))
         rows = [shaped(message.rows, self.shape) for message in found]
         return rows + (self.mark(end) if end["batch"] > start["batch"] else []), end
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.optimize import nnls
 
 from penstock.arrays import Array
 from penstock.network import Network, Stream
@@ -203,8 +202,7 @@ class _Unit:
         if self.overloaded and size > 0:
             self._full.append((size, dropped, period))
             if len(self._full) >= FEW:
-                sizes, lost, spent = np.array(self._full).T
-                self._reading = float(nnls(np.stack([sizes, lost], axis=1), spent)[0][1])
+                self._reading = shared(*np.array(self._full).T)
         self.wasted = min(1.0, self._reading * dropped / period) if period > 0 else 0.0
 
     def told(self, batches: Sequence[Batch]) -> None:
@@ -229,6 +227,18 @@ class _Unit:
             found[name] = arrived, dropped
         self._shown = added([self._shown, found])
         return found
+
+
+def shared(sizes: Array, lost: Array, spent: Array) -> float:
+    """Return what one of the ``lost`` cost, where they and the ``sizes`` share what was ``spent``.
+
+    Least squares without negative costs; all are arrays (looks,), not negative. (SciPy has it for any number of them,
+    and takes a third of a second to import, for which a run that goes on would wait.)
+    """
+    one, two = np.linalg.lstsq(np.stack([sizes, lost], axis=1), spent, rcond=None)[0]
+    if one < 0 and lost.any():
+        return float(lost @ spent / (lost @ lost))
+    return max(0.0, float(two))
 
 
 def since_reported(

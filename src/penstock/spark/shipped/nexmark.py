@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from penstock.spark.shipped import Offset
 from penstock.spark.shipped.gate import end_with_parent
+from penstock.spark.shipped.parts import Parts
 from penstock.spark.shipped.place import place_of
 from penstock.workload.nexmark import COLUMNS, SCHEMA, Nexmark, Schedule
 
@@ -77,7 +78,7 @@ class Events:
         self.events: Nexmark | None = None
         self.epoch = 0
         self.until: float | None = None
-        self.fresh = True
+        self.parts: Parts | None = None
 
     def now(self) -> None:
         """Give the events that are due now, and none that come later."""
@@ -96,11 +97,13 @@ class Events:
         now = time.time() - self.epoch / 1e6 if self.until is None else self.until
         if self.everything:
             now = self.schedule.duration
-        starts = start["starts"] + (self.fresh and start["event"] > 0)
-        self.fresh = False
-        event = max(start["event"], self.schedule.count_by(now))
-        if self.most and self.until is None and not self.everything:
-            event = min(event, start["event"] + self.most)
+        first = start["event"]
+        event = max(first, self.schedule.count_by(now))
+        starts = start["starts"] + (self.parts is None and first > 0)
+        parts = self.parts = self.parts or Parts(begun=first > 0)
+        if self.until is None and not self.everything:
+            there, event = event, min(event, first + (self.most or event), first + (parts.most() or event))
+            parts.took(event - first, caught_up=event == there)
         return {**start, "event": event, "starts": starts}
 
     def rows(self, first: int, last: int) -> list[Fields]:

@@ -15,6 +15,7 @@ from penstock.spark.hop.logs import log_of
 from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped import Offset
 from penstock.spark.shipped.gate import end_with_parent
+from penstock.spark.shipped.parts import Parts
 from penstock.spark.shipped.place import place_of
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, log: Hop, begin: int = 0) -> None:
-        self.log, self.begin, self.fresh = log, begin, True
+        self.log, self.begin = log, begin
         self.until: int | None = None
+        self.parts: Parts | None = None
         end_with_parent()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -90,9 +92,12 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, start: Offset) -> tuple[Iterator[pa.RecordBatch], Offset]:
         """Read what follows, a bounded number of rows."""
-        starts = start["starts"] + (self.fresh and start["batch"] > 0)
-        self.fresh = False
-        batches, position = self.log.read(start, self.until)
+        starts = start["starts"] + (self.parts is None and start["batch"] > 0)
+        parts = self.parts = self.parts or Parts(begun=start["batch"] > 0)
+        most = parts.most() if self.until is None else None
+        batches, position = self.log.read(start, self.until, most)
+        rows = sum(batch.num_rows for batch in batches)
+        parts.took(rows, caught_up=most is None or rows < most)
         end = {"log": start["log"], **position, "starts": starts}
         return iter(self._first(start, end) + batches), end
 
@@ -111,8 +116,9 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a log by several tasks at a time, to the same positions as `LogReader`."""
 
     def __init__(self, log: Hop, begin: int, slots: int) -> None:
-        self.log, self.begin, self.slots, self.fresh = log, begin, slots, True
+        self.log, self.begin, self.slots = log, begin, slots
         self.until: int | None = None
+        self.parts: Parts | None = None
         self.planned: tuple[Offset, Offset, list[Piece]] | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -131,9 +137,14 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the position behind the rows that are read next."""
         end_with_parent()
-        starts = start["starts"] + (self.fresh and start["batch"] > 0)
-        self.fresh = False
-        pieces, position = self.log.plan(start, self.until, READ_ROWS * self.slots)
+        starts = start["starts"] + (self.parts is None and start["batch"] > 0)
+        parts, most = self.parts or Parts(begun=start["batch"] > 0), READ_ROWS * self.slots
+        self.parts = parts
+        if self.until is None:
+            most = min(most, parts.most() or most)
+        pieces, position = self.log.plan(start, self.until, most)
+        rows = sum(piece[-1] for piece in pieces)
+        parts.took(rows, caught_up=rows < most)
         end = {"log": start["log"], **position, "starts": starts}
         self.planned = start, end, pieces
         return end
