@@ -8,6 +8,7 @@ import pytest
 from engines import APART, simulated, stepped, two_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lumps import LENGTH, Lumps
 from scipy.optimize import linprog
 
 from penstock.cluster import Cluster, Host
@@ -18,6 +19,7 @@ from penstock.control.knowledge import Knowledge
 from penstock.control.loop import Control
 from penstock.control.policies.shed import Shed
 from penstock.control.situation import Goals, Situation
+from penstock.control.state import State
 from penstock.control.tables import Tables
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding.exact import Exact, vertices
@@ -166,3 +168,24 @@ def test_shedding_keeps_the_bound_and_nearly_the_optimum(tmp_path, seed, batches
     came = np.array([report["streams"][f"s{q}->cheap{q}"]["arrived"] - 10 * 25.0 for q in (1, 2)]) / 30
     assert score[0] >= 0.995 * 30 * program.score(Solver(program).solve(came))
     assert lines[-1]["decided"] == {"keep": {}}
+
+
+def under(policy, seed, **options):
+    """Return what a policy makes of an overload of two hosts, one behind the other, that work in batches."""
+    engine, control = Lumps(seed, **options), Control(policies=(policy,), goals=Goals(bound=5.0), every=1.0, act=True)
+    state, flow = State(), None
+    for at in range(1, int(LENGTH)):
+        engine.wait(float(at))
+        turned = control.turn(engine, state, flow)
+        state, flow = turned.state, turned.flow
+    engine.wait(LENGTH)
+    return engine.judged()
+
+
+@pytest.mark.parametrize("overheads", [(0.16, 0.15), (0.17, 0.27)], ids=["alike", "more-behind"])
+def test_a_host_behind_another_one_has_always_something_to_do(overheads):
+    """What comes to a host in lumps is enough until the next ones come, and seldom more than the bound allows."""
+    score, worst, busy = np.array([under(Shed(), seed, overheads=overheads, noise=0.06) for seed in range(6)]).T
+    assert score.mean() >= 0.98
+    assert busy.mean() >= 0.98
+    assert np.median(worst) <= 5.0

@@ -115,15 +115,15 @@ class Shed:
         fed, bound = feeding > 0, now.goals.bound
         # A little that waits keeps a host from standing idle when chance drops more than was meant. What comes by the
         # batches of another host has to last until the next of them ends.
-        low = self.low * bound + feeding / 2
+        low = self.low * bound + feeding
         # Where fractions are decided batch by batch, what waits is also what has come since the last one began.
         high = self.high * bound + (now.longest / 2 if now.seen.undecided else 0.0)
-        high = np.where(fed, np.maximum(self.high * bound - feeding / 2, low + feeding / 2), high)
-        # As much as waits at that host at any time, a batch and what comes meanwhile, comes as fast as always.
-        queue = np.where(fed, queue, behind)
-        behind = queue + np.where(fed, np.maximum(behind - queue - USUAL * feeding, 0), 0.0)
-        lacks = np.maximum(low - queue, 0)
-        return lacks, np.maximum(behind - high, 0) - lacks
+        high = np.where(fed, np.maximum(self.high * bound, low + feeding / 2), high)
+        # What is decided now comes there behind all that is on its way. As much as is so at any time, a batch and what
+        # came meanwhile, comes as fast as it is worked off.
+        then = np.where(fed, behind - USUAL * feeding, behind)
+        lacks = np.maximum(low - np.where(fed, np.maximum(queue, then), then), 0)
+        return lacks, np.maximum(then - high, 0) - lacks
 
     def _fits(self, kept: Floats, full: Bools, room: Floats) -> bool:
         """Whether what is kept fills the hosts with too much to do, and no others, but for what queues even out."""
