@@ -12,6 +12,7 @@ and ``stop`` or the end of file. Standard output: one JSON line ``{pid}`` or ``{
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -132,7 +133,9 @@ def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:
         gone = gone or word == b""
         if word and word.startswith(READY):
             if plan.nursery:
-                launch(plan, plan.nursery)
+                # Without it Spark starts an interpreter for each worker.
+                with contextlib.suppress(OSError):
+                    launch(plan, plan.nursery)
             word = word[len(READY) :]
         if running and (status := reap(child)) is not None:
             running = False
