@@ -12,7 +12,6 @@ and ``stop`` or the end of file. Standard output: one JSON line ``{pid}`` or ``{
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -50,8 +49,8 @@ class Plan(NamedTuple):
     lifeline
         The named pipe that the Python workers hold on to.
     nursery
-        Command line of the process that streaming workers are forked from, empty for none. It is started when the host
-        is ready: a JVM needs its whole core until then.
+        Command line of the process that streaming workers are forked from, empty for none. Its standard input ends
+        when the host is ready: a JVM needs its whole core until then.
     grace
         Seconds that it has to end when asked.
     outlive
@@ -87,11 +86,15 @@ def main() -> None:
         try:
             hold_lifeline(plan.lifeline)
             child = launch(plan, plan.argv)
+            waiting, ready = os.pipe()
+            if plan.nursery:
+                launch(plan, plan.nursery, waiting)
+            os.close(waiting)
         except OSError as error:
             say({"error": str(error)})
         else:
             say({"pid": child})
-            watch(child, penstock, plan, stopping)
+            watch(child, penstock, plan, stopping, ready)
     for folder in sys.argv[1:]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -103,7 +106,7 @@ def hold_lifeline(path: str) -> None:
     os.open(path, os.O_RDWR)
 
 
-def launch(plan: Plan, argv: list[str]) -> int:
+def launch(plan: Plan, argv: list[str], stdin: int = subprocess.DEVNULL) -> int:
     """Start a process of the host, and return its id."""
     me = os.getpid()
 
@@ -117,25 +120,23 @@ def launch(plan: Plan, argv: list[str]) -> int:
                 os._exit(1)
 
     with open(plan.log, "ab") as log:
-        child = subprocess.Popen(
-            argv, env=plan.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=prepare
-        )
+        child = subprocess.Popen(argv, env=plan.env, stdin=stdin, stdout=log, stderr=log, preexec_fn=prepare)
     child.returncode = 0  # reaped below, not by Popen
     return child.pid
 
 
-def watch(child: int, penstock: int, plan: Plan, stopping: list[int]) -> None:
-    """Wait until penstock says stop or is gone, then end the JVM and what it started."""
+def watch(child: int, penstock: int, plan: Plan, stopping: list[int], ready: int) -> None:
+    """Wait until penstock says stop or is gone, then end the JVM and what it started.
+
+    The descriptor ``ready`` is closed as soon as the host answers.
+    """
     running, gone = True, False
     while True:
         # Of a host that outlives penstock the pipe says nothing any more.
         word = None if plan.outlive and gone else listen()
         gone = gone or word == b""
         if word and word.startswith(READY):
-            if plan.nursery:
-                # Without it Spark starts an interpreter for each worker.
-                with contextlib.suppress(OSError):
-                    launch(plan, plan.nursery)
+            os.close(ready)
             word = word[len(READY) :]
         if running and (status := reap(child)) is not None:
             running = False
