@@ -35,7 +35,8 @@ def test_parts_come_to_take_as_long_as_they_may(there: int, cost: float, overhea
     now = [100.0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts.time, "monotonic", lambda: now[0])
-        some, first = Parts(begun=True), True
+        some, first = Parts(), True
+        assert some.begin(middle=True)
         while (most := some.most()) is not None:
             rows = min(there, most)
             some.took(rows, caught_up=rows == there)
@@ -45,12 +46,16 @@ def test_parts_come_to_take_as_long_as_they_may(there: int, cost: float, overhea
             now[0] += took
             first = False
     assert there == 0
-    assert Parts(begun=False).most() is None
+    assert not some.begin(middle=True)
+    whole = Parts()
+    assert not whole.begin(middle=False)
+    assert whole.most() is None
 
 
 def test_what_is_cheap_is_soon_caught_up_with(clock: list[float]) -> None:
     """Parts grow by as much as they may where rows cost nothing."""
-    some = Parts(begun=True)
+    some = Parts()
+    some.begin(middle=True)
     for number in range(4):
         assert some.most() == FIRST * GROWTH**number
         some.took(round(FIRST * GROWTH**number), caught_up=False)

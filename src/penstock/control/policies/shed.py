@@ -121,8 +121,8 @@ class Shed:
         high = np.where(fed, np.maximum(self.high * bound, low + feeding / 2), high)
         # What is decided now comes there behind all that is on its way. As much as is so at any time, a batch and what
         # came meanwhile, comes as fast as it is worked off.
-        then = np.where(fed, behind - USUAL * feeding, behind)
-        lacks = np.maximum(low - np.where(fed, np.maximum(queue, then), then), 0)
+        then = behind - USUAL * feeding
+        lacks = np.maximum(low - np.maximum(queue, then), 0)
         return lacks, np.maximum(then - high, 0) - lacks
 
     def _fits(self, kept: Floats, full: Bools, room: Floats) -> bool:

@@ -53,7 +53,7 @@ def main() -> None:
     idle = float(sys.argv[2]) if len(sys.argv) > 2 else IDLE
     # Who calls from here on waits for the imports, which is still sooner than to do them.
     door.listen(64)
-    # They take the core that the JVM starts on: until that is done, which ends the input, or somebody calls.
+    # The imports would take the core on which the JVM starts: wait until it has, when the input ends, or for a call.
     select.select([door.fileno(), 0], [], [])
     for name in WARM:
         # Another version of Spark may have it elsewhere: then a fork imports it.

@@ -78,7 +78,7 @@ class Events:
         self.events: Nexmark | None = None
         self.epoch = 0
         self.until: float | None = None
-        self.parts: Parts | None = None
+        self.parts = Parts()
 
     def now(self) -> None:
         """Give the events that are due now, and none that come later."""
@@ -99,11 +99,10 @@ class Events:
             now = self.schedule.duration
         first = start["event"]
         event = max(first, self.schedule.count_by(now))
-        starts = start["starts"] + (self.parts is None and first > 0)
-        parts = self.parts = self.parts or Parts(begun=first > 0)
+        starts = start["starts"] + self.parts.begin(middle=first > 0)
         if self.until is None and not self.everything:
-            there, event = event, min(event, first + (self.most or event), first + (parts.most() or event))
-            parts.took(event - first, caught_up=event == there)
+            there, event = event, min(event, first + (self.most or event), first + (self.parts.most() or event))
+            self.parts.took(event - first, caught_up=event == there)
         return {**start, "event": event, "starts": starts}
 
     def rows(self, first: int, last: int) -> list[Fields]:

@@ -13,15 +13,17 @@ class Parts:
 
     In one batch nothing of what has piled up would be visible before all of it is worked off. How long rows take, the
     time from one part to the next says.
-
-    Parameters
-    ----------
-    begun
-        Whether the reader begins in the middle; it has caught up if not.
     """
 
-    def __init__(self, *, begun: bool) -> None:
-        self._caught_up, self._rows, self._since = not begun, 0, 0.0
+    def __init__(self) -> None:
+        self._begun, self._caught_up, self._rows, self._since = False, False, 0, 0.0
+
+    def begin(self, *, middle: bool) -> bool:
+        """Note where a reader begins; return whether that is in the ``middle``. Later calls note nothing: False."""
+        if self._begun:
+            return False
+        self._begun, self._caught_up = True, not middle
+        return middle
 
     def most(self) -> int | None:
         """Return how many rows to take now; None: all that are there."""

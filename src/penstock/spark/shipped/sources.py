@@ -79,7 +79,7 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, log: Hop, begin: int = 0) -> None:
         self.log, self.begin = log, begin
         self.until: int | None = None
-        self.parts: Parts | None = None
+        self.parts = Parts()
         end_with_parent()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -92,12 +92,11 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, start: Offset) -> tuple[Iterator[pa.RecordBatch], Offset]:
         """Read what follows, a bounded number of rows."""
-        starts = start["starts"] + (self.parts is None and start["batch"] > 0)
-        parts = self.parts = self.parts or Parts(begun=start["batch"] > 0)
-        most = parts.most() if self.until is None else None
+        starts = start["starts"] + self.parts.begin(middle=start["batch"] > 0)
+        most = self.parts.most() if self.until is None else None
         batches, position = self.log.read(start, self.until, most)
         rows = sum(batch.num_rows for batch in batches)
-        parts.took(rows, caught_up=most is None or rows < most)
+        self.parts.took(rows, caught_up=most is None or rows < most)
         end = {"log": start["log"], **position, "starts": starts}
         return iter(self._first(start, end) + batches), end
 
@@ -118,7 +117,7 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, log: Hop, begin: int, slots: int) -> None:
         self.log, self.begin, self.slots = log, begin, slots
         self.until: int | None = None
-        self.parts: Parts | None = None
+        self.parts = Parts()
         self.planned: tuple[Offset, Offset, list[Piece]] | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -137,14 +136,13 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the position behind the rows that are read next."""
         end_with_parent()
-        starts = start["starts"] + (self.parts is None and start["batch"] > 0)
-        parts, most = self.parts or Parts(begun=start["batch"] > 0), READ_ROWS * self.slots
-        self.parts = parts
+        starts = start["starts"] + self.parts.begin(middle=start["batch"] > 0)
+        most = READ_ROWS * self.slots
         if self.until is None:
-            most = min(most, parts.most() or most)
+            most = min(most, self.parts.most() or most)
         pieces, position = self.log.plan(start, self.until, most)
         rows = sum(piece[-1] for piece in pieces)
-        parts.took(rows, caught_up=rows < most)
+        self.parts.took(rows, caught_up=rows < most)
         end = {"log": start["log"], **position, "starts": starts}
         self.planned = start, end, pieces
         return end
