@@ -16,7 +16,7 @@ from penstock.spark.connection import Connection
 from penstock.spark.run import Engine, Outcome, SparkEngine
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.messages import HEADER, message
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -37,7 +37,7 @@ from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import settle
 from penstock.spark.shipped.share import brought, count, reached_by
 from penstock.spark.shipped.spec import Origin, SinkExit, WriterSpec
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of
 
 CLOCK = pa.timestamp("us", "UTC")
 

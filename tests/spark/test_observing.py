@@ -21,9 +21,9 @@ from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.units import Unit
 from penstock.spark.run.unread import Unread
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import document, report_of
+from penstock.spark.shipped.progress import document
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of, report_of
 
 NETWORK = parse_network(
     {

@@ -40,7 +40,7 @@ from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_batch, read_latency
 from penstock.spark.run.prompt import publish
 from penstock.spark.shipped.place import Place, place_of
-from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.told import report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
 from penstock.steering import Observation, Plan, Recover
 

@@ -35,8 +35,8 @@ from penstock.spark.shipped.share import brought, count, logged, reached_by
 from penstock.spark.shipped.sources import LogReader, LogSource, SpreadLogReader, shared
 from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
 from penstock.spark.shipped.tasks import gather, make_task
+from penstock.spark.shipped.told import manifest_of
 from penstock.spark.shipped.turn import ANNOUNCED
-from penstock.spark.shipped.writer import manifest_of
 
 CLOCK = pa.timestamp("us", "UTC")
 SHAPE = pa.schema([("n", pa.int64()), ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", CLOCK)])

@@ -23,10 +23,9 @@ from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.units import Unit, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.spec import LogExit, Origin, WriterSpec
+from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
-from penstock.spark.shipped.writer import manifest_of
 
 EVENTS = {"format": "json", "schema": "k string, at timestamp", "time": "at"}
 

@@ -16,9 +16,8 @@ from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run.outcome import collect
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of, report_of
 
 NETWORK = parse_network(
     {

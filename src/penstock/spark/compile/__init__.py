@@ -2,6 +2,7 @@
 
 from penstock.spark.compile.checks import check_network, check_placement
 from penstock.spark.compile.compiler import Query, compile_fragment
+from penstock.spark.compile.counting import LEFT
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import sheddable
 from penstock.spark.compile.pace import Pace, refuse_limit
@@ -14,7 +15,7 @@ from penstock.spark.compile.reading import (
     scheduled_rates,
     slots_of,
 )
-from penstock.spark.compile.real_time import LEFT, PromptQuery, Way, compile_prompt
+from penstock.spark.compile.real_time import PromptQuery, Way, compile_prompt
 from penstock.spark.compile.schemas import derive_schemas
 
 __all__ = [

@@ -98,7 +98,7 @@ class _Compiler:
         self.logs: list[LogExit] = []
         self.sinks: list[SinkExit] = []
         self.counted: list[tuple[str, ...]] = []
-        self.observations: dict[str, tuple[str, ...]] = {}
+        self.observations: dict[str, dict[str, tuple[int, int | None]]] = {}
         self.stateful: list[str] = []
         self.barriers = 0
         self.reads: dict[str, DataFrame] = {}
@@ -326,8 +326,8 @@ class _Compiler:
     def _observed(self, done: passes.Pass, counted: list[Stream]) -> passes.Pass:
         """Let Spark count rows of which none reaches the writer."""
         name = f"pass{len(self.observations)}"
-        self.observations[name] = tuple(stream.name for stream in counted)
-        return counting.observed(self.deployment, done, counted, name)
+        done, self.observations[name] = counting.observed(self.deployment, done, counted, name)
+        return done
 
 
 def _is_nested(kind: DataType) -> bool:

@@ -12,22 +12,42 @@ from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.passes import Pass
 from penstock.spark.shipped import BITS
 
+LEFT = "@"
+"""Before an operator whose rows leave to a log, among what is counted of streams."""
+
 
 def observed(
-    deployment: Deployment, done: Pass, counted: Sequence[Stream], name: str, leaving: Sequence[str] = ()
-) -> Pass:
-    """Let Spark count what arrives on streams and what they drop, and the rows of operators that leave to logs."""
-    # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
-    tests = []
+    deployment: Deployment,
+    done: Pass,
+    counted: Sequence[Stream],
+    name: str,
+    leaving: Sequence[str] = (),
+) -> tuple[Pass, dict[str, tuple[int, int | None]]]:
+    """Let Spark count what arrives on streams and what they drop, and the rows of operators that leave to logs.
+
+    Returns
+    -------
+    tuple
+        The pass, and the numbers of the metrics that count of each stream what arrived and what was dropped; operators
+        are behind `LEFT`.
+    """
+    # What is equal is counted once: each count takes time for every row.
+    numbers: dict[str, int] = {}
+
+    def metric(test: str) -> int:
+        return numbers.setdefault(test, len(numbers))
+
+    told: dict[str, tuple[int, int | None]] = {}
     for stream in counted:
         there, kept = done.tests(deployment, stream)
-        tests.append((there, "false" if kept == "true" else f"{there} AND NOT ({kept})"))
-    tests += [(done.place[writer].flag, "false") for writer in leaving]
-    shown, sums = [], []
-    for number, (there, lost) in enumerate(tests):
-        shown += [f"{there} AS __a{number}", f"{lost} AS __d{number}"]
-        sums += [F.expr(f"count(CASE WHEN __{k}{number} THEN 1 END) AS {k}{number}") for k in "ad"]
-    return attrs.evolve(done, frame=done.frame.selectExpr("*", *shown).observe(name, *sums))
+        told[stream.name] = metric(there), None if kept == "true" else metric(f"{there} AND NOT ({kept})")
+    told |= {f"{LEFT}{writer}": (metric(done.place[writer].flag), None) for writer in leaving}
+    flags = {step.flag for step in done.place.values()}
+    # Spark observes nothing that may change, as a knob may: whether a row is dropped is a column first.
+    shown = [f"{test} AS __n{number}" for test, number in numbers.items() if test not in flags]
+    tests = [test if test in flags else f"__n{number}" for test, number in numbers.items()]
+    counts = [F.expr(f"count(CASE WHEN {test} THEN 1 END) AS n{number}") for number, test in enumerate(tests)]
+    return attrs.evolve(done, frame=done.frame.selectExpr("*", *shown).observe(name, *counts)), told
 
 
 def seen(deployment: Deployment, done: Pass, counted: Sequence[Stream], number: int) -> list[str]:

@@ -47,7 +47,12 @@ class Pass:
     def tests(self, deployment: Deployment, stream: Stream) -> tuple[str, str]:
         """Return SQL for whether a row arrives on a stream, and whether the stream keeps it."""
         meant, kept = streams.passes(stream, deployment.network, deployment.drops, self.knobs)
-        return f"{self.place[stream.writer].flag} AND {meant}", kept
+        return both(self.place[stream.writer].flag, meant), kept
+
+
+def both(*tests: str) -> str:
+    """Return SQL for whether all tests hold."""
+    return " AND ".join(test for test in tests if test != "true") or "true"
 
 
 def evaluate(
@@ -79,11 +84,14 @@ def evaluate(
         operator, stream = network.operators[name], network.inputs(name)[0]
         before, flag = place[stream.writer], f"__f{number}"
         meant, kept = streams.passes(stream, network, deployment.drops, knobs)
-        there = f"{before.flag} AND {meant} AND {kept}"
+        there = both(before.flag, meant, kept)
         # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
         if operator.kind == "map":
-            frame = frame.selectExpr(*carried, f"{there} AS {flag}")
-            carried.append(flag)
+            if there == before.flag:
+                flag = there
+            else:
+                frame = frame.selectExpr(*carried, f"{there} AS {flag}")
+                carried.append(flag)
             made = deployment.schemas[name].fieldNames() if operator.select else []
             shown = {column: f"__{number}_{k}" for k, column in enumerate(made)}
             if operator.select:

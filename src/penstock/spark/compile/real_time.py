@@ -27,10 +27,6 @@ from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
 from penstock.spark.shipped.messages import HEADER, message
 from penstock.spark.shipped.spec import Origin, WriterSpec
 
-LEFT = "@"
-"""Before the name of an operator whose rows leave to a topic, among the streams that a query counts."""
-
-
 PARTS = {
     "key": "BINARY",
     "value": "BINARY",
@@ -125,7 +121,7 @@ class _Compiler:
         self.ways: list[Way] = []
         self.slots: list[str] = []
         self.counted: set[str] = set()
-        self.observations: dict[str, tuple[str, ...]] = {}
+        self.observations: dict[str, dict[str, tuple[int, int | None]]] = {}
 
     def query(self) -> PromptQuery:
         """Return the compiled query."""
@@ -183,8 +179,8 @@ class _Compiler:
         if not fresh and not logs:
             return done
         name = f"pass{len(self.observations)}"
-        self.observations[name] = (*(stream.name for stream in fresh), *(f"{LEFT}{writer}" for writer in logs))
-        return counting.observed(self.deployment, done, fresh, name, logs)
+        done, self.observations[name] = counting.observed(self.deployment, done, fresh, name, logs)
+        return done
 
     def _frame(self, origin: str) -> DataFrame:
         """Return the rows of an origin, with envelope and place."""

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.spark.run.outcome import Batch, read_batch
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of, report_of
 
 Heard = Callable[[Sequence[Batch], float, float], None]
 """Told batches that have ended, when the run began, and the present (s since 1970)."""

@@ -23,9 +23,8 @@ from penstock.spark.run.moments import Moments
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.local import tables_of, tables_there
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import ANNOUNCED
-from penstock.spark.shipped.writer import manifest_of
 
 if TYPE_CHECKING:
     from penstock.shedding.live import Shedder

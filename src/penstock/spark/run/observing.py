@@ -28,6 +28,7 @@ from penstock.spark.run.queues import Queue, Queues, age, together
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import offsets
+from penstock.spark.shipped.told import note_of
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
 
 
@@ -297,7 +298,7 @@ class Observer:
         for name, query in self.system.compiled.items():
             for way in query.spec.sinks:
                 for batch in batches.get(name, ()):
-                    file = folder / "latency" / way.name / f"{name}-{batch.number:012d}.npy"
+                    file = note_of(folder, name, batch.number, way.name)
                     # Windows also close in batches without rows.
                     if file.exists():
                         visible, stimulus = read_latency(file)

@@ -18,8 +18,7 @@ from penstock.spark.run.history import History, read_history
 from penstock.spark.run.meter import repeated_of
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.telemetry.notes import read_note, row_by_row
 
 

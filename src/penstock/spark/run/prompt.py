@@ -25,8 +25,8 @@ from penstock.spark.run.units import Unit
 from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of, save
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.progress import save
+from penstock.spark.shipped.told import manifest_of, report_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

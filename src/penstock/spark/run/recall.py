@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from penstock.spark.compile import Query, recalled_of
-from penstock.spark.shipped.progress import report_of
+from penstock.spark.shipped.told import report_of
 
 KEPT = 5
 """Files that stay: Spark may not have read the newest."""

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 from penstock.spark.compile import Query
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
-from penstock.spark.shipped.progress import report_of, save
-from penstock.spark.shipped.writer import error_of, manifest_of
+from penstock.spark.shipped.progress import save
+from penstock.spark.shipped.told import error_of, manifest_of, report_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

@@ -23,10 +23,9 @@ from penstock.spark.run.reports import marks
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.checkpoint import border
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.settle import intent_of
+from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import KNOBS, decided_last
-from penstock.spark.shipped.writer import manifest_of
 
 if TYPE_CHECKING:
     from penstock.files import Document

@@ -12,8 +12,7 @@ from penstock.spark.hop import START, Position
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.history import History, classed, read_history, write_history
 from penstock.spark.run.outcome import reached, read_batch, read_latency
-from penstock.spark.shipped.progress import report_of
-from penstock.spark.shipped.writer import manifest_of
+from penstock.spark.shipped.told import manifest_of, report_of
 
 KEPT = 20_000
 """Batches of a query whose reports stay while it runs: hours of a trigger of half a second."""

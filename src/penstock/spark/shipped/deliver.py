@@ -14,6 +14,7 @@ from penstock.spark.shipped.messages import deliver_messages
 from penstock.spark.shipped.place import Place, absolute, place_of
 from penstock.spark.shipped.share import Brought
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
+from penstock.spark.shipped.told import note_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,7 +149,7 @@ def deliver(
     spec: WriterSpec, way: SinkExit, batch: int, rows: Rows | Laid, session: SparkSession, begun: int | None
 ) -> Delivery:
     """Prepare a batch's rows of a sink; ``begun``: when it may have been begun before (ms since 1970)."""
-    note = spec.folder / "latency" / way.name / f"{spec.query}-{batch:012d}.npy"
+    note = note_of(spec.folder, spec.query, batch, way.name)
     form = way.format
     if isinstance(rows, Laid):
         return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, rows.files), left=[rows.scratch])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from penstock.shedding.alone import arrays_of, shares
 from penstock.spark.shipped.checkpoint import offsets
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.progress import report_of
 from penstock.spark.shipped.spec import Door, WriterSpec
+from penstock.spark.shipped.told import manifest_of, report_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +89,7 @@ class Local:
         """Return the rows that a batch took through a door."""
         found: dict[str, list[int]] = {}
         for file in (
-            self.spec.folder / "batches" / self.spec.query / f"{batch:012d}.json",
+            manifest_of(self.spec.folder, self.spec.query, batch),
             report_of(self.spec.folder, self.spec.query, batch),
         ):
             with contextlib.suppress(OSError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import WriterSpec
+from penstock.spark.shipped.told import report_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
     from penstock.files import Document
-
-
-def report_of(folder: Place, query: str, batch: int) -> Place:
-    """Return the place of a batch's report."""
-    return folder / "progress" / query / f"{batch:012d}.json"
 
 
 def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapping[str, int]) -> Document | None:
@@ -40,16 +35,15 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
     observed = progress.observedMetrics or {}
     counts: dict[str, list[int]] = {}
     for name, streams in spec.observations.items():
-        values = _values(observed.get(name), 2 * len(streams))
-        for stream, arrived, dropped in zip(streams, values[::2], values[1::2], strict=True):
-            total = counts.setdefault(stream, [0, 0])
-            total[0] += arrived
-            total[1] += dropped
+        values = _values(observed.get(name))
+        for stream, numbers in streams.items():
+            before = counts.get(stream, [0, 0])
+            counts[stream] = [was + _count(values, number) for was, number in zip(before, numbers, strict=True)]
     reached = dict(frontiers)
     for number, origin in enumerate(spec.origins):
         for name in observed:
             if name.startswith(f"water{number}_"):
-                latest = _values(observed[name], 1)[0]
+                latest = _count(_values(observed[name]), 0)
                 if latest:
                     frontier = latest - origin.lateness
                     reached[str(number)] = max(frontier, reached.get(str(number), frontier))
@@ -143,14 +137,19 @@ class Reports:
         return next((query for query in session.streams.active if query.name == self._spec.query), None)
 
 
-def _values(row: Row | Mapping[str, object] | None, count: int) -> list[int]:
+def _count(values: Sequence[Any], number: int | None) -> int:
+    """Return a count among an observation's values, which has none of a batch in which Spark computed nothing."""
+    return int(values[number] or 0) if values and number is not None else 0
+
+
+def _values(row: Row | Mapping[str, Any] | None) -> list[Any]:
     """Return the values of an observation, which Connect gives as a row or as a table of its parts."""
     if row is None:
-        return [0] * count
+        return []
     values = row.get("values", row) if isinstance(row, dict) else row
     if hasattr(row, "asDict"):
         fields = row.asDict()
         values = fields.get("values", fields)
     if isinstance(values, dict):
         values = list(values.values())
-    return [int(value or 0) for value in values]
+    return list(values)

@@ -175,7 +175,8 @@ class WriterSpec:
     passes
         By pass the streams whose bits, arrived and dropped, its rows carry.
     observations
-        By name of Spark's observation, the streams that it counts: arrived and dropped of each.
+        By name of Spark's observation, and by stream that it counts, the numbers of the metrics that say what arrived
+        and what was dropped; None: it drops nothing.
     stateful
         The stateful operators, in the order of Spark's plan, with the stream that their late rows count on.
     timed
@@ -206,7 +207,7 @@ class WriterSpec:
     logs: tuple[LogExit, ...]
     sinks: tuple[SinkExit, ...]
     passes: tuple[tuple[str, ...], ...]
-    observations: Mapping[str, tuple[str, ...]]
+    observations: Mapping[str, Mapping[str, tuple[int, int | None]]]
     stateful: tuple[str, ...]
     timed: bool
     knobs: Knobs | None

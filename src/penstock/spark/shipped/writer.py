@@ -18,28 +18,18 @@ from penstock.spark.shipped.deliver import Aside, Here, Laid, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.native import write_by_spark
-from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.probe import watched
 from penstock.spark.shipped.progress import Reports
 from penstock.spark.shipped.settle import intend, settle
 from penstock.spark.shipped.share import Counts, Reached, brought, count, logged, reached_by
 from penstock.spark.shipped.spec import LogExit, WriterSpec
 from penstock.spark.shipped.tasks import Written, gather
+from penstock.spark.shipped.told import error_of, manifest_of
 from penstock.spark.shipped.turn import look_ahead, make_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-
-def manifest_of(folder: Place, query: str, batch: int) -> Place:
-    """Return the place of a batch's manifest."""
-    return folder / "batches" / query / f"{batch:012d}.json"
-
-
-def error_of(folder: Place, query: str) -> Place:
-    """Return the place of what a query's writer failed with."""
-    return folder / "errors" / f"{query}.json"
 
 
 @dataclass(frozen=True)
