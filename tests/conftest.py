@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -43,6 +44,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("penstock")
+
+
+def pytest_configure() -> None:
+    """Let a run that is told to end (as by ``timeout``) end what it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -221,6 +222,26 @@ def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
     seen = watch.look([], [], {}, {})
     assert seen.queues["first"] == (50, pytest.approx(content["start"] if content else 0))
     assert [unit.waiting for unit in seen.units if unit.name == "first"] == [50]
+
+
+def test_streams_share_what_spark_counts(tmp_path: Path) -> None:
+    """Counts of a report are those of the metrics that a query names, and none where Spark has computed nothing."""
+    shared: dict[str, tuple[int, int | None]] = {"a->b": (0, None), "b->c": (0, 1)}
+    spec = system(tmp_path).compiled["first"].spec
+    spec = dataclasses.replace(spec, observations={"p": shared, "q": {"a->b": (0, None)}})
+    told = SimpleNamespace(
+        batchId=0, durationMs={"addBatch": 1, "triggerExecution": 200}, stateOperators=(), numInputRows=5,
+        timestamp="2026-01-01T00:00:00.000Z", sources=[],
+    )  # fmt: skip
+    for observed, counts in (
+        ({"p": {"n0": 5, "n1": 2}, "q": {"values": [4]}}, {"a->b": [9, 0], "b->c": [5, 2]}),
+        ({"p": {"n0": 5, "n1": None}}, {"a->b": [5, 0], "b->c": [5, 0]}),
+        (None, {"a->b": [0, 0], "b->c": [0, 0]}),
+    ):
+        told.observedMetrics = observed
+        content = document(told, spec, {})
+        assert content is not None
+        assert content["counts"] == counts
 
 
 class Folder:
