@@ -17,18 +17,17 @@ from penstock.workload import Rates
 QUIET, PEAK = 250.0, 1_500.0
 """Events a second of a site, and in the burst that calibrates."""
 
-BEFORE, LONG, BETWEEN, AFTER = 5, 19, 4, 7
+BEFORE, LONG, BETWEEN, AFTER = 5, 22, 4, 7
 """Seconds before the first burst, of each burst, between the two, and behind the second."""
 
 MOST = 20_000.0
 """The highest burst (tuples/s): the hosts' sources make their events in Python."""
 
-BUSY = 1.0
+BUSY = 1.05
 """Share of its time for which the busiest host would work in a burst, placed by penstock, at its calibrated speed.
 
-By the model, queries dealt out in turn then take at least twice as long as these on cores that became a fifth faster or
-slower. Below, a host with much overhead that becomes faster bears either placement; above, cores that are slower in the
-first run than in the second have both placements late."""
+By the model, queries dealt out in turn then take at least twice as long as these on cores that became a third faster or a
+fifth slower, and also on cores that are a tenth slower in the first run and a tenth faster in the second."""
 
 
 def network() -> Network:
@@ -38,7 +37,7 @@ def network() -> Network:
 
 
 def bursts(peak: float = PEAK) -> Rates:
-    """Return 54 s of events at two sites: each has a burst of 19 s, first the west, then the east."""
+    """Return 60 s of events at two sites: each has a burst of 22 s, first the west, then the east."""
     west, east = np.full((2, BEFORE + 2 * LONG + BETWEEN + AFTER), QUIET)
     west[BEFORE : BEFORE + LONG] = peak
     east[-AFTER - LONG : -AFTER] = peak
