@@ -3,14 +3,13 @@
 Run: uv run python benchmarks/bench_throughput.py [--on embedded cluster] [--formats parquet,json,kafka]
 [--out benchmarks/results]
 
-Both run on the same Spark, in turn: filter, map, filter, map, with Trigger.AvailableNow, from files to parquet or from
-a topic to a topic. By hand it is a plain ``readStream … writeStream``; on a cluster the same is also written batch by
-batch, through ``foreachBatch``, as whoever delivers exactly once to places that Spark's own sinks do not cover has to.
-What is measured is the time from the start of the query to its end, of a batch alone (median), and of all but the
-batches, which a query takes to begin and end, however long its backlog is. penstock's also counts every stream and
-measures every row's latency. The Spark is an
-embedded host with one core, or a standalone cluster on loopback with an executor for each of two cores, where CPU times
-are not known.
+All run on the same Spark, in turn: filter, map, filter, map, with Trigger.AvailableNow, from files to parquet or from
+a topic to a topic. By hand it is a plain ``readStream … writeStream``. On a cluster, files are also written by hand
+through ``foreachBatch``, which one needs to deliver exactly once where Spark's own sink does not. What is measured is
+the time from the start of the query to its end, of a batch alone (median), and of all but the batches, which a query
+takes to begin and end, however long its backlog is. penstock's also counts every stream and measures every row's
+latency. The Spark is an embedded host with one core, or a standalone cluster on loopback with an executor for each of
+two cores, where CPU times are not known.
 """
 
 from __future__ import annotations
@@ -228,8 +227,8 @@ def by_hand(engine: Engine, data: Data, work: Path, *, in_batches: bool = False)
 
 RUNS = {"penstock": by_penstock, "by hand": by_hand}
 
-IN_BATCHES = {"by hand, in batches": partial(by_hand, in_batches=True)}
-"""Beside them, where files are written on a cluster."""
+IN_BATCHES = "by hand, in batches"
+"""Besides, where files are written on a cluster."""
 
 
 @contextlib.contextmanager
@@ -252,9 +251,11 @@ def spark_of(on: str, form: str, base: Path) -> Iterator[tuple[Cluster, Connecti
 
 
 def measure(on: str, form: str, rows: int, rounds: int, files: int, base: Path) -> dict[str, Any]:
-    """Run both in turn, after one round to warm up; which goes first alternates."""
+    """Run all in turn, after one round to warm up; which goes first alternates."""
     base.mkdir()
-    runs = RUNS | (IN_BATCHES if on == "cluster" and form != "kafka" else {})
+    runs = {**RUNS}
+    if on == "cluster" and form != "kafka":
+        runs[IN_BATCHES] = partial(by_hand, in_batches=True)
     times: dict[str, list[float]] = {name: [] for name in runs}
     spent: dict[str, list[float]] = {name: [] for name in runs}
     batches: dict[str, list[float]] = {name: [] for name in runs}
@@ -337,24 +338,25 @@ def page(document: dict[str, Any]) -> str:
         "# Throughput of a stateless network",
         "",
         "Filter, map, filter, map from a backlog, from files to parquet and from a topic to a topic, "
-        f"{about}. By hand: `readStream … writeStream`. Medians of alternating rounds; begin and end: all but batches.",
+        f"{about}. By hand: `readStream … writeStream`. Medians of alternating rounds; begin and end: "
+        "all but batches, of penstock, by hand and by hand through `foreachBatch`.",
         "",
         "| input | rows | rows of a batch | penstock (s) | by hand (s) | penstock (rows/s) | by hand (rows/s) "
-        "| ratio | ratio of a batch | of one by hand through foreachBatch | by CPU | begin and end (s) |",
+        "| ratio | ratio of a batch | by hand through foreachBatch | by CPU | begin and end (s) |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for run in document["runs"]:
         mine, other = (run["median"][name] for name in ("penstock", "by hand"))
         rate, theirs = (run["rows_per_second"][name] for name in ("penstock", "by hand"))
         batch = run["batch"]["by hand"] / run["batch"]["penstock"]
-        others = [run["batch"]["by hand"] / run["batch"][name] for name in IN_BATCHES if name in run["batch"]]
+        other_way = run["batch"].get(IN_BATCHES)
         spent = "" if run["cpu_ratio"] is None else f"{run['cpu_ratio']:.2f}"
         row = (
             run["format"], f"{run['rows']:,}", f"{run['files_per_batch'] * EACH:,}",
             f"{mine:.2f}", f"{other:.2f}", f"{rate:,.0f}",
             f"{theirs:,.0f}", f"**{run['ratio']:.2f}**", f"{batch:.2f}",
-            *([f"{other:.2f}" for other in others] or [""]), spent,
-            " / ".join(f"{run['rest'][name]:.1f}" for name in ("penstock", "by hand")),
+            f"{run['batch']['by hand'] / other_way:.2f}" if other_way else "", spent,
+            " / ".join(f"{seconds:.1f}" for seconds in run["rest"].values()),
         )  # fmt: skip
         lines.append(f"| {' | '.join(row)} |")
     made = f"Machine: {document['machine']}. Revision {document['revision']}."

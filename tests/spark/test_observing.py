@@ -23,7 +23,7 @@ from penstock.spark.run.units import Unit
 from penstock.spark.run.unread import Unread
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import document
-from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
+from penstock.spark.shipped.spec import LogExit, Metrics, Origin, SinkExit, WriterSpec
 from penstock.spark.shipped.told import manifest_of, report_of
 
 NETWORK = parse_network(
@@ -226,7 +226,7 @@ def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
 
 def test_streams_share_what_spark_counts(tmp_path: Path) -> None:
     """Counts of a report are those of the metrics that a query names, and none where Spark has computed nothing."""
-    shared: dict[str, tuple[int, int | None]] = {"a->b": (0, None), "b->c": (0, 1)}
+    shared: Metrics = {"a->b": (0, None), "b->c": (0, 1)}
     spec = system(tmp_path).compiled["first"].spec
     spec = dataclasses.replace(spec, observations={"p": shared, "q": {"a->b": (0, None)}})
     told = SimpleNamespace(

@@ -26,8 +26,8 @@ MOST = 20_000.0
 BUSY = 1.05
 """Share of its time for which the busiest host would work in a burst, placed by penstock, at its calibrated speed.
 
-By the model, queries dealt out in turn then take at least twice as long as these on cores that became a third faster or a
-fifth slower, and also on cores that are a tenth slower in the first run and a tenth faster in the second."""
+By the model, queries dealt out in turn then take at least twice as long as these on cores that became a third faster or
+a fifth slower, and also on cores that are a tenth slower in the first run and a tenth faster in the second."""
 
 
 def network() -> Network:

@@ -36,7 +36,7 @@ from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.native import marked
 from penstock.spark.shipped.place import absolute
-from penstock.spark.shipped.spec import LogExit, Origin, SinkExit, WriterSpec
+from penstock.spark.shipped.spec import LogExit, Metrics, Origin, SinkExit, WriterSpec
 from penstock.units import spark_interval
 from penstock.workload import nexmark
 
@@ -98,7 +98,7 @@ class _Compiler:
         self.logs: list[LogExit] = []
         self.sinks: list[SinkExit] = []
         self.counted: list[tuple[str, ...]] = []
-        self.observations: dict[str, dict[str, tuple[int, int | None]]] = {}
+        self.observations: dict[str, Metrics] = {}
         self.stateful: list[str] = []
         self.barriers = 0
         self.reads: dict[str, DataFrame] = {}
@@ -320,7 +320,7 @@ class _Compiler:
         """Return the rows that are meant for a stream and that it keeps."""
         before = [quoted(name) for name in frame.columns]
         frame, known = streams.with_knobs(frame, [stream], self.network, self.deployment.drops)
-        frame = frame.filter(" AND ".join(streams.passes(stream, self.network, self.deployment.drops, known)))
+        frame = frame.filter(passes.all_of(*streams.passes(stream, self.network, self.deployment.drops, known)))
         return frame.selectExpr(*before) if known else frame
 
     def _observed(self, done: passes.Pass, counted: list[Stream]) -> passes.Pass:

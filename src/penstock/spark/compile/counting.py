@@ -11,25 +11,21 @@ from penstock.network import Stream
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.passes import Pass
 from penstock.spark.shipped import BITS
+from penstock.spark.shipped.spec import Metrics
 
 LEFT = "@"
 """Before an operator whose rows leave to a log, among what is counted of streams."""
 
 
 def observed(
-    deployment: Deployment,
-    done: Pass,
-    counted: Sequence[Stream],
-    name: str,
-    leaving: Sequence[str] = (),
-) -> tuple[Pass, dict[str, tuple[int, int | None]]]:
+    deployment: Deployment, done: Pass, counted: Sequence[Stream], name: str, leaving: Sequence[str] = ()
+) -> tuple[Pass, Metrics]:
     """Let Spark count what arrives on streams and what they drop, and the rows of operators that leave to logs.
 
     Returns
     -------
     tuple
-        The pass, and the numbers of the metrics that count of each stream what arrived and what was dropped; operators
-        are behind `LEFT`.
+        The pass, and the metrics of each stream; operators are behind `LEFT`.
     """
     # What is equal is counted once: each count takes time for every row.
     numbers: dict[str, int] = {}
@@ -37,7 +33,7 @@ def observed(
     def metric(test: str) -> int:
         return numbers.setdefault(test, len(numbers))
 
-    told: dict[str, tuple[int, int | None]] = {}
+    told: Metrics = {}
     for stream in counted:
         there, kept = done.tests(deployment, stream)
         told[stream.name] = metric(there), None if kept == "true" else metric(f"{there} AND NOT ({kept})")

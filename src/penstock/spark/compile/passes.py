@@ -47,10 +47,10 @@ class Pass:
     def tests(self, deployment: Deployment, stream: Stream) -> tuple[str, str]:
         """Return SQL for whether a row arrives on a stream, and whether the stream keeps it."""
         meant, kept = streams.passes(stream, deployment.network, deployment.drops, self.knobs)
-        return both(self.place[stream.writer].flag, meant), kept
+        return all_of(self.place[stream.writer].flag, meant), kept
 
 
-def both(*tests: str) -> str:
+def all_of(*tests: str) -> str:
     """Return SQL for whether all tests hold."""
     return " AND ".join(test for test in tests if test != "true") or "true"
 
@@ -84,7 +84,7 @@ def evaluate(
         operator, stream = network.operators[name], network.inputs(name)[0]
         before, flag = place[stream.writer], f"__f{number}"
         meant, kept = streams.passes(stream, network, deployment.drops, knobs)
-        there = both(before.flag, meant, kept)
+        there = all_of(before.flag, meant, kept)
         # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.
         if operator.kind == "map":
             if there == before.flag:

@@ -25,7 +25,7 @@ from penstock.spark.compile.sql import literal, quoted
 from penstock.spark.hop.rows import STIMULUS, Held
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
 from penstock.spark.shipped.messages import HEADER, message
-from penstock.spark.shipped.spec import Origin, WriterSpec
+from penstock.spark.shipped.spec import Metrics, Origin, WriterSpec
 
 PARTS = {
     "key": "BINARY",
@@ -121,7 +121,7 @@ class _Compiler:
         self.ways: list[Way] = []
         self.slots: list[str] = []
         self.counted: set[str] = set()
-        self.observations: dict[str, dict[str, tuple[int, int | None]]] = {}
+        self.observations: dict[str, Metrics] = {}
 
     def query(self) -> PromptQuery:
         """Return the compiled query."""
@@ -150,7 +150,7 @@ class _Compiler:
         graph = self.graph
         readers, logs = graph.readers(origin), graph.logs(origin)
         done = self._passed(origin, graph.members(origin), readers, logs)
-        exits = [(stream.writer, " AND ".join(done.tests(self.deployment, stream)), stream) for stream in readers]
+        exits = [(stream.writer, passes.all_of(*done.tests(self.deployment, stream)), stream) for stream in readers]
         ways = [
             (self._sink(stream), place, test) for place, test, stream in exits if stream.reader in self.network.sinks
         ]
@@ -201,7 +201,7 @@ class _Compiler:
         ways = [*(self.network.inputs(step)[0] for step in steps), stream]
         done = self._passed(origin, steps, ways)
         shown = done.place[stream.writer].columns.items()
-        rows = done.frame.filter(" AND ".join(done.tests(self.deployment, stream)))
+        rows = done.frame.filter(passes.all_of(*done.tests(self.deployment, stream)))
         return rows.selectExpr(*(f"{column} AS {quoted(name)}" for name, column in shown), *ENVELOPE, *PLACE)
 
     def _sink(self, stream: Stream) -> tuple[Way, dict[str, str]]:

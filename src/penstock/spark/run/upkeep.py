@@ -12,7 +12,7 @@ from penstock.spark.hop import START, Position
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.history import History, classed, read_history, write_history
 from penstock.spark.run.outcome import reached, read_batch, read_latency
-from penstock.spark.shipped.told import manifest_of, report_of
+from penstock.spark.shipped.told import manifest_of, note_of, report_of
 
 KEPT = 20_000
 """Batches of a query whose reports stay while it runs: hours of a trigger of half a second."""
@@ -87,9 +87,8 @@ def _folded(deployment: Deployment, unit: str, behind: Mapping[str, int], histor
         return history
     classes, worst = {sink: dict(row) for sink, row in history.classes.items()}, dict(history.worst)
     for sink in deployment.network.sinks:
-        place = folder / "latency" / sink
         for number in range(numbers[0], upto):
-            file = place / f"{unit}-{number:012d}.npy"
+            file = note_of(folder, unit, number, sink)
             if not file.exists():
                 continue
             visible, stimulus = read_latency(file)

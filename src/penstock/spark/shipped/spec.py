@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped.place import Place
+
+Metrics: TypeAlias = "dict[str, tuple[int, int | None]]"
+"""By stream, the numbers of the metrics of an observation that count what arrived and what was dropped.
+
+None: it drops nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -175,8 +182,7 @@ class WriterSpec:
     passes
         By pass the streams whose bits, arrived and dropped, its rows carry.
     observations
-        By name of Spark's observation, and by stream that it counts, the numbers of the metrics that say what arrived
-        and what was dropped; None: it drops nothing.
+        By name of Spark's observation, the metrics of the streams that it counts.
     stateful
         The stateful operators, in the order of Spark's plan, with the stream that their late rows count on.
     timed
@@ -207,7 +213,7 @@ class WriterSpec:
     logs: tuple[LogExit, ...]
     sinks: tuple[SinkExit, ...]
     passes: tuple[tuple[str, ...], ...]
-    observations: Mapping[str, Mapping[str, tuple[int, int | None]]]
+    observations: Mapping[str, Metrics]
     stateful: tuple[str, ...]
     timed: bool
     knobs: Knobs | None
