@@ -1,6 +1,7 @@
 """A controller that knows of no quota under twice what its hosts can do: on files, on Kafka, and on a cluster.
 
-Run: uv run python benchmarks/bench_overload.py [--on files kafka cluster] [--runs 3] [--out benchmarks/results]
+Run: uv run python benchmarks/bench_overload.py [--on files kafka cluster] [--runs 3] [--lasting 40 160]
+[--out benchmarks/results]
 
 Micro-batches. Bids are checked (4 ms each), every other one is graded (2 ms) besides and then, on a second host where
 there is one, examined (9 ms); what is examined is worth three times as much. `shed` sees the costs of these steps, and
@@ -11,8 +12,9 @@ The optimum is the linear program's, for the rates of the overload, with what ea
 batch, of its rows' work, and of rows that are read and dropped (least squares over the whole run): what those of the
 overload had left for work is the quota. It counts from two batches after the overload begins: once the tuples that
 entered from then on, and once those that left. The first bears what had piled up until then, which is worked off at
-their cost; the second does not. A fluid program knows of no queue: that nothing piles up says the worst latency, beside
-its bound.
+their cost; the second does not, but has to fill the queues without which a host behind another one would stand still.
+Both are a matter of a second or two: a longer overload tells what is lost while it lasts. A fluid program knows of no
+queue: that nothing piles up says the worst latency, beside its bound.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ TRIGGER, BOUND = 0.5, 5.0
 CALM, FITS, OVERLOAD = 0.4, 200.0, 2.0
 """Rates before and after, and in the overload, as multiples of the bids/s that one core would be full with."""
 
-BEGIN, END, LENGTH = 40.0, 80.0, 100.0
+BEGIN, LASTING, AFTER = 40.0, (40.0, 160.0), 20.0
+"""When the overload begins, how long it lasts, and for how long the run goes on (s)."""
+
 BIDS = 0.92
 WARM = 15.0
 """Seconds after which batches tell what a host costs."""
@@ -92,14 +96,15 @@ def network(source: dict[str, Any], sinks: dict[str, dict[str, Any]]) -> Network
     )
 
 
-def rates_of() -> dict[float, float]:
-    """Return events/s by the time from which they hold."""
+def rates_of(end: float) -> dict[float, float]:
+    """Return events/s by the time from which they hold; ``end``: of the overload (s)."""
     calm, peak = (share * FITS / BIDS for share in (CALM, OVERLOAD))
-    return {0.0: calm, BEGIN: peak, END: calm}
+    return {0.0: calm, BEGIN: peak, end: calm}
 
 
-def run(on: str, place: Path, broker: Any, standalone: Any) -> dict[str, Any]:
+def run(on: str, lasting: float, place: Path, broker: Any, standalone: Any) -> dict[str, Any]:
     """Run the network in one setting under the controller, and judge what came of it."""
+    end = BEGIN + lasting
     spark = connected(broker, trigger=TRIGGER, hop="kafka") if on == "kafka" else SparkSettings(trigger=TRIGGER)
     hosts = [Host(name="h1"), Host(name="h2")]
     if on == "cluster":
@@ -108,7 +113,7 @@ def run(on: str, place: Path, broker: Any, standalone: Any) -> dict[str, Any]:
         address, token = standalone.known["SPARK_ADDRESS"], "SPARK_TOKEN"
         hosts = [Host(name="c", spark=address, token_env=token, cores=2, capacity=2.0)]
     cluster = Cluster.of(hosts, spark=spark)
-    rates = rates_of()
+    rates = rates_of(end)
     source: dict[str, Any] = {"format": "nexmark"}
     sinks: dict[str, dict[str, Any]] = {}
     feeder = None
@@ -119,8 +124,8 @@ def run(on: str, place: Path, broker: Any, standalone: Any) -> dict[str, Any]:
         feeder = Feeder(client, topics[0], rates, key="event")
     made = network(source, sinks)
     there = dict.fromkeys(made.operators, hosts[0].name) | {"examined": hosts[-1].name}
-    seconds = np.arange(LENGTH)
-    values = np.select([seconds < BEGIN, seconds < END], [rates[0.0], rates[BEGIN]], rates[END])
+    seconds = np.arange(end + AFTER)
+    values = np.select([seconds < BEGIN, seconds < end], [rates[0.0], rates[BEGIN]], rates[end])
     known = Rates.of(1.0, {"events": values})
     with start_hosts(cluster) as running:
         engine = Engine(cluster, running)
@@ -130,17 +135,18 @@ def run(on: str, place: Path, broker: Any, standalone: Any) -> dict[str, Any]:
             control = Control(policies=policies("shed"), goals=Goals(bound=BOUND), every=1.0, act=True)
             if feeder:
                 feeder.start()
-            until = controlled.now + LENGTH
+            until = controlled.now + end + AFTER
             folder = Folder(str(place))
             with folder.held():
                 Controller(engine=controlled, control=control, folder=folder, until=until).run()
-            outcome = collect(controlled.system.deployment, controlled.system.queries, LENGTH)
+            outcome = collect(controlled.system.deployment, controlled.system.queries, end + AFTER)
         finally:
             if feeder:
                 feeder.ended.set()
             controlled.close()
     since = feeder.begun if feeder else outcome.epoch
-    return {"on": on, "seen": history(place), **judged(made, cluster, there, outcome, known, since)}
+    found = judged(made, cluster, there, outcome, known, (since + BEGIN, since + end), since + WARM)
+    return {"on": on, "lasting": lasting, "seen": history(place), **found}
 
 
 def history(place: Path) -> list[dict[str, Any]]:
@@ -150,13 +156,22 @@ def history(place: Path) -> list[dict[str, Any]]:
 
 
 def judged(
-    made: Network, cluster: Cluster, placed: dict[str, str], outcome: Outcome, rates: Rates, since: float
+    made: Network,
+    cluster: Cluster,
+    placed: dict[str, str],
+    outcome: Outcome,
+    rates: Rates,
+    overload: tuple[float, float],
+    warm_from: float,
 ) -> dict[str, Any]:
-    """Return the score of the overload beside the optimum of what its own batches tell, and the worst latency."""
-    begin, end = since + BEGIN, since + END
+    """Return the score of the overload beside the optimum of what its own batches tell, and the worst latency.
+
+    ``overload``: when it began and ended; ``warm_from``: since when batches tell what a host costs (s since 1970).
+    """
+    begin, end = overload
     quotas, shown = {}, {}
     for name in cluster.hosts:
-        warm = [b for b in outcome.batches if b.host == name and b.rows and b.start > since + WARM]
+        warm = [b for b in outcome.batches if b.host == name and b.rows and b.start > warm_from]
         there = [operator for operator in made.operators if placed[operator] == name]
         work = np.array([work_in(made, there, batch.counts) for batch in warm])
         lost = np.array([sum(gone for _, gone in batch.counts.values()) for batch in warm], float)
@@ -177,17 +192,18 @@ def judged(
     peak = np.array([rates.of_source("events").max()])
     known = begin + 2 * max(row["batch"] for row in shown.values())
     optimum = program.score(Exact(program).plan(peak)) * (end - known)
-    score, left, worst = 0.0, 0.0, {}
+    score, left, worst, when = 0.0, 0.0, {}, {}
     for name, sink in made.sinks.items():
         entered = outcome.stimulus[name]
         score += sink.weight * float(((entered >= known) & (entered < end)).sum())
         visible = outcome.visible[name]
         left += sink.weight * float(((visible >= known) & (visible < end)).sum())
         late = (entered >= begin) & (entered < end)
-        worst[name] = float((outcome.visible[name] - entered)[late].max(initial=0.0))
+        latency = np.where(late, visible - entered, 0.0)
+        worst[name], when[name] = float(latency.max()), float(entered[latency.argmax()] - begin)
     return {
-        "score": score, "optimum": optimum, "share": score / optimum, "left": left / optimum, "worst": worst,
-        "hosts": shown, "quotas": quotas,
+        "score": score, "optimum": optimum, "share": score / optimum, "left": left / optimum,
+        "worst": worst, "when": when, "hosts": shown, "quotas": quotas,
         "balanced": outcome.balanced(made), "offered": program.score(program.flow(peak)) * (end - known),
     }  # fmt: skip
 
@@ -198,11 +214,12 @@ def page(found: list[dict[str, Any]], about: str) -> str:
         "# A controller under twice what its hosts can do",
         "",
         f"{about}. Trigger {TRIGGER:g} s, bound {BOUND:g} s; {OVERLOAD:g} times what a core without overhead could do,",
-        f"for {END - BEGIN:g} s. No quota and no overhead is given.",
+        "for a while. No quota and no overhead is given.",
         "",
         "Of each host: the overhead and the length of its batches in the overload (s), and the share that it worked.",
         "",
-        "| on | of the optimum, by what entered | and by what left | of what was offered | worst: near, far (s) "
+        "| on, for | of the optimum, by what entered | and by what left | of what was offered "
+        "| worst: near, far (s), of what entered after (s) "
         "| counts exact | hosts |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -211,10 +228,11 @@ def page(found: list[dict[str, Any]], about: str) -> str:
             f"{n} {h['overhead']:.2f}, {h['batch']:.2f}, {h['busy']:.2f}" for n, h in row["hosts"].items()
         )
         worst = ", ".join(f"{row['worst'][name]:.2f}" for name in ("near", "far"))
+        worst += ", " + ", ".join(f"{row['when'][name]:.0f}" for name in ("near", "far"))
         exact = "yes" if row["balanced"] else "no"
         offered = row["score"] / row["offered"]
         shares = f"{row['share']:.4f} | {row['left']:.4f} | {offered:.2f}"
-        lines.append(f"| {row['on']} | {shares} | {worst} | {exact} | {hosts} |")
+        lines.append(f"| {row['on']}, {row['lasting']:g} s | {shares} | {worst} | {exact} | {hosts} |")
     return "\n".join([*lines, ""])
 
 
@@ -223,21 +241,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--on", nargs="*", choices=PLACES, default=list(PLACES))
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--lasting", nargs="*", type=float, default=list(LASTING), help="seconds of the overload")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = []
     with tempfile.TemporaryDirectory(prefix="penstock-overload-") as base:
-        for number, on in enumerate(each for each in given.on for _ in range(given.runs)):
+        wanted = [(on, lasting) for on in given.on for lasting in given.lasting for _ in range(given.runs)]
+        for number, (on, lasting) in enumerate(wanted):
             place = Path(base) / f"{on}{number}"
             if on == "kafka":
                 kafka.fetch()
                 with kafka.Broker(Path(base) / f"broker{number}") as broker:
-                    found.append(run(on, place, broker, None))
+                    found.append(run(on, lasting, place, broker, None))
             elif on == "cluster":
                 with scripts.Cluster(Path(base) / f"standalone{number}") as made:
-                    found.append(run(on, place, None, made))
+                    found.append(run(on, lasting, place, None, made))
             else:
-                found.append(run(on, place, None, None))
+                found.append(run(on, lasting, place, None, None))
             print(json.dumps({k: v for k, v in found[-1].items() if k != "seen"}), file=sys.stderr, flush=True)
     revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     about = f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, revision {revision}"

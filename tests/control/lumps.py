@@ -20,7 +20,7 @@ from penstock.steering import HostSeen, Observation, UnitSeen
 
 TRIGGER = 0.5
 CALM, PEAK = 80.0, 400.0
-BEGIN, END, LENGTH = 40.0, 80.0, 90.0
+BEGIN, AFTER = 40.0, 10.0
 NEAR, FAR = 0.004, 0.009
 WORTH = {"near": 1.0, "far": 3.0}
 
@@ -49,13 +49,17 @@ class Lumps:
         Of the two hosts' batches (s).
     noise
         Relative standard deviation of a batch's length.
+    lasting
+        How long the overload lasts (s).
     """
 
-    def __init__(self, seed=0, overheads=(0.17, 0.27), noise=0.08):
+    def __init__(self, seed=0, overheads=(0.17, 0.27), noise=0.08, lasting=40.0):
+        self.end, self.length = BEGIN + lasting, BEGIN + lasting + AFTER
         self.rng, self.now, self.keep, self.noise = np.random.default_rng(seed), 0.0, {}, noise
         self.network, self.cluster = network(), Cluster.uniform(2)
         self.placement = dict.fromkeys(self.network.operators, "h1") | {"examined": "h2"}
-        steps = [np.arange(0, BEGIN, 1 / CALM), np.arange(BEGIN, END, 1 / PEAK), np.arange(END, LENGTH, 1 / CALM)]
+        steps = [np.arange(0, BEGIN, 1 / CALM), np.arange(BEGIN, self.end, 1 / PEAK)]
+        steps.append(np.arange(self.end, self.length, 1 / CALM))
         self.queues = [np.concatenate(steps), np.array([])]
         self.hosts = [SimpleNamespace(overhead=each, free=0.0, taken=0, done=0, runs=[]) for each in overheads]
         self.came = {"near": [], "far": []}
@@ -72,7 +76,7 @@ class Lumps:
             else:
                 self._begin(first, host)
         self.now = until
-        return until < LENGTH
+        return until < self.length
 
     def _kept(self, stream, rows, counts):
         share = self.keep.get(stream, 1.0)
@@ -167,19 +171,19 @@ class Lumps:
         """
         quotas, lengths = {}, []
         for name, host in zip(self.cluster.hosts, self.hosts, strict=True):
-            runs = [run for run in host.runs if BEGIN + TRIGGER <= run.begin < END - TRIGGER]
+            runs = [run for run in host.runs if BEGIN + TRIGGER <= run.begin < self.end - TRIGGER]
             took = sum(run.end - run.begin for run in runs)
             quotas[name] = sum(run.work for run in runs) / took
             lengths.append(took / len(runs))
         limited = self.cluster.having(attrs.evolve(h, quota=quotas[n]) for n, h in self.cluster.hosts.items())
         program = build_program(self.network, limited, self.placement)
         known, peak = BEGIN + 2 * max(lengths), np.array([PEAK])
-        optimum = program.score(Exact(program).plan(peak)) * (END - known)
+        optimum = program.score(Exact(program).plan(peak)) * (self.end - known)
         score, worst = 0.0, 0.0
         for sink, parts in self.came.items():
             visible, stimulus = np.concatenate(parts, axis=1)
-            score += WORTH[sink] * ((visible >= known) & (visible < END)).sum()
-            worst = max(worst, (visible - stimulus)[(stimulus >= BEGIN) & (stimulus < END)].max())
-        spans = [(run.begin, run.end) for run in self.hosts[1].runs if known <= run.begin < END]
+            score += WORTH[sink] * ((visible >= known) & (visible < self.end)).sum()
+            worst = max(worst, (visible - stimulus)[(stimulus >= BEGIN) & (stimulus < self.end)].max())
+        spans = [(run.begin, run.end) for run in self.hosts[1].runs if known <= run.begin < self.end]
         idle = sum(after[0] - before[1] for before, after in itertools.pairwise(spans))
         return score / optimum, worst, 1 - idle / (spans[-1][1] - spans[0][0])

@@ -8,7 +8,7 @@ import pytest
 from engines import APART, simulated, stepped, two_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lumps import LENGTH, Lumps
+from lumps import Lumps
 from scipy.optimize import linprog
 
 from penstock.cluster import Cluster, Host
@@ -174,11 +174,11 @@ def under(policy, seed, **options):
     """Return what a policy makes of an overload of two hosts, one behind the other, that work in batches."""
     engine, control = Lumps(seed, **options), Control(policies=(policy,), goals=Goals(bound=5.0), every=1.0, act=True)
     state, flow = State(), None
-    for at in range(1, int(LENGTH)):
+    for at in range(1, int(engine.length)):
         engine.wait(float(at))
         turned = control.turn(engine, state, flow)
         state, flow = turned.state, turned.flow
-    engine.wait(LENGTH)
+    engine.wait(engine.length)
     return engine.judged()
 
 
@@ -188,4 +188,14 @@ def test_a_host_behind_another_one_has_always_something_to_do(overheads):
     score, worst, busy = np.array([under(Shed(), seed, overheads=overheads, noise=0.06) for seed in range(6)]).T
     assert score.mean() >= 0.98
     assert busy.mean() >= 0.98
+    assert np.median(worst) <= 5.0
+
+
+@pytest.mark.parametrize("overheads", [(0.2, 0.18), (0.17, 0.27)], ids=["alike", "more-behind"])
+def test_what_is_lost_in_an_overload_is_lost_at_its_beginning(overheads):
+    """The longer an overload lasts, the closer its score is to the optimum: queues are filled once, and stay so."""
+    score, worst, _ = np.array(
+        [under(Shed(), seed, overheads=overheads, noise=0.06, lasting=160.0) for seed in range(3)]
+    ).T
+    assert score.mean() >= 0.994
     assert np.median(worst) <= 5.0
