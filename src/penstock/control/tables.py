@@ -21,6 +21,9 @@ from penstock.shedding.whole import without_drops
 STEP = 0.01
 """Costs and selectivities count as changed where they are another multiple of this share away from those given."""
 
+ENDLESS = 1e6
+"""Cores of a host that limits nothing."""
+
 MOST = 2_000
 """Vertices beyond which a table takes longer than the linear programs that it saves."""
 
@@ -48,7 +51,14 @@ class Exactly:
 
     @classmethod
     def of(cls, network: Network, cluster: Cluster, now: Situation) -> Exactly:
-        """Write the program down and list its vertices."""
+        """Write the program down and list its vertices.
+
+        Dead hosts with operators that nobody starts elsewhere are behind the others, and have room for everything: what
+        comes there waits, and counts as if it arrived.
+        """
+        gone = sorted(set(now.seen.placement.values()) - cluster.hosts.keys())
+        dead = (attrs.evolve(now.seen.cluster.hosts[name], capacity=ENDLESS, quota=1.0) for name in gone)
+        cluster = cluster.having((*cluster.hosts.values(), *dead))
         program = build_program(network, cluster, now.seen.placement)
         fixed = frozenset(stream.name for stream in network.streams if len(windows_behind(network, stream)) > 1)
         if program.products:
@@ -69,13 +79,13 @@ class Exactly:
             Arrays (sources,), tuples/s, and (hosts,), benchmark cores.
         """
         limit = np.array(self.program.limit)
-        limit[: self.program.hosts] = room
+        limit[: room.size] = room
         program = attrs.evolve(self.program, limit=np.maximum(limit - self.floor @ rates, 1e-9 * limit))
         if self.table is not None:
             kept = Exact(program, self.table.table(program.limit)).plan(rates)
         else:
             kept = Solver(program).solve(rates)
-        used = (self.program.K @ kept)[: self.program.hosts] + (self.floor @ rates)[: self.program.hosts]
+        used = (self.program.K @ kept)[: room.size] + (self.floor @ rates)[: room.size]
         return {name: share for name, share in program.keep(rates, kept).items() if name not in self.whole}, used
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from penstock.cluster import Placement, base_name
+from penstock.cluster import base_name
 from penstock.control.policies.base import Proposal, counted, evacuated
+from penstock.control.policies.copies import dropping, keep_of, relieved, replicated
 from penstock.control.situation import Situation
-from penstock.errors import Infeasible
-from penstock.shedding.program import build_program
-from penstock.shedding.replica import replica_plan
 from penstock.steering import Plan
+
+LEAST = 0.05
+"""Changes of what copies keep below this are not worth a decision: it costs nothing that they drop a little more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,27 +36,16 @@ class Replicate:
                 why=f"{', '.join(dead)} is down: {counted(len(moves), 'operator')} to start where most room is{rest}",
                 expected={"worst": now.worst(now.where(moves)), "single": float(len(single))},
             )
-        return self._shed(now) if any("#" in name for name in now.seen.operators) and now.ready else None
+        return self._shed(now) if replicated(now) and now.ready else None
 
     def _shed(self, now: Situation) -> Proposal | None:
-        where = now.where()
-        shares = now.host_load(where)[:, -1] / now.usable
-        copies = {name for name in now.seen.keep if "#" in name}
-        if (where < 0).any() or (shares.max(initial=0.0) <= 1 and not copies):
+        shares = now.host_load(now.where())[:, -1] / now.usable
+        if shares.max(initial=0.0) <= 1 and not dropping(now):
             return None
-        network = now.priced()
-        placed = Placement(now.seen.placement)
-        program = build_program(network, now.cluster(), placed)
-        try:
-            plan = replica_plan(program, now.cluster(), placed, now.rates[:, -1], backups=True)
-        except Infeasible:
+        if (plan := relieved(now)) is None:
             return None  # copies alone cannot make room: `shed` drops for all of them
-        keep = {
-            f"{writer}->{copy}": share
-            for copy, share in sorted(plan.keep.items())
-            for writer in network.operators[base_name(copy)].inputs
-        }
-        if all(abs(now.seen.keep.get(n, 1.0) - keep.get(n, 1.0)) < 0.01 for n in {*keep, *now.seen.keep}):
+        keep = keep_of(now, plan)
+        if all(abs(now.seen.keep.get(n, 1.0) - keep.get(n, 1.0)) < LEAST for n in {*keep, *now.seen.keep}):
             return None
         return Proposal(
             policy="replicate",

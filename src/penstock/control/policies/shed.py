@@ -7,7 +7,8 @@ import numpy as np
 
 from penstock.arrays import Bools
 from penstock.control.flow import Floats, Ints
-from penstock.control.policies.base import Proposal
+from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.policies.copies import dropping, relieved
 from penstock.control.situation import Situation
 from penstock.control.tables import Tables
 from penstock.steering import Plan
@@ -63,8 +64,10 @@ class Shed:
         if not now.ready or len(now.network.streams) > LARGEST:
             return None
         rates, where = now.known.steady(now.network, now.seen.period), now.where()
-        if (where < 0).any():
-            return None  # `replicate` first: a program needs a host for every operator
+        if (where < 0).any() and evacuated(now, now.seen.down):
+            return None  # `replicate` first: what is on dead hosts is started elsewhere
+        if dropping(now) and relieved(now) is not None:
+            return None  # copies make room, and nothing is lost
         load = now.host_load(where, rates=rates)[:, 0]
         spare, bound = now.usable * (1 - self.reserve), now.goals.bound
         # What is still before its drops waits as long as the fractions say that would fit were nothing waiting.

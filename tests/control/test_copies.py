@@ -1,0 +1,77 @@
+"""What copies drop, and what is dropped while operators lie on dead hosts."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+import pytest
+from engines import APART, simulated, stepped, two_queries
+
+from penstock.control.loop import Control
+from penstock.control.policies import policies
+from penstock.control.situation import Goals
+from penstock.control.state import State
+from penstock.network import Network, Operator, Sink, Source
+from penstock.steering import Kill
+
+
+def copied() -> Network:
+    """Return two operators over one source."""
+    costs = {"a": 0.01, "b": 0.006}
+    steps = [
+        Operator(name=name, kind="filter", where="true", inputs=("s",), cost=(cost,), selectivity=(1.0,))
+        for name, cost in costs.items()
+    ]
+    return Network.of("copied", [Source(name="s")], steps, [Sink(name="t", input="a"), Sink(name="u", input="b")])
+
+
+def controlled(engine, wanted, seconds, events=()):
+    """Run the policies, and return the last turn and the decisions that were acted on, by policy."""
+    control, state, flow = Control(policies=policies(wanted), goals=Goals(), act=True), State(), None
+    acted = []
+    for at in range(1, seconds):
+        engine.wait(float(at))
+        for moment, what in events:
+            if moment == at:
+                engine.happen(what)
+        turned = control.turn(engine, state, flow)
+        state, flow = turned.state, turned.flow
+        acted += [line["policy"] for line, _ in state.open if line["time"] == engine.now and line["acted"]]
+    return turned, acted
+
+
+@pytest.mark.parametrize("wanted", ["replicate,shed", "shed,replicate"])
+def test_shedding_leaves_to_copies_what_they_can_do(wanted):
+    """While dropping on one copy makes room enough nothing else is dropped, whatever the order of the policies."""
+    rates = stepped((60, 80.0), sources=("s",))
+    engine = simulated(copied(), {"a": "h1", "a#2": "h2", "b": "h2"}, rates)
+    turned, acted = controlled(engine, wanted, 60)
+    assert set(turned.seen.keep) == {"s->a#2"}
+    assert acted.count("shed") == (wanted != "replicate,shed")
+    assert len(acted) <= 12
+    # What waited before the first decision is worked off as well.
+    assert np.nansum(turned.seen.waiting) < 40
+
+
+def test_copies_that_cannot_make_room_drop_like_all_others():
+    """Where hosts have too much to do even with one copy of each, `shed` drops for all, and `replicate` waits."""
+    rates = stepped((40, 200.0), sources=("s",))
+    engine = simulated(copied(), {"a": "h1", "a#2": "h2", "b": "h2"}, rates)
+    turned, acted = controlled(engine, "replicate,shed", 40)
+    assert turned.seen.keep
+    assert not any("#" in name for name in turned.seen.keep)
+    assert "shed" in acted
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_what_lies_on_a_dead_host_does_not_keep_others_from_shedding(pinned):
+    """An operator that nobody can start elsewhere waits for its host; the others shed when a burst comes."""
+    base = two_queries()
+    steps = [attrs.evolve(o, pin="h2") if pinned and o.name == "dear2" else o for o in base.operators.values()]
+    network = Network.of("two", base.sources.values(), steps, base.sinks.values())
+    engine = simulated(network, APART, stepped((20, 60.0), (60, 400.0)))
+    turned, _ = controlled(engine, "replicate,shed", 78, [(10, Kill("h2"))])
+    assert (turned.seen.placement["dear2"] == "h2") == pinned
+    assert "s1->cheap1" in turned.seen.keep
+    waiting = dict(zip(turned.seen.operators, turned.seen.waiting.tolist(), strict=True))
+    assert waiting["cheap1"] + waiting["dear1"] < 5 * 400
