@@ -11,7 +11,7 @@ from latency_cases import random_case
 from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Quantiles
-from penstock.latency.mace import cumulative_excess, mace, mace_series, relative_errors, upstream
+from penstock.latency.mace import cumulative_excess, mace, mace_series, relative_errors
 from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source, chain
@@ -69,40 +69,60 @@ def test_links_are_hosts_and_delays_add() -> None:
     assert found.bounds["lower"] <= found.bounds["upper"]
 
 
-def paths(model: LoadModel) -> Iterator[list[str]]:
-    """Yield every way from a source to the last operator that a tuple can take, by names."""
+def paths(model: LoadModel) -> Iterator[tuple[list[str], str]]:
+    """Yield every way from a source to an end, by names: to a sink, or to an operator that nobody reads."""
     network = model.network
 
-    def further(way: list[str]) -> Iterator[list[str]]:
+    def further(way: list[str]) -> Iterator[tuple[list[str], str]]:
         readers = [stream.reader for stream in network.outputs(way[-1])]
-        if not readers or any(reader in network.sinks for reader in readers):
-            yield way
+        if not readers:
+            yield way, way[-1]
         for reader in readers:
             if reader in network.operators:
                 yield from further([*way, reader])
+            else:
+                yield way, reader
 
     for source in network.sources:
         yield from further([source])
 
 
-def at_home(model: LoadModel, placement: Placement) -> dict[str, str | None]:
-    """Return where sources and operators are; None where a source has no host."""
-    return {**{name: source.host for name, source in model.network.sources.items()}, **placement}
+def plain_delays(
+    model: LoadModel, placement: Placement, cluster: Cluster
+) -> tuple[dict[str, dict[str, float]], dict[str, float], dict[str, float]]:
+    """Return the delays of ways over each host and link, by walking all ways.
 
-
-def plain_delays(model: LoadModel, placement: Placement, cluster: Cluster) -> dict[str, tuple[float, float]]:
-    """Return the shortest and longest delay of the paths over each host and link, by walking all of them."""
-    home = at_home(model, placement)
-    found: dict[str, list[float]] = {}
-    for way in paths(model):
+    By end the shortest of them, of those that tuples take if the end gets any; of all ends that get tuples the longest
+    of these, or else of all; and the longest of any way.
+    """
+    network = model.network
+    home = {**{name: source.host for name, source in network.sources.items()}, **placement}
+    rows: list[tuple[str, str, float, bool]] = []
+    for way, end in paths(model):
         pairs = [(home[a], home[b]) for a, b in pairwise(way)]
-        whole = sum(cluster.link(a, b).delay for a, b in pairs if a is not None and b is not None)
-        over = {home[name] for name in way if name in model.network.operators}
-        # A link that leaves a source's host is crossed before any operator has worked.
-        over |= {f"{home[a]}->{home[b]}" for a, b in pairwise(way) if a in placement and home[a] != home[b]}
-        for name in over:
-            found.setdefault(str(name), []).append(whole)
-    return {name: (min(values), max(values)) for name, values in found.items()}
+        free = cluster.free_links
+        whole = sum(0 if free else cluster.link(a, b).delay for a, b in pairs if a is not None and b is not None)
+        over = {home[name] for name in way if name in network.operators}
+        over |= {f"{a}->{b}" for a, b in pairs if a is not None and a != b}
+        streams = [f"{a}->{b}" for a, b in pairwise([*way, *([end] if end in network.sinks else [])])]
+        busy = all(model.arrivals[model.stream_index[name]].any() for name in streams)
+        rows += [(end, str(name), whole, busy) for name in over]
+    live = {end for end, _, _, busy in rows if busy}
+    least: dict[str, dict[str, float]] = {name: {} for name in network.sinks}
+    longest: dict[str, float] = {}
+    for end, name, whole, busy in rows:
+        longest[name] = max(longest.get(name, 0.0), whole)
+        if busy or end not in live:
+            shortest = least.setdefault(end, {})
+            shortest[name] = min(shortest.get(name, np.inf), whole)
+    added: dict[str, float] = {}
+    for ends in (live, least.keys() - live):
+        known = set(added)
+        for end in ends:
+            for name, whole in least[end].items():
+                if name not in known:
+                    added[name] = max(added.get(name, 0.0), whole)
+    return least, added, longest
 
 
 @settings(deadline=None, max_examples=80)
@@ -119,7 +139,8 @@ def test_answer_is_that_of_plain_definitions(seed: int) -> None:
     links = {(a, b): Link(float(rng.choice([0.0, 0.1, 0.3])), float(rng.choice([np.inf, 150.0])))
              for a in hosts for b in hosts if a != b}  # fmt: skip
     cluster = Cluster.of(cluster.hosts.values(), links=links)
-    found, delays = mace(model, placement, cluster), plain_delays(model, placement, cluster)
+    found = mace(model, placement, cluster)
+    least, added, longest = plain_delays(model, placement, cluster)
     load, lower, peaks, shares = model.host_load(placement, cluster), {}, {}, {}
     for row, host in zip(load, cluster.hosts.values(), strict=True):
         excess = cumulative_excess(row[None], [host.capacity], 0.5)[0]
@@ -127,16 +148,19 @@ def test_answer_is_that_of_plain_definitions(seed: int) -> None:
         lower[host.name] = excess / host.capacity
         shares[host.name] = float(row.max()) / host.capacity
     traffic = {
-        pair: row for pair, row in model.link_traffic(placement).items() if np.isfinite(cluster.link(*pair).bandwidth)
+        pair: row
+        for pair, row in model.link_traffic(placement, sinks=False).items()
+        if np.isfinite(cluster.link(*pair).bandwidth)
     }
     assert found.links.keys() == {f"{a}->{b}" for a, b in traffic}
     for (a, b), row in traffic.items():
         excess = cumulative_excess(row[None], [150.0], 0.5)[0]
         assert found.links[f"{a}->{b}"].tolist() == excess.tolist()
         lower[f"{a}->{b}"] = excess / 150.0
-    for name, row in lower.items():
+    waits = dict(lower)
+    for name, row in waits.items():
         peaks[name] = float(row.max())
-        lower[name] = row + (0.0 if cluster.free_links else delays.get(name, (0.0, 0.0))[0])
+        lower[name] = row + added.get(name, 0.0)
     series = np.max([*lower.values()], axis=0)
     assert found.series == pytest.approx(series)
     assert found.total == Quantiles.of(found.series)
@@ -147,16 +171,43 @@ def test_answer_is_that_of_plain_definitions(seed: int) -> None:
         shares.get(name, 0.0) <= shares.get(found.bottleneck, 0.0)
         for name, row in lower.items() if row.max() == lower[found.bottleneck].max()
     )  # fmt: skip
-    longest = max(peaks[name] + (0.0 if cluster.free_links else delays.get(name, (0, 0.0))[1]) for name in peaks)
-    assert found.bounds["printed"] == pytest.approx(longest + 0.5 + 2 * service_times(network, cluster))
+    printed = max(peak + longest.get(name, 0.0) for name, peak in peaks.items())
+    assert found.bounds["printed"] == pytest.approx(printed + 0.5 + 2 * service_times(network, cluster))
     for name, sink in network.sinks.items():
-        on_way = {placement[operator] for operator in upstream(network)[sink.input]}
-        used = [row for key, row in lower.items() if set(key.split("->")) <= on_way]
+        used = [waits[place] + delay for place, delay in least[name].items() if place in waits]
         weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
         answer = Quantiles.of(np.max(used, axis=0), weight)
         assert attrs.astuple(found.sinks[name]) == pytest.approx(attrs.astuple(answer))
     assert (found.model, found.period) == ("mace", 0.5)
     assert any("adds up" in note for note in found.notes) == (len(set(placement.values())) > 1)
+
+
+def test_links_count_for_the_tuples_that_cross_them() -> None:
+    """A sink is as late as the hosts and links on its own ways, from its source's host on; idle ways are none."""
+
+    def case(
+        rates: dict[str, float], placement: dict[str, str], link: Link, hosts: dict[str, str | None]
+    ) -> dict[str, float]:
+        names = sorted(rates)
+        steps = [Operator(name=f"{n}{k}", kind="map", inputs=(f"{n}{k - 1}" if k > 1 else n,), cost=(0.001,))
+                 for n in names for k in (1, 2)]  # fmt: skip
+        network = Network.of("n", [Source(name=n, host=hosts.get(n)) for n in names], steps,
+                             [Sink(name=f"s{n}", input=f"{n}2") for n in names])  # fmt: skip
+        model = load_model(network, Rates.of(1.0, {n: [rates[n]] * 20 for n in names}))
+        found = mace(model, Placement(placement), Cluster.of([Host(name="h1"), Host(name="h2")], link))
+        return {"all": found.total.worst} | {name: row.worst for name, row in found.sinks.items()}
+
+    full, slow = Link(0.5, 10.0), Link(0.5)
+    home = {"a1": "h1", "a2": "h1"}
+    # From the host of the source ten tuples too many come each second.
+    assert case({"a": 20.0}, home, full, {"a": "h2"}) == {"all": 20.5, "sa": 20.5}
+    # Both cross between the same hosts, and only one of them by the link that is full.
+    crossed = {"a1": "h1", "a2": "h2", "b1": "h2", "b2": "h1"}
+    assert case({"a": 5.0, "b": 20.0}, crossed, full, {}) == {"all": 20.5, "sa": 0.5, "sb": 20.5}
+    # A query beside it, idle or not, does not take a delay away.
+    for rate in (0.0, 1.0):
+        beside = case({"a": 20.0, "b": rate}, {**home, "b1": "h1", "b2": "h1"}, slow, {"a": "h2"})
+        assert beside == {"all": 0.5, "sa": 0.5, "sb": 0.0}
 
 
 def test_error_bar_of_the_host_that_waits_most() -> None:

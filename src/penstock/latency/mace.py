@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -15,6 +16,9 @@ from penstock.latency.bounds import service_times, upper_bounds
 from penstock.latency.estimate import ErrorBar, Estimate, Quantiles, episodes
 from penstock.load import LoadModel, Statistics
 from penstock.network import Network
+
+Best: TypeAlias = Callable[[Iterable[float]], float]
+"""The least or the largest."""
 
 NOTES = (
     "assumes hosts that serve the oldest stimulus first, tuple by tuple",
@@ -71,9 +75,10 @@ def mace(
     """Estimate latency by Mace.
 
     Links with a bandwidth are further hosts whose cycles are tuples. With propagation delays a host's value is a lower
-    bound: Mace plus the shortest delay of a path through it (section VII-B). Of ``bounds``, ``upper``, ``relaxed`` and
-    ``any`` are those of `penstock.latency.bounds.Bounds`; ``printed`` is that of theorem 2, which several hosts can
-    break.
+    bound: Mace plus the shortest delay of a path through it to a sink (section VII-B), of sinks that get tuples that
+    with the longest. Sinks use no link: a tuple has left when its operator has put it out. Of ``bounds``, ``upper``,
+    ``relaxed`` and ``any`` are those of `penstock.latency.bounds.Bounds`; ``printed`` is that of theorem 2, which
+    several hosts can break.
 
     Returns
     -------
@@ -86,9 +91,10 @@ def mace(
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     excess = cumulative_excess(load, capacity, model.period)
     links = _link_excess(model, placement, cluster)
-    shortest, longest = _delays(network, placement, cluster)
+    ways = Ways.of(model, placement, cluster)
     waits = {name: row / c for name, row, c in zip(names, excess, capacity, strict=True)}
     waits |= {name: row / bandwidth for name, (row, bandwidth) in links.items()}
+    shortest = ways.shortest()
     lower = {name: row + shortest.get(name, 0.0) for name, row in waits.items()}
     series = np.max(list(lower.values()), axis=0)
     worst = float(series.max(initial=0.0))
@@ -96,7 +102,7 @@ def mace(
     busy = dict(zip(names, (load / capacity[:, None]).max(axis=1, initial=0.0), strict=True))
     bottleneck = max(sorted(used), key=lambda name: (used[name], busy.get(name, 0.0)))
     peaks = {name: float(row.max(initial=0.0)) for name, row in waits.items()}
-    printed = max(peak + longest.get(name, 0.0) for name, peak in peaks.items())
+    printed = max(peak + ways.longest.get(name, 0.0) for name, peak in peaks.items())
     proved = upper_bounds(model, placement, cluster, peaks)
     service = 2 * service_times(network, cluster)
     notes: tuple[str, ...] = NOTES
@@ -110,7 +116,7 @@ def mace(
         bottleneck=bottleneck,
         excess=dict(zip(names, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
-        sinks=_sinks(model, placement, lower),
+        sinks=_sinks(model, ways, waits),
         bounds={"lower": worst, "printed": printed + model.period + service, **attrs.asdict(proved)},
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,
@@ -183,7 +189,7 @@ def _link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluste
     found: dict[str, tuple[Array, float]] = {}
     if all(np.isinf(link.bandwidth) for link in (cluster.default_link, *cluster.links.values())):
         return found
-    for (start, end), rate in model.link_traffic(placement).items():
+    for (start, end), rate in model.link_traffic(placement, sinks=False).items():
         bandwidth = cluster.link(start, end).bandwidth
         if np.isfinite(bandwidth):
             row = cumulative_excess(rate[None], np.array([bandwidth]), model.period)[0]
@@ -191,56 +197,116 @@ def _link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluste
     return found
 
 
-def _delays(
-    network: Network, placement: Mapping[str, str], cluster: Cluster
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the least and the largest propagation delay of the paths from a source to a sink through each host (s)."""
-    least: dict[str, float] = {}
-    most: dict[str, float] = {}
-    if cluster.free_links:
-        return least, most
+@attrs.frozen(eq=False)
+class Ways:
+    """Which hosts and links tuples pass on their ways to each sink, and the propagation delays of these ways.
 
-    def host(name: str) -> str | None:
-        # Sinks use no link: a tuple has left when its operator has put it out.
-        return placement[name] if name in network.operators else getattr(network.sources.get(name), "host", None)
+    Attributes
+    ----------
+    least
+        By sink, and by operator that nobody reads, the least delay (s) of a way through each host or link ``a->b``.
+        Streams without a tuple are no ways, but for an end that gets none.
+    idle
+        Ends that get no tuple.
+    longest
+        By host and link the largest delay of a way through it (s).
+    """
 
-    def delay(start: str, end: str) -> float:
-        a, b = host(start), host(end)
-        return cluster.link(a, b).delay if a is not None and b is not None else 0.0
+    least: Mapping[str, Mapping[str, float]]
+    idle: frozenset[str]
+    longest: Mapping[str, float]
 
-    before = dict.fromkeys(network.sources, (0.0, 0.0))
-    for name in network.operators:
-        ends = [(before[s.writer], delay(s.writer, name)) for s in network.inputs(name)]
-        before[name] = (min(b[0] + d for b, d in ends), max(b[1] + d for b, d in ends))
-    after = dict.fromkeys(network.sinks, (0.0, 0.0))
-    for name in reversed([*network.sources, *network.operators]):
-        ends = [(after[s.reader], delay(name, s.reader)) for s in network.outputs(name)] or [((0.0, 0.0), 0.0)]
-        after[name] = (min(a[0] + d for a, d in ends), max(a[1] + d for a, d in ends))
-    for name in network.operators:
-        low, high = before[name][0] + after[name][0], before[name][1] + after[name][1]
-        at = placement[name]
-        least[at], most[at] = min(least.get(at, np.inf), low), max(most.get(at, 0.0), high)
-        for stream in network.outputs(name):
-            other = host(stream.reader)
-            if other is not None and other != at:
-                link = f"{at}->{other}"
-                far = delay(name, stream.reader)
-                low = before[name][0] + far + after[stream.reader][0]
-                high = before[name][1] + far + after[stream.reader][1]
-                least[link], most[link] = min(least.get(link, np.inf), low), max(most.get(link, 0.0), high)
-    return least, most
+    @classmethod
+    def of(cls, model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> Ways:
+        """Follow all ways."""
+        return _Follower(model, placement, cluster).ways()
+
+    def shortest(self) -> dict[str, float]:
+        """Return for each host and link the delay that the tuples of some end have at least (s)."""
+        found: dict[str, float] = {}
+        for ends in (self.least.keys() - self.idle, self.idle):
+            before = frozenset(found)
+            for end in ends:
+                for place, delay in self.least[end].items():
+                    if place not in before:
+                        found[place] = max(found.get(place, 0.0), delay)
+        return found
 
 
-def _sinks(model: LoadModel, placement: Mapping[str, str], waits: Mapping[str, Array]) -> dict[str, Quantiles]:
-    """Return for each sink the largest wait of the hosts and links on its way, over its tuples."""
-    network, before = model.network, upstream(model.network)
-    places = hosts_by_operator(placement)
-    ends = {key: key.split("->") for key in waits}
+class _Follower:
+    """Follows the ways of tuples through a network."""
+
+    def __init__(self, model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> None:
+        self.network, self.cluster, self.free = model.network, cluster, cluster.free_links
+        self.places = {name: sorted(set(hosts)) for name, hosts in hosts_by_operator(placement).items()}
+        self.places |= {name: [row.host] if row.host is not None else [] for name, row in self.network.sources.items()}
+        self.first = {name: placement[name] for name in self.network.operators}
+        self.first |= {name: row.host for name, row in self.network.sources.items() if row.host is not None}
+        self.rows = {name: row for row, name in enumerate(self.network.operators)}
+        rates = model.arrivals.max(axis=1, initial=0.0)
+        self.some = {stream.name: bool(rates[model.stream_index[stream.name]] > 0) for stream in self.network.streams}
+
+    def ways(self) -> Ways:
+        """Return all ways."""
+        network, before = self.network, upstream(self.network)
+        ends = {sink.name: (sink.input, self.some[f"{sink.input}->{sink.name}"]) for sink in network.sinks.values()}
+        for name in network.operators:
+            if not network.outputs(name):
+                ends[name] = name, any(self.some[stream.name] for stream in network.inputs(name))
+        near, far = self._before(min, only=True), self._before(max)
+        least, longest = {}, dict[str, float]()
+        for end, (operator, busy) in ends.items():
+            way = sorted(before.get(operator, ()), key=self.rows.__getitem__, reverse=True)
+            least[end] = self._through(way, operator, near if busy else self._before(min), min, only=busy)
+            for place, delay in self._through(way, operator, far, max).items():
+                longest[place] = max(longest.get(place, 0.0), delay)
+        return Ways(least, frozenset(end for end, (_, busy) in ends.items() if not busy), longest)
+
+    def _delay(self, start: str, end: str) -> float:
+        a, b = self.first.get(start), self.first.get(end)
+        return 0.0 if self.free or a is None or b is None else self.cluster.link(a, b).delay
+
+    def _before(self, best: Best, *, only: bool = False) -> dict[str, float]:
+        """Return the delay of the best way from a source to each operator (s); ``only``: over streams with tuples."""
+        found = dict.fromkeys(self.network.sources, 0.0)
+        for name in self.network.operators:
+            streams = self.network.inputs(name)
+            busy = [stream for stream in streams if self.some[stream.name]] if only else []
+            found[name] = best(found[s.writer] + self._delay(s.writer, name) for s in busy or streams)
+        return found
+
+    def _through(
+        self, way: Sequence[str], last: str, before: Mapping[str, float], best: Best, *, only: bool = False
+    ) -> dict[str, float]:
+        """Return the delay of the best way to an operator through each host and link (s); ``way``: the last first."""
+        found: dict[str, float] = {}
+        after = {last: 0.0}
+
+        def passed(place: str, delay: float) -> None:
+            found[place] = best((found.get(place, delay), delay))
+
+        for name in way:
+            if name not in after:
+                continue
+            for host in self.places[name]:
+                passed(host, before[name] + after[name])
+            for stream in self.network.inputs(name):
+                if only and not self.some[stream.name]:
+                    continue
+                writer, rest = stream.writer, self._delay(stream.writer, name) + after[name]
+                after[writer] = best((after.get(writer, rest), rest))
+                for start in self.places[writer]:
+                    for end in self.places[name]:
+                        if start != end:
+                            passed(f"{start}->{end}", before[writer] + rest)
+        return found
+
+
+def _sinks(model: LoadModel, ways: Ways, waits: Mapping[str, Array]) -> dict[str, Quantiles]:
+    """Return for each sink the largest wait of the hosts and links on its ways, with their delays, over its tuples."""
     found = {}
-    for name, sink in network.sinks.items():
-        way = before.get(sink.input, frozenset())
-        hosts = {host for operator in way for host in places[operator]}
-        used = [row for key, row in waits.items() if hosts.issuperset(ends[key])]
+    for name, sink in model.network.sinks.items():
         weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
-        found[name] = Quantiles.of(np.max(used, axis=0) if used else np.zeros(weight.size), weight)
+        rows = [waits[place] + delay for place, delay in ways.least[name].items() if place in waits]
+        found[name] = Quantiles.of(np.max(rows, axis=0) if rows else np.zeros(weight.size), weight)
     return found
