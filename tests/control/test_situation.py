@@ -15,10 +15,14 @@ from penstock.control.knowledge import Knowledge
 from penstock.control.policies import policies
 from penstock.control.policies.admit import admit
 from penstock.control.situation import BATCH, SHORT, Goals, Situation
+from penstock.control.tables import priced
 from penstock.latency.fragments import divisible
+from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
+from penstock.network.model import Growth
 from penstock.simulation.options import MicroBatch
 from penstock.steering import Admit, HostSeen, UnitSeen
+from penstock.workload import Rates
 
 RNG = np.random.default_rng(0)
 
@@ -215,3 +219,50 @@ def test_a_host_is_fed_by_those_whose_operators_it_reads():
     assert now.fed_by(np.array([0.7, 0.3])).tolist() == [0.0, 0.7]
     alone = moment(two_queries(), TOGETHER, stepped((20, 50.0)), 2)
     assert alone.fed_by(np.array([0.7, 0.3])).tolist() == [0.0, 0.0]
+
+
+def growing(exponent=0.5):
+    """Return an aggregate whose output grows with a power of its input, and what reads it."""
+    sums = Operator(
+        name="sums", kind="aggregate", inputs=("s",), by=("x",), window=1.0, cost=(1e-3,), selectivity=(0.1,),
+        growth=Growth(exponent, 100.0),
+    )  # fmt: skip
+    reads = Operator(name="reads", kind="filter", inputs=("sums",), where="true", cost=(1e-2,), selectivity=(1.0,))
+    return Network.of("g", [Source(name="s")], [sums, reads], [Sink(name="t", input="reads")])
+
+
+def test_a_learned_selectivity_has_the_growth_in_it():
+    """At the rates at which a selectivity was learned it holds as it is, and from there the output grows."""
+    now = moment(growing(), {"sums": "h1", "reads": "h2"}, Rates.constant({"s": 400.0}, 20.0))
+    learned = float(now.costs[1][0])
+    assert learned == pytest.approx(0.1, rel=0.1)
+    model = now.model()
+    assert model.mean_load == pytest.approx(now.load.mean(axis=1))
+    more = load_model(now.priced(), Rates.constant({"s": 1600.0}, 1.0))
+    assert more.inflow("reads").mean() == pytest.approx(400 * learned * 4**0.5)
+    program = priced(now.flow, *now.costs).operators["sums"]
+    assert (program.selectivity, program.growth) == ((learned,), None)
+
+
+def test_a_given_selectivity_keeps_its_growth():
+    """Where nothing was learned of late, an output grows as the network says; without input nobody knows from where."""
+    now = moment(growing(), {"sums": "h1", "reads": "h2"}, Rates.constant({"s": 400.0}, 20.0))
+    nothing = attrs.evolve(now, known=attrs.evolve(now.known, sums=np.zeros((2, 4))))
+    assert nothing.priced().operators["sums"].growth == Growth(0.5, 100.0)
+    quiet = attrs.evolve(now, known=attrs.evolve(now.known, rates={"s": (0.0, 0.0)}))
+    assert quiet.priced().operators["sums"].growth is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(rates=st.lists(st.integers(50, 500), min_size=2, max_size=32), put=st.integers(50, 100))
+def test_an_output_that_never_grows_is_right_at_any_rate(rates, put):
+    """As many tuples put out at every look are as many at other rates, whatever the rates were meanwhile."""
+    network = growing(0.0)
+    now = moment(network, {"sums": "h1", "reads": "h2"}, Rates.constant({"s": 400.0}, 20.0))
+    known = Knowledge()
+    for rate in rates:
+        counts = {"entered": [rate], "served": [rate, put], "tried": [rate, put], "emitted": [put, put]}
+        seen = attrs.evolve(now.seen, work=np.array([0.1, 0.1]), **{k: np.array(v) for k, v in counts.items()})
+        known = known.updated(seen, network)
+    found = load_model(attrs.evolve(now, known=known).priced(), Rates.constant({"s": 1234.0}, 1.0))
+    assert found.inflow("reads").mean() == pytest.approx(put)

@@ -97,6 +97,18 @@ def test_a_folder_keeps_units(tmp_path: Path) -> None:
         claim(attrs.evolve(deployment, network=whole))
 
 
+def test_a_folder_keeps_how_outputs_grow(tmp_path: Path) -> None:
+    """A network that grew on the way comes back with the growth of its operators."""
+    deployment = Deployment(network(), ON, str(tmp_path))
+    growth = {"exponent": 0.5, "at": 100.0}
+    whole = network(far={"kind": "aggregate", "input": "kept", "window": 1, "by": "k", "growth": growth})
+    first = claim(deployment)
+    note(attrs.evolve(deployment, network=whole, placement={**ON, "far": "h3"}), attrs.evolve(first, grown=whole))
+    again = claim(deployment).grown
+    assert again is not None
+    assert again.operators == whole.operators
+
+
 def query(folder: Place, unit: Unit, origins: tuple[str, ...], inputs: tuple[str, ...], *logs: str) -> Query:
     """Return a query as the compiler would describe it, without its frame."""
     ways = tuple(LogExit(name, "_e0", (), (0,), False, False) for name in logs)

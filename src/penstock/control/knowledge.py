@@ -74,7 +74,7 @@ class Knowledge:
             fresh[:, 1], weight = self._divided(seen, prior, before)
             fresh[:, :2] *= weight[:, None]
             fresh[np.isnan(fresh[:, 1]), :2] = 0.0
-        sums = before * 0.5 ** (seen.period / min(self.half, HALF * seen.period))
+        sums = before * self._fading(seen.period)
         faded = (before[:, 0] >= ENOUGH) & (sums[:, 0] < ENOUGH)
         sums[faded, 1] *= ENOUGH / sums[faded, 0]
         sums[faded, 0] = ENOUGH
@@ -110,6 +110,10 @@ class Knowledge:
             if expected > 0:
                 factor = float(sums[mine[fresh], 1].sum()) / expected
                 sums[mine[stale], 1] = sums[mine[stale], 0] * nominal[stale] * factor
+
+    def _fading(self, period: float) -> float:
+        """Return the share with which what was seen counts on after one more period (s)."""
+        return float(0.5 ** (period / min(self.half, HALF * period)))
 
     def _of(self, names: tuple[str, ...]) -> Floats:
         """Return the sums of some operators, array (names, 4); 0 where nothing is known."""
@@ -198,6 +202,18 @@ class Knowledge:
             half *= 2
         rates: Floats = mean / period
         return rates
+
+    def learned_at(self, network: Network, period: float) -> Floats:
+        """Return the rate of each source (tuples/s) at which selectivities were learned, array (sources,).
+
+        It is a mean in which each look weighs as it does in the sums. An output that never grows is then right at
+        any rate: the selectivity is what was put out over the sum of the same rates.
+        """
+        found = np.zeros(len(network.sources))
+        for k, name in enumerate(network.sources):
+            if rates := self.rates.get(name, ()):
+                found[k] = np.average(rates, weights=self._fading(period) ** np.arange(len(rates))[::-1])
+        return found
 
     def statistics(self, network: Network) -> Statistics:
         """Return what is known as statistics, for everything that is priced by them."""

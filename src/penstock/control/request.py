@@ -12,11 +12,10 @@ from penstock.cluster import Cluster
 from penstock.control.loop import Control
 from penstock.control.scenario import Happening, read_scenario
 from penstock.control.situation import Prices
-from penstock.control.state import network_document
 from penstock.errors import InputError, locating
-from penstock.files import Document, file_of, suggest
+from penstock.files import Document, file_of, plain, suggest
 from penstock.load import Statistics
-from penstock.network import Network
+from penstock.network import Network, network_document
 from penstock.steering import Admit, NewRates, Slow
 from penstock.workload import Rates, read_rates
 from penstock.workload.rates import inline_rates
@@ -90,8 +89,11 @@ def digest_of(value: Network | Rates) -> str:
 
 
 def identity_of(control: Control, network: Network, rates: Rates | None) -> Document:
-    """Return what a controller must be asked for again to go on with its work: what it controls, and to what end."""
-    return {
+    """Return what a controller must be asked for again to go on with its work: what it controls, and to what end.
+
+    It is as a file has it, so that it is equal to what was read from one.
+    """
+    identity: Document = {
         "network": digest_of(network),
         "rates": None if rates is None else digest_of(rates),
         "goals": attrs.asdict(control.goals),
@@ -99,3 +101,4 @@ def identity_of(control: Control, network: Network, rates: Rates | None) -> Docu
         "every": control.every,
         "seed": control.seed,
     }
+    return {key: plain(value) for key, value in identity.items()}

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Host, base_name
 from penstock.control.flow import Floats, Flow, Ints
+from penstock.control.growing import growing_from
 from penstock.control.knowledge import Knowledge
 from penstock.load import LoadModel, load_model
 from penstock.network import Network
@@ -459,8 +460,15 @@ class Situation:
         return total
 
     def priced(self) -> Network:
-        """Return the network with what its operators cost of late."""
-        return self.known.statistics(self.network).complete(self.network, override=True)
+        """Return the network with what its operators cost and put out of late; outputs grow from the rates of then."""
+        known = self.known.statistics(self.network)
+        network = known.complete(self.network, override=True)
+        learned = {name for name, row in known.operators.items() if row.selectivity is not None}
+        if not any(network.operators[name].growth for name in learned):
+            return network
+        rates = self.known.learned_at(self.network, self.seen.period)
+        arrivals = self.flow.run(rates[:, None], *self.costs, self.seen.keep)[1]
+        return growing_from(network, learned, arrivals[:, 0])
 
     def model(self, network: Network | None = None) -> LoadModel:
         """Return the load model of a network (this one) under the last rates."""

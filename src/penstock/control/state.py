@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypedDict, TypeVar
+from collections.abc import Mapping
+from typing import TypedDict
 
 import attrs
 
@@ -12,12 +12,12 @@ from penstock.control.knowledge import Knowledge
 from penstock.control.line import Line
 from penstock.control.policies.base import Proposal
 from penstock.files import Document
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network import network_document, read_network_document
 from penstock.steering import Applied, Observation, Plan
 
-VERSION = 1
+__all__ = ["Moved", "State", "network_document", "plan_document", "read_network_document", "read_plan"]
 
-Row = TypeVar("Row", Source, Operator, Sink)
+VERSION = 1
 
 Moved = TypedDict("Moved", {"time": float, "operator": str, "from": str, "to": str})
 """An operator's move that was begun."""
@@ -114,7 +114,7 @@ def plan_document(plan: Plan) -> Document:
         "limits": dict(plan.limits),
         "triggers": dict(plan.triggers),
         "network": network,
-        "add": [attrs.asdict(host) for host in plan.add],
+        "add": [attrs.asdict(host, filter=_told) for host in plan.add],
         "retire": list(plan.retire),
     }
 
@@ -126,30 +126,17 @@ def read_plan(document: Document) -> Plan:
         **{
             **document,
             "network": None if network is None else read_network_document(network),
-            "add": tuple(Host(**host) for host in document["add"]),
+            "add": tuple(_host(host) for host in document["add"]),
             "retire": tuple(document["retire"]),
         }
     )
 
 
-def network_document(network: Network) -> Document:
-    """Return a network as a plain document, every value as it is."""
-    tables = {"sources": network.sources, "operators": network.operators, "sinks": network.sinks}
-    rows: Document = {}
-    for table, members in tables.items():
-        rows[table] = [attrs.asdict(row) for row in members.values()]  # type: ignore[arg-type]
-    return {"name": network.name, **rows}
+def _told(field: attrs.Attribute[object], value: object) -> bool:
+    """Whether a value is to be written: a host without a limit of memory has inf, which JSON does not know."""
+    return value != field.default
 
 
-def read_network_document(document: Document) -> Network:
-    """Return the network that `network_document` wrote."""
-
-    def row(kind: Callable[..., Row], table: Document) -> Row:
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
-
-    return Network.of(
-        document["name"],
-        [row(Source, each) for each in document["sources"]],
-        [row(Operator, each) for each in document["operators"]],
-        [row(Sink, each) for each in document["sinks"]],
-    )
+def _host(document: Document) -> Host:
+    """Return the host that a plan's document has; null stands for what is not limited or not given."""
+    return Host(**{key: value for key, value in document.items() if value is not None})

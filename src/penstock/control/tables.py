@@ -115,7 +115,8 @@ def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
     for operator in flow.network.operators.values():
         here = slice(place, place := place + len(operator.inputs))
         shares = None if operator.selectivity is None else tuple(selectivity[here].tolist())
-        found.append(attrs.evolve(operator, cost=tuple(cost[here].tolist()), selectivity=shares))
+        # What was learned has the growth in it, and programs are linear.
+        found.append(attrs.evolve(operator, cost=tuple(cost[here].tolist()), selectivity=shares, growth=None))
     old = flow.network
     return Network.of(old.name, old.sources.values(), found, old.sinks.values(), old.file)
 

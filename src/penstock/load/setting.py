@@ -13,8 +13,8 @@ from penstock.cluster.model import Host, Link
 from penstock.cluster.placement_file import parse_placement
 from penstock.files import Document
 from penstock.load.statistics import Statistics, parse_statistics, read_statistics
-from penstock.network import Network, read_network
-from penstock.network.model import Growth, Operator, Sink, Source
+from penstock.network import Network, read_network, read_network_document
+from penstock.network.model import Growth
 from penstock.workload import Rates, read_rates
 
 HIDDEN = ("options", "spark", "token_env")
@@ -70,16 +70,10 @@ class Setting:
 
 def setting_of(document: Document) -> Setting:
     """Return the setting that `Setting.document` wrote."""
-    graph, cluster, rates = document["network"], document["cluster"], document["rates"]
+    cluster, rates = document["cluster"], document["rates"]
     links = {(start, end): _link_of(link) for start, end, link in cluster["links"]}
-    network = Network.of(
-        graph["name"],
-        [Source(**row) for row in graph["sources"]],
-        [_operator(row) for row in graph["operators"]],
-        [Sink(**row) for row in graph["sinks"]],
-    )
     return Setting(
-        network=network,
+        network=read_network_document(document["network"]),
         cluster=Cluster.of(
             [Host(**row) for row in cluster["hosts"]],
             _link_of(cluster["link"]),
@@ -127,13 +121,6 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     return attrs.asdict(value) if isinstance(value, Growth) else value
-
-
-def _operator(row: Document) -> Operator:
-    given: Document = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    if "growth" in given:
-        given["growth"] = Growth(**given["growth"])
-    return Operator(**given)
 
 
 def _link(link: Link) -> list[float | None]:

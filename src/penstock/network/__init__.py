@@ -3,5 +3,19 @@
 from penstock.network.file import read_network
 from penstock.network.model import Network, Operator, Sink, Source, Stream
 from penstock.network.shapes import chain, chains, hybrid, tree
+from penstock.network.stored import network_document, read_network_document
 
-__all__ = ["Network", "Operator", "Sink", "Source", "Stream", "chain", "chains", "hybrid", "read_network", "tree"]
+__all__ = [
+    "Network",
+    "Operator",
+    "Sink",
+    "Source",
+    "Stream",
+    "chain",
+    "chains",
+    "hybrid",
+    "network_document",
+    "read_network",
+    "read_network_document",
+    "tree",
+]

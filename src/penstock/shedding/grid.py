@@ -154,6 +154,8 @@ def indexed(points: Matrix, score: Matrix, rows: Mapping[str, Numbers]) -> dict[
     nodes = (2 << depth) - 1
     first, last = np.full(nodes, -1, np.int64), np.full(nodes, -1, np.int64)
     order = np.arange(count)
+    # Taken once: taken at each node it would make a large table quadratic in its points.
+    greatest = points.max(axis=0, initial=1e-300)
     spans = {0: (0, count)}
     for node in range(nodes):
         a, b = spans.pop(node)
@@ -162,7 +164,7 @@ def indexed(points: Matrix, score: Matrix, rows: Mapping[str, Numbers]) -> dict[
             continue
         part = order[a:b]
         if dims and len(part):
-            axis = int(np.argmax(np.ptp(points[part], axis=0) / np.maximum(points.max(axis=0), 1e-300)))
+            axis = int(np.argmax(np.ptp(points[part], axis=0) / greatest))
             order[a:b] = part[np.argsort(points[part, axis], kind="stable")]
         middle = (a + b) // 2
         spans[2 * node + 1], spans[2 * node + 2] = (a, middle), (middle, b)

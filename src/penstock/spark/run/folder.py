@@ -38,14 +38,14 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
 from penstock.errors import EngineError, InputError
 from penstock.files import compact
-from penstock.network import Network, Operator, Sink, Source
+from penstock.network import Network, network_document, read_network_document
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.left import claimed
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.files import Document
-
-Part = TypeVar("Part")
 
 FORM = 3
 """Of what a run leaves; another version of penstock may have left it otherwise."""
@@ -183,7 +181,7 @@ def claim(deployment: Deployment) -> Claim:
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
     _tell(deployment)
-    grown = None if there["grown"] is None else _network(there["grown"], deployment.network.file)
+    grown = None if there["grown"] is None else read_network_document(there["grown"], deployment.network.file)
     return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
 
 
@@ -193,30 +191,13 @@ def note(deployment: Deployment, claim: Claim) -> None:
     document = {
         **begun,
         "placement": {name: deployment.placement[name] for name in begun["placement"]},
-        "grown": None if claim.grown is None else _parts(claim.grown),
+        "grown": None if claim.grown is None else network_document(claim.grown),
         "run": claim.run,
         "units": [unit.document() for unit in claim.units],
         "since": dict(claim.since),
     }
     _tell(deployment)
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())
-
-
-def _parts(network: Network) -> Document:
-    return {
-        "name": network.name,
-        "sources": [attrs.asdict(source) for source in network.sources.values()],
-        "operators": [attrs.asdict(operator) for operator in network.operators.values()],
-        "sinks": [attrs.asdict(sink) for sink in network.sinks.values()],
-    }
-
-
-def _network(parts: Document, file: str | None) -> Network:
-    def made(kind: Callable[..., Part], rows: list[Document]) -> list[Part]:
-        return [kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows]
-
-    sources, operators = made(Source, parts["sources"]), made(Operator, parts["operators"])
-    return Network.of(parts["name"], sources, operators, made(Sink, parts["sinks"]), file)
 
 
 def _described(deployment: Deployment) -> Document:

@@ -1,0 +1,133 @@
+"""What a controller writes down: it comes back as it was, and a killed one goes on from it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import attrs
+import pytest
+from engines import APART, TOGETHER, simulated, stepped, two_queries
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.cluster import Cluster, Host
+from penstock.control.controller import Controller, admitted
+from penstock.control.folder import Folder
+from penstock.control.loop import Asked, Control
+from penstock.control.policies import policies
+from penstock.control.request import identity_of
+from penstock.control.situation import Goals
+from penstock.control.state import State, plan_document, read_plan
+from penstock.files import to_json
+from penstock.network import Network, Operator, Sink, Source, network_document
+from penstock.network.model import Growth
+from penstock.steering import Plan
+
+numbers = st.floats(0, allow_nan=False, allow_infinity=False)
+names = st.text(max_size=3)
+by_name = st.dictionaries(names, numbers, max_size=2)
+words = st.none() | names
+
+host_fields = {
+    "name": names, "capacity": numbers, "quota": numbers, "cores": st.integers(1), "spark": words, "token_env": words,
+    "price": numbers, "memory": numbers | st.just(math.inf), "machine": words,
+}  # fmt: skip
+plan_fields = {
+    "placement": st.dictionaries(names, names, max_size=2), "keep": st.none() | by_name,
+    "tables": st.none() | st.dictionaries(names, st.dictionaries(names, st.lists(numbers, max_size=2), max_size=2)),
+    "limits": st.dictionaries(names, st.none() | numbers, max_size=2), "triggers": by_name,
+    "network": st.none() | st.just(two_queries()),
+    "add": st.lists(st.builds(Host, **host_fields), max_size=2).map(tuple),
+    "retire": st.lists(names, max_size=2).map(tuple),
+}  # fmt: skip
+
+
+def filed(document):
+    """Return a document as the state file has it."""
+    return json.loads(to_json(document))
+
+
+def fields_of(plan):
+    """Return what makes two plans the same."""
+    found = {field.name: getattr(plan, field.name) for field in attrs.fields(Plan)}
+    return {**found, "network": None if plan.network is None else network_document(plan.network)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(plan=st.builds(Plan, **plan_fields))
+def test_every_field_of_a_plan_comes_back(plan):
+    """A plan read from the state file is the one that was written, with hosts whose memory has no limit."""
+    assert set(plan_fields) == {field.name for field in attrs.fields(Plan)}
+    assert set(host_fields) == {field.name for field in attrs.fields(Host)}
+    assert fields_of(read_plan(filed(plan_document(plan)))) == fields_of(plan)
+
+
+def test_a_host_without_memory_in_the_file_has_no_limit():
+    """Where a state file has null for a host's memory, it is not limited."""
+    document = filed(plan_document(Plan()))
+    document["add"] = [{"name": "h3", "capacity": 2.0, "spark": None, "memory": None}]
+    assert read_plan(document).add == (Host(name="h3", capacity=2.0),)
+
+
+def test_what_is_asked_for_is_as_a_file_has_it():
+    """The identity of a controller's work is equal to what is read from a file, also with hosts to spare."""
+    control = Control(policies=(), goals=Goals(spare=Cluster.uniform(2).spares(2)))
+    identity = identity_of(control, two_queries(), stepped((10, 60.0)))
+    assert filed(identity) == identity
+    fewer = attrs.evolve(control, goals=Goals(spare=Cluster.uniform(2).spares(1)))
+    assert identity_of(fewer, two_queries(), stepped((10, 60.0))) != identity
+
+
+class Killed(Exception):
+    """The controller dies."""
+
+
+@pytest.mark.parametrize("die_at", [3, 8])
+def test_a_killed_controller_with_hosts_to_spare_goes_on(tmp_path, die_at):
+    """Killed before or after a host has joined, it ends with the report of one that was not killed."""
+    network, rates = two_queries(), stepped((20, 250.0))
+
+    def make(name, die_at=math.inf):
+        folder = Folder(tmp_path / name)
+
+        def tell(_what, share):
+            if share * rates.duration >= die_at:
+                raise Killed
+
+        goals = Goals(spare=Cluster.uniform(2).spares(1))
+        control = Control(policies=policies("provision,rebalance"), goals=goals, act=True, journaled=True)
+        return folder, Controller(
+            engine=simulated(network, TOGETHER, rates), control=control, folder=folder, until=rates.duration,
+            identity=identity_of(control, network, rates), tell=tell,
+        )  # fmt: skip
+
+    folder, whole = make("whole")
+    with folder.held():
+        report = whole.run()
+    assert any(move["to"] == "h3" for move in report["moves"])
+    folder, dies = make("killed", die_at)
+    with pytest.raises(Killed), folder.held():
+        dies.run()
+    folder, again = make("killed")
+    with folder.held():
+        assert again.run() == report
+
+
+def test_a_query_that_grows_is_attached():
+    """A query is attached as it was asked for, with how its output grows."""
+    grows = Operator(
+        name="sums", kind="aggregate", inputs=("s9",), by=("x",), window=1.0, select="count(*) as n", cost=(1e-3,),
+        selectivity=(0.1,), growth=Growth(0.5, 100.0),
+    )  # fmt: skip
+    network = Network.of("new", [Source(name="s9")], [grows], [Sink(name="t9", input="sums")])
+    engine, control = simulated(two_queries(), APART, stepped((20, 50.0))), Control(policies=(), act=True)
+    state, flow = State(), None
+    for at in range(1, 6):
+        engine.wait(float(at))
+        turned = control.turn(engine, state, flow)
+        state, flow = turned.state, turned.flow
+    engine.wait(6.0)
+    asked = Asked("x", admitted(filed({"network": network_document(network), "rates": {"s9": 50.0}})))
+    assert control.turn(engine, state, flow, [asked]).answers["x"]["done"]
+    assert engine.observe().network.operators["sums"] == grows
