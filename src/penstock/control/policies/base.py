@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import attrs
 import numpy as np
 
-from penstock.cluster import base_name, hosts_by_operator
-from penstock.control.flow import Ints
+from penstock.cluster import base_name
+from penstock.control.flow import Floats, Ints
 from penstock.control.situation import Situation
 from penstock.placement import Arrays
 from penstock.steering import Plan
@@ -130,32 +131,87 @@ def _streams(now: Situation, place: Ints) -> tuple[Ints, Ints, np.ndarray, np.nd
     return start[both], end[both], rate[inside][both], (flow.share[inside] == 1)[both]
 
 
+@attrs.frozen(eq=False)
+class Copies:
+    """Where copies of operators are; two of one operator may not be on one host.
+
+    Attributes
+    ----------
+    bases
+        By number of a unit in `Situation.first`, the operators in it that have copies.
+    there
+        How many copies of an operator are on a host, by name and number; changed by moves that are made.
+    """
+
+    bases: Mapping[int, tuple[str, ...]]
+    there: Counter[tuple[str, int]]
+
+    @classmethod
+    def of(cls, now: Situation, where: Ints) -> Copies:
+        """Return the copies of this moment, on the hosts that an array (operators and replicas,) says."""
+        copied = {base_name(name) for name in now.seen.operators if "#" in name}
+        bases: dict[int, tuple[str, ...]] = {}
+        there: Counter[tuple[str, int]] = Counter()
+        if not copied:
+            return cls(bases, there)
+        units = np.unique(now.unit, return_inverse=True)[1].tolist()
+        for unit, name, host in zip(units, now.seen.operators, where.tolist(), strict=True):
+            if (base := base_name(name)) in copied:
+                bases[unit] = (*bases.get(unit, ()), base)
+                there[base, host] += 1
+        return cls(bases, there)
+
+    def meet(self, unit: int, host: int) -> bool:
+        """Whether a unit from elsewhere would find a copy of something in it on a host."""
+        return any(self.there[base, host] for base in self.bases.get(unit, ()))
+
+    def move(self, unit: int, start: int, end: int) -> None:
+        """Move a unit."""
+        for base in self.bases.get(unit, ()):
+            self.there[base, start] -= 1
+            self.there[base, end] += 1
+
+
+def state_of(now: Situation) -> Floats:
+    """Return the bytes of state that each operator and replica keeps, array (operators and replicas,)."""
+    return np.array([now.network.operators[base_name(name)].state or 0.0 for name in now.seen.operators], np.float64)
+
+
+def memory_left(now: Situation, where: Ints, state: Floats) -> Floats:
+    """Return the bytes of state that each host has memory for beside those that it has, array (hosts,)."""
+    memory = np.array([now.seen.cluster.hosts[host].memory for host in now.hosts])
+    found: Floats = memory - np.bincount(where[where >= 0], state[where >= 0], len(now.hosts))
+    return found
+
+
 def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
 
-    Copies of one operator go to different hosts where that is possible. What is pinned or moves already stays.
+    No host gets two copies of one operator, or more state than it has memory for. What fits nowhere stays, and so does
+    what is pinned or moves already.
     """
     targets = [k for k, name in enumerate(now.hosts) if name not in hosts and name not in now.draining]
     if not targets:
         return {}
     where, mean = now.where(), now.summed(now.load.mean(axis=1)[now.base])
-    level = now.host_load(where).mean(axis=1)
+    level, state = now.host_load(where).mean(axis=1), state_of(now)
+    room, state = memory_left(now, where, state), now.summed(state)
+    copies = Copies.of(now, where)
     keep = set(now.network.pins) | set(now.seen.moving)
     names = [now.seen.operators[k] for k in now.first]
     leaving = [k for k, name in enumerate(names) if now.seen.placement[name] in hosts]
-    bases = {base_name(names[k]) for k in leaving}
-    copies = {name: host for name, host in now.seen.placement.items() if base_name(name) in bases}
-    peers = {name: set(there) for name, there in hosts_by_operator(copies).items()}
     found: dict[str, str] = {}
     for k in sorted(leaving, key=lambda k: (-mean[k], names[k])):
-        name = names[k]
-        if keep & set(now.together({name: ""})):
+        if keep & set(now.together({names[k]: ""})):
             continue
-        apart = [host for host in targets if now.hosts[host] not in peers[base_name(name)]] or targets
-        best = min(apart, key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
+        fitting = [host for host in targets if state[k] <= room[host] and not copies.meet(k, host)]
+        if not fitting:
+            continue
+        best = min(fitting, key=lambda host: ((level[host] + mean[k]) / now.usable[host], now.hosts[host]))
         level[best] += mean[k]
-        peers[base_name(name)].add(now.hosts[best])
-        found |= now.together({name: now.hosts[best]})
+        room[best] -= state[k]
+        copies.move(k, int(where[now.first[k]]), best)
+        found |= now.together({names[k]: now.hosts[best]})
     return found
 
 

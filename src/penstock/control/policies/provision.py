@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from penstock.cluster import Host
 from penstock.control.policies.base import Proposal, calm, evacuated, percent
 from penstock.control.situation import Situation
 from penstock.steering import Plan
@@ -29,6 +30,8 @@ class Provision:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return a host that joins, operators that leave one, or an empty host that goes."""
+        if not now.hosts:
+            return self._instead(now)
         if not now.ready:
             return None
         need, have = float(now.load[now.base].sum(axis=0).mean()), float(now.usable.sum())
@@ -37,7 +40,7 @@ class Provision:
         return self._less(now, need)
 
     def _more(self, now: Situation, need: float, have: float) -> Proposal | None:
-        fresh = [host for host in now.goals.spare if host.name not in now.seen.cluster.hosts]
+        fresh = _fresh(now)
         if not fresh or now.now - now.acted.get("provision", -np.inf) < now.goals.cool_down:
             return None
         host = fresh[0]
@@ -46,6 +49,25 @@ class Provision:
             plan=Plan(add=(host,)),
             why=f"the load is {percent(need / have)} of what {len(now.hosts)} hosts can work off: {host.name} joins",
             expected={"load": need / (have + host.usable), "hosts": float(len(now.hosts) + 1)},
+        )
+
+    def _instead(self, now: Situation) -> Proposal | None:
+        """Let spare hosts join where none is up: as many as the load needs, as far as it is known, and at least one."""
+        need = float(now.load[now.base].sum(axis=0).mean()) if now.ready else 0.0
+        joining: list[Host] = []
+        have = 0.0
+        for host in _fresh(now):
+            if joining and need <= self.add * have:
+                break
+            joining.append(host)
+            have += host.usable
+        if not joining:
+            return None
+        return Proposal(
+            policy="provision",
+            plan=Plan(add=tuple(joining)),
+            why=f"no host is up: {', '.join(host.name for host in joining)} {'joins' if len(joining) == 1 else 'join'}",
+            expected={"load": need / have, "hosts": float(len(joining))},
         )
 
     def _less(self, now: Situation, need: float) -> Proposal | None:
@@ -61,6 +83,8 @@ class Provision:
         if max(need, peak) > self.retire * left:
             return None
         moves = evacuated(now, [now.hosts[last]])
+        if any(host == now.hosts[last] and name not in moves for name, host in now.seen.placement.items()):
+            return None  # it would not become empty
         return Proposal(
             policy="provision",
             plan=Plan(placement=moves, retire=() if moves else (now.hosts[last],)),
@@ -69,3 +93,8 @@ class Provision:
             expected={"worst": now.worst(now.where(moves)), "hosts": float(len(now.hosts) - 1)},
             hard=False,
         )
+
+
+def _fresh(now: Situation) -> list[Host]:
+    """Return the spare hosts that have not joined."""
+    return [host for host in now.goals.spare if host.name not in now.seen.cluster.hosts]

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import attrs
 import numpy as np
 
-from penstock.cluster import base_name
 from penstock.control.flow import Floats, Ints
-from penstock.control.policies.base import Proposal, arrays_of, calm, counted, percent, resting
+from penstock.control.policies.base import (
+    Copies,
+    Proposal,
+    arrays_of,
+    calm,
+    counted,
+    memory_left,
+    percent,
+    resting,
+    state_of,
+)
 from penstock.control.situation import Situation
 from penstock.errors import InputError
 from penstock.files import suggest
@@ -23,6 +33,9 @@ NAMES = {
     "potential": "potential-greedy",
 }
 """Short names of what decides where operators go."""
+
+ASKED = 4
+"""How often an algorithm is asked at most: it knows nothing of copies, and may bring two of them to one host."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,9 +98,24 @@ class Rebalance:
         algorithm(NAMES[self.by])(small, rng)
 
     def target(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
-        """Return where the algorithm would have each operator that it moves."""
+        """Return where the algorithm would have each operator that it moves, none of them beside a copy of its own."""
+        number, copies = {name: k for k, name in enumerate(now.hosts)}, Copies.of(now, now.where())
+        units = {now.seen.operators[row]: k for k, row in enumerate(now.first.tolist())}
+        stay, found = resting(now), dict[str, str]()
+        for _ in range(ASKED):
+            found = self._asked(now, rng, stay)
+            beside = {name for name, host in found.items() if copies.meet(units[name], number[host])}
+            if not beside:
+                break
+            # Left where they are, they do not keep the others from leaving.
+            stay |= beside
+            found = {name: host for name, host in found.items() if name not in beside}
+        return found
+
+    def _asked(self, now: Situation, rng: np.random.Generator, stay: Collection[str]) -> dict[str, str]:
+        """Return where the algorithm would have each operator that it moves, while some stay."""
         held_there = {name for name, host in now.seen.placement.items() if host in now.draining} if now.draining else ()
-        arrays = arrays_of(now, resting(now).union(held_there))
+        arrays = arrays_of(now, {*stay, *held_there})
         if now.draining:
             open_ones = np.array([host not in now.draining for host in arrays.hosts])
             chosen = np.flatnonzero(open_ones[arrays.previous])
@@ -129,19 +157,17 @@ def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = N
 def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) -> dict[str, str]:
     """Return the moves towards a target that pay, the best first, at most as many as may move at a time.
 
-    None brings more state to a host than it has memory for.
+    None brings more state to a host than it has memory for, or an operator to a host that has a copy of it.
     """
     number = {name: k for k, name in enumerate(now.hosts)}
     names, home = [now.seen.operators[k] for k in now.first.tolist()], where[now.first]
     row = {name: k for k, name in enumerate(names)}
     ways = [(row[name], int(home[row[name]]), number[host]) for name, host in target.items()]
     trials = np.array(sorted(way for way in ways if way[1] >= 0 and before[way[1]] > 0), np.int64).reshape(-1, 3)
-    state = np.array([now.network.operators[base_name(name)].state or 0.0 for name in now.seen.operators])
-    memory = np.array([now.seen.cluster.hosts[host].memory for host in now.hosts])
-    room: Floats = memory - np.bincount(where[where >= 0], state[where >= 0], len(now.hosts))
+    state = state_of(now)
     trying = _Trials(
-        now, trials, before.copy(), now.host_load(where), now.host_backlog(where), room,
-        now.summed(now.load[now.base]), now.summed(now.backlog), now.summed(state),
+        now, trials, before.copy(), now.host_load(where), now.host_backlog(where), memory_left(now, where, state),
+        now.summed(now.load[now.base]), now.summed(now.backlog), now.summed(state), Copies.of(now, where),
     )  # fmt: skip
     gains, found = trying.gains(np.arange(len(trials))), dict[str, str]()
     while len(found) < min(now.goals.moves, len(trials)):
@@ -171,6 +197,8 @@ class _Trials:
         memory for beside those that it has; changed by moves that are made.
     load, backlog, state
         Of each unit.
+    copies
+        Where they are; changed by moves that are made.
     """
 
     now: Situation
@@ -182,6 +210,7 @@ class _Trials:
     load: Floats
     backlog: Floats
     state: Floats
+    copies: Copies
 
     def gains(self, chosen: Ints) -> Floats:
         """Return what some moves would gain (s), each made alone, array (chosen,)."""
@@ -191,7 +220,9 @@ class _Trials:
         waits = np.maximum(0.0, self.waits[pair] + sign * self.backlog[unit][:, None])
         after = prices(self.now, series.reshape(-1, series.shape[2]), waits.ravel(), pair.ravel())
         found: Floats = self.price[pair].sum(axis=1) - after.reshape(-1, 2).sum(axis=1)
-        return np.where(self.state[unit] <= self.room[pair[:, 1]], found, -np.inf)
+        ways = zip(unit.tolist(), pair[:, 1].tolist(), strict=True)
+        beside = np.array([self.copies.meet(*way) for way in ways] if self.copies.bases else False, bool)
+        return np.where((self.state[unit] <= self.room[pair[:, 1]]) & ~beside, found, -np.inf)
 
     def made(self, one: int) -> None:
         """Make a move."""
@@ -203,4 +234,5 @@ class _Trials:
         self.waits[end] += self.backlog[unit]
         self.room[start] += self.state[unit]
         self.room[end] -= self.state[unit]
+        self.copies.move(unit, start, end)
         self.price[pair] = prices(self.now, self.series[pair], self.waits[pair], pair)

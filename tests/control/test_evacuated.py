@@ -1,0 +1,58 @@
+"""Where operators go that have to leave a host: only where they may be."""
+
+from __future__ import annotations
+
+from engines import simulated, stepped
+from steered import steered
+
+from penstock.cluster import Cluster, Host
+from penstock.network import Network, Operator, Sink, Source
+from penstock.steering import Kill
+
+
+def network_of(**state):
+    """Return operators beside each other that keep so many bytes of state."""
+    operators = [
+        Operator(name=name, kind="filter", where="true", inputs=("s1",), cost=(0.002,), selectivity=(1.0,), state=kept)
+        for name, kept in state.items()
+    ]
+    return Network.of("kept", [Source(name="s1")], operators, [Sink(name=f"t{name}", input=name) for name in state])
+
+
+def failed_over(network, placement, memory):
+    """Return the decisions and the placement after the first host has died."""
+    cluster = Cluster.of([Host(name=f"h{k}", memory=size) for k, size in enumerate(memory, 1)])
+    engine = simulated(network, placement, stepped((20, 100.0), sources=("s1",)), cluster)
+    lines, looks = steered(engine, "replicate", 15, happen={5: [Kill("h1")]})
+    return lines, looks[-1].placement
+
+
+def test_state_goes_where_there_is_memory_for_it():
+    """The emptiest host is passed over where it has no room for the state."""
+    lines, placement = failed_over(network_of(a=100.0, b=0.0), {"a": "h1", "b": "h3"}, (1000, 50, 1000))
+    assert [line["refused"] for line in lines] == [[]]
+    assert placement == {"a": "h3", "b": "h3"}
+
+
+def test_memory_is_divided_among_those_that_leave():
+    """Operators that fit on a host one by one, but not together, go to different ones."""
+    _, placement = failed_over(network_of(a=60.0, b=60.0, c=0.0), {"a": "h1", "b": "h1", "c": "h2"}, (1000, 100, 100))
+    assert {placement["a"], placement["b"]} == {"h2", "h3"}
+
+
+def test_what_fits_nowhere_keeps_nothing_else_from_starting():
+    """An operator that no host has memory for is left; the others start elsewhere."""
+    lines, placement = failed_over(
+        network_of(a=100.0, b=10.0, c=0.0), {"a": "h1", "b": "h1", "c": "h2"}, (1000, 50, 50)
+    )
+    assert [line["refused"] for line in lines] == [[]]
+    assert placement == {"a": "h1", "b": "h3", "c": "h2"}
+
+
+def test_copy_without_a_host_of_its_own_keeps_nothing_else_from_starting():
+    """Where every host that is up has a copy already, the other operators start without that one."""
+    lines, placement = failed_over(
+        network_of(a=0.0, b=0.0), {"a": "h1", "a#2": "h2", "b": "h1"}, (float("inf"), float("inf"))
+    )
+    assert [line["refused"] for line in lines] == [[]]
+    assert placement == {"a": "h1", "a#2": "h2", "b": "h2"}

@@ -1,0 +1,91 @@
+"""The policy `throttle`: which sources are limited, to how much, and until when."""
+
+from __future__ import annotations
+
+import pytest
+from engines import APART, simulated, two_queries
+from steered import steered
+
+from penstock.network import Network, Operator, Sink, Source
+from penstock.simulation import MicroBatch
+from penstock.steering import Kill
+from penstock.workload import Rates
+
+
+def rates_of(*rows):
+    """Return rates of two sources: (seconds, tuples/s of the first, of the second) after each other."""
+    first, second = ([row[k] for row in rows for _ in range(row[0])] for k in (1, 2))
+    return Rates.of(1.0, {"s1": first, "s2": second})
+
+
+def throttled(network, placement, rates, *, trigger=1.0, happen=None):
+    """Return the decisions on two hosts that work in batches, and what was seen."""
+    batches = MicroBatch(trigger=trigger, overhead=0.1)
+    engine = simulated(network, placement, rates, 2, microbatch=batches)
+    return steered(engine, "throttle", int(rates.duration) - 1, happen=happen)
+
+
+def test_only_sources_whose_hosts_are_behind_are_limited():
+    """A burst on one host limits the source that it reads; the other one's queue stays what an interval brings."""
+    _, looks = throttled(two_queries(), APART, rates_of((10, 100.0, 100.0), (10, 600.0, 20.0), (60, 20.0, 200.0)))
+    assert {name for seen in looks for name in seen.limits} == {"s1"}
+    waiting = [seen.waiting[seen.operators.index("cheap2")] for seen in looks]
+    assert max(waiting) < 300
+
+
+def test_limit_and_trigger_go_when_the_burst_is_over():
+    """Once its host has caught up a source is free again, and the trigger is what it was; nothing changes after."""
+    lines, looks = throttled(two_queries(), APART, rates_of((10, 100.0, 100.0), (10, 600.0, 100.0), (80, 100.0, 100.0)))
+    assert max(seen.triggers["h1"] for seen in looks) > 1.0
+    assert {seen.triggers["h2"] for seen in looks} == {1.0}
+    assert not looks[-1].limits
+    assert looks[-1].triggers["h1"] == 1.0
+    assert lines[-1]["time"] < 60
+    assert len(lines) <= 4
+
+
+def shared_host():
+    """Return a network whose second source reaches both hosts, and its placement."""
+    operators = [
+        Operator(name=name, kind="filter", where="true", inputs=(given,), cost=(cost,), selectivity=(1.0,))
+        for name, given, cost in (("a", "s1", 0.004), ("b", "s2", 0.0004), ("c", "b", 0.004))
+    ]
+    sources = [Source(name=name, format="nexmark") for name in ("s1", "s2")]
+    network = Network.of("shared", sources, operators, [Sink(name="t", input="a"), Sink(name="u", input="c")])
+    return network, {"a": "h1", "b": "h2", "c": "h1"}
+
+
+def test_sources_of_one_host_share_it():
+    """Sources that meet at a host get no more together than it can work off, each as much as it needs of that."""
+    network, placement = shared_host()
+    _, looks = throttled(network, placement, rates_of((10, 80.0, 80.0), (15, 400.0, 200.0), (30, 80.0, 80.0)))
+    limits = next(seen.limits for seen in looks if len(seen.limits) == 2)
+    overhead = 0.1  # of each second
+    assert sum(limits.values()) == pytest.approx((1 - overhead) / 0.004, rel=0.02)
+    assert 1.5 < limits["s1"] / limits["s2"] < 3.0
+
+
+def test_limits_follow_what_there_is_to_read():
+    """While limits are in force they are made anew when the mix has changed, though not at every look."""
+    network, placement = shared_host()
+    lines, looks = throttled(network, placement, rates_of((10, 80.0, 80.0), (10, 500.0, 100.0), (60, 20.0, 210.0)))
+    first = next(seen.limits for seen in looks if len(seen.limits) == 2)
+    last = [seen.limits for seen in looks if len(seen.limits) == 2][-1]
+    assert first["s1"] > 2 * first["s2"]
+    assert last["s2"] > 1.5 * first["s2"]
+    assert 2 <= sum("limits" in line["decided"] for line in lines) <= 10
+
+
+def test_nothing_flaps_at_a_host_that_is_always_nearly_full():
+    """A host that stays at nine tenths is given a longer trigger once, and no limit."""
+    lines, looks = throttled(two_queries(), APART, rates_of((80, 200.0, 50.0)))
+    assert not any(seen.limits for seen in looks)
+    assert len(lines) <= 2
+
+
+def test_limit_stays_while_an_operator_has_no_host():
+    """A source whose operators are down is not set free: all of it would come in one batch when they are back."""
+    rates = rates_of((10, 100.0, 100.0), (10, 600.0, 100.0), (20, 100.0, 100.0))
+    _, looks = throttled(two_queries(), APART, rates, happen={15: [Kill("h1")]})
+    assert looks[-1].down == {"h1"}
+    assert set(looks[-1].limits) == {"s1"}
