@@ -125,6 +125,22 @@ def test_what_is_kept_fills_hosts_at_the_costs_of_now():
     assert now.host_load(where, keep, rates)[:, 0] == pytest.approx(room, rel=2e-3)
 
 
+def test_what_was_learned_counts_where_the_network_says_nothing():
+    """A filter whose selectivity nobody gave lets through what it was seen to, and nothing is dropped for the rest."""
+    steps = [
+        Operator(name="few", kind="filter", where="x > 9", inputs=("s1",), cost=(1e-3,)),
+        Operator(name="dear", kind="map", inputs=("few",), cost=(1e-2,)),
+    ]
+    network = Network.of("n", [Source(name="s1")], steps, [Sink(name="t", input="dear")])
+    now = situation(network, {"few": "h1", "dear": "h2"}, stepped((10, 400.0), sources=("s1",)))
+    sums = np.array(now.known.sums)
+    sums[0, 3] *= 0.1
+    now = attrs.evolve(now, known=attrs.evolve(now.known, sums=sums))
+    keep, used = Tables().of(now).keep(np.full(1, 400.0), now.usable)
+    assert keep == {}
+    assert used == pytest.approx([0.4, 0.4], rel=0.02)
+
+
 @settings(max_examples=20, deadline=None)
 @given(rate=st.floats(20, 400), seed=st.integers(0, 10**6))
 def test_steady_rate_is_found_and_a_step_is_noticed_at_once(rate, seed):

@@ -12,6 +12,7 @@ from penstock.control.flow import Floats, Flow
 from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
 from penstock.network import Network
+from penstock.network.doubts import CHANGING
 from penstock.network.windows import windows_behind
 from penstock.shedding.exact import Exact, Vertices, vertices
 from penstock.shedding.optimum import Solver
@@ -110,11 +111,15 @@ def placed(now: Situation) -> tuple[Hashable, ...]:
 
 
 def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
-    """Return a network with given costs and selectivities of every input, arrays (inputs,)."""
+    """Return a network with given costs and selectivities of every input, arrays (inputs,).
+
+    Kinds that neither drop nor multiply rows keep none where none is given: what was seen of them is noise around 1.
+    """
     found, place = [], 0
     for operator in flow.network.operators.values():
         here = slice(place, place := place + len(operator.inputs))
-        shares = None if operator.selectivity is None else tuple(selectivity[here].tolist())
+        changing = operator.selectivity is not None or operator.kind in CHANGING
+        shares = tuple(selectivity[here].tolist()) if changing else None
         # What was learned has the growth in it, and programs are linear.
         found.append(attrs.evolve(operator, cost=tuple(cost[here].tolist()), selectivity=shares, growth=None))
     old = flow.network
