@@ -282,6 +282,8 @@ def test_missing_unreadable_and_huge_files(penstock: Any, tmp_path: Path, name: 
         ("cluster", "quota = 0.9", "quota = 1.1"),
         ("cluster", "capacity = 1.0", "capacity = -1"),
         ("cluster", '"h1->h2"', '"h1->h3"'),
+        ("cluster", '"h1->h2"', '"h1->h1"'),
+        ("cluster", '[links."h1->h2"]', '[links."h1 -> h2"]\ndelay = 2\n[links."h1->h2"]'),
         ("cluster", "[links]", "[link]"),
         ("rates", "time,s,r", "time,s,q"),
         ("rates", "time,s,r", "time,s,s"),

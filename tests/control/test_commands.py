@@ -124,6 +124,8 @@ def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, bur
     ("options", "words"),
     [
         (["--policy", "shred"], "no policy"),
+        (["--policy", "shed,shed"], "named twice"),
+        (["--algorithm", "first"], "no placement algorithm"),
         (["--engine", "flink"], "simulation or spark"),
         (["--every", "0"], "--every"),
         (["--prices", "gold=1"], "no price"),

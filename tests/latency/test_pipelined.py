@@ -8,7 +8,7 @@ from latency_cases import random_case
 from reference_flow import flow
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, Placement
+from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.latency.slices import followed
@@ -82,3 +82,18 @@ def test_compiled_is_the_plain_recursion(seed: int, monkeypatch: pytest.MonkeyPa
             after, slack, s.end, width, fine, steps,
         )  # fmt: skip
         assert all(np.array_equal(*pair) for pair in zip(found, plain, strict=True))
+
+
+def test_a_link_is_the_bottleneck_where_most_waits_there() -> None:
+    """What waits longest is named, be it a host or a link, with its backlog."""
+    operators = [
+        Operator(name="f", kind="map", inputs=("a",), cost=(0.001,)),
+        Operator(name="g", kind="map", inputs=("f",), cost=(0.001,)),
+    ]
+    network = Network.of("n", [Source(name="a")], operators, [Sink(name="s", input="g")])
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.5, 10.0))
+    model = load_model(network, Rates.of(1.0, {"a": [20.0] * 20}))
+    found = pipelined(model, Placement({"f": "h1", "g": "h2"}), cluster)
+    assert found.bottleneck == "h1->h2"
+    assert found.links["h1->h2"][-1] == pytest.approx(200.0)
+    assert (found.episodes[0].host, found.episodes[0].wait) == ("h1->h2", pytest.approx(20.0))

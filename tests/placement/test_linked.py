@@ -10,13 +10,15 @@ import attrs
 import numpy as np
 import pytest
 
-from penstock.cluster import Cluster, Link, Placement
+from penstock.cluster import Cluster, Host, Link, Placement
 from penstock.errors import Infeasible
 from penstock.latency.mace import mace
 from penstock.load import load_model
+from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains
-from penstock.placement import ALGORITHMS, Terms, place
+from penstock.placement import ALGORITHMS, Problem, Terms, place
 from penstock.placement.linked import EVERY
+from penstock.workload import Rates
 
 _spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
 problems = importlib.util.module_from_spec(_spec)
@@ -70,6 +72,17 @@ def test_exact_is_the_least_of_all_with_links(seed):
         if allowed(problem, placement):
             least = min(least, worst(problem, placement))
     assert answer.value == pytest.approx(least)
+
+
+@pytest.mark.parametrize("measure", ["latency", "balance", "hosts"])
+def test_exact_names_the_link_that_is_short(measure):
+    """Where hosts have room and a link has not, the answer no names the link."""
+    steps = [Operator(name="f", kind="map", inputs=("a",), cost=(0.001,))]
+    network = Network.of("n", [Source(name="a", host="h2")], steps, [Sink(name="s", input="f")])
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.5, 10.0))
+    problem = Problem(load_model(network, Rates.constant({"a": 20.0})), cluster, None, {"f": "h1"})
+    with pytest.raises(Infeasible, match=r"^link h2->h1 carries 20 of 10 tuples/s: short by 10$"):
+        place(problem, "exact", np.random.default_rng(0), Terms(measure=measure))
 
 
 def allowed(problem, placement) -> bool:

@@ -77,6 +77,14 @@ def test_a_bad_inline_rate_names_its_source() -> None:
     assert str(caught.value) == "--rates: b: expected a number, got '220/s'"
 
 
+@pytest.mark.parametrize(("duration", "period", "periods"), [(10, 4, 3), (10, 1, 10), (0.5, 0.5, 1), (60, 7, 9)])
+def test_constant_rates_last_as_long_as_they_should(duration: float, period: float, periods: int) -> None:
+    """Where the duration is no multiple of the period, periods are shorter, and not more than fit."""
+    rates = Rates.constant({"a": 5.0}, duration, period)
+    assert (rates.periods, rates.duration) == (periods, pytest.approx(duration))
+    assert rates.period <= period
+
+
 def test_a_missing_rate_is_added_where_the_others_are() -> None:
     """To rates in a file a column is to be added, to inline ones a rate."""
     rates = Rates.constant({"a": 1})

@@ -135,6 +135,10 @@ def decide_placement(
     network: Network, cluster: Cluster, placement: str | None, algorithm: str | None, rates: Rates | None, seed: int
 ) -> Placement:
     """Read a placement, or let an algorithm decide it."""
+    if algorithm is not None:
+        from penstock.placement import algorithm as known
+
+        known(algorithm)  # names one that is none, also where nothing is left to decide
     if placement is not None:
         return get_placement(placement, network, cluster)
     if len(cluster.hosts) == 1:

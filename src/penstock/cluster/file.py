@@ -78,7 +78,12 @@ def _links(document: Document) -> tuple[Link, dict[tuple[str, str], Link]]:
             start, arrow, end = name.partition("->")
             if not (start and arrow and end):
                 raise InputError(f'expected a link such as "h1->h2", got {name!r}', at=f"links.{name}")
-            links[start.strip(), end.strip()] = _link(table, default, f"links.{name}")
+            pair = start.strip(), end.strip()
+            if pair[0] == pair[1]:
+                raise InputError("expected two hosts, a host has no link to itself", at=f"links.{name}")
+            if pair in links:
+                raise InputError("is given twice", at=f"links.{name}", hint="leave one of them out")
+            links[pair] = _link(table, default, f"links.{name}")
     return default, links
 
 

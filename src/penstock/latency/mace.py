@@ -90,7 +90,7 @@ def mace(
     names = list(cluster.hosts)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     excess = cumulative_excess(load, capacity, model.period)
-    links = _link_excess(model, placement, cluster)
+    links = link_excess(model, placement, cluster)
     ways = Ways.of(model, placement, cluster)
     waits = {name: row / c for name, row, c in zip(names, excess, capacity, strict=True)}
     waits |= {name: row / bandwidth for name, (row, bandwidth) in links.items()}
@@ -184,7 +184,7 @@ def described(statistics: Statistics | None) -> Document:
     }
 
 
-def _link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> dict[str, tuple[Array, float]]:
+def link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> dict[str, tuple[Array, float]]:
     """Return the excess of each link with a bandwidth (tuples), and the bandwidth (tuples/s)."""
     found: dict[str, tuple[Array, float]] = {}
     if all(np.isinf(link.bandwidth) for link in (cluster.default_link, *cluster.links.values())):

@@ -20,7 +20,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Estimate, Quantiles, episodes
-from penstock.latency.mace import cumulative_excess, described, error_bar
+from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess
 from penstock.latency.slices import followed
 from penstock.load import LoadModel, Statistics, growth_factor
 
@@ -82,20 +82,24 @@ def pipelined(
     series = _by_period(shown, fine)
     service = service_times(network, cluster)
     worst = float(series.max(initial=0.0))
-    row = list(cluster.hosts).index(bar.host)
+    links = link_excess(model, placement, cluster)
+    waits = {name: row / c for name, row, c in zip(cluster.hosts, excess, capacity, strict=True)}
+    waits |= {name: row / bandwidth for name, (row, bandwidth) in links.items()}
+    bottleneck = max((bar.host, *links), key=lambda name: float(waits[name].max(initial=0.0)))
     return Estimate(
         model="pipelined",
         period=model.period,
         total=attrs.evolve(Quantiles.of(shown), worst=worst),
         series=series,
-        bottleneck=bar.host,
+        bottleneck=bottleneck,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
+        links={name: row for name, (row, _) in links.items()},
         sinks=sinks,
         bounds={"lower": worst, "upper": worst + width + service},
         error=bar,
         notes=NOTES,
         statistics=described(statistics),
-        episodes=episodes(bar.host, excess[row] / capacity[row], model.period),
+        episodes=episodes(bottleneck, waits[bottleneck], model.period),
     )
 
 

@@ -103,7 +103,9 @@ class SinkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         | None
     ) = None
     options: Annotated[dict[str, Option], msgspec.Meta(description="options of the Spark writer")] = {}
-    host: Annotated[str, msgspec.Meta(description="where the sink is; default: the host of its writer")] | None = None
+    host: (
+        Annotated[str, msgspec.Meta(description="where the sink is: place and shed count what crosses to it")] | None
+    ) = None
 
 
 class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -16,6 +16,7 @@ from penstock.files import suggest
 
 KINDS = ("filter", "map", "union", "join", "aggregate", "delay", "python")
 NAME = re.compile(r"\w[\w.\-]*")
+BEGINNING = "begin it with a letter, a digit or '_'"
 
 
 @attrs.frozen(kw_only=True)
@@ -184,7 +185,7 @@ class Network:
             for member in names:
                 at = f"{table}.{member}"
                 if not NAME.fullmatch(member) or "->" in member:
-                    raise InputError("expected a name of letters, digits, '_', '-' and '.'", at=at)
+                    raise InputError("expected a name of letters, digits, '_', '-' and '.'", at=at, hint=BEGINNING)
                 if member in kinds:
                     raise InputError(f"the name is already used in {kinds[member]}", at=at, hint="rename one")
                 kinds[member] = table

@@ -75,8 +75,18 @@ class Exact:
                     "no placement is within all quotas and memories: operators keep "
                     f"{size_text(float(arrays.state.sum()))} of state"
                 )
-            raise short(arrays)
+            raise self._short(arrays, rng)
         return best
+
+    def _short(self, arrays: Arrays, rng: np.random.Generator) -> Infeasible:
+        """Return the answer no, with what is short: links, where hosts alone have room."""
+        if arrays.bandwidth is None:
+            return short(arrays)
+        try:
+            where = self(attrs.evolve(arrays, bandwidth=None), rng)
+        except Infeasible as error:
+            return error
+        return Infeasible("; ".join(over_link(arrays, where)))
 
 
 def _alike(arrays: Arrays) -> Ints:

@@ -51,7 +51,7 @@ class Rates:
 
     @classmethod
     def constant(cls, rates: Mapping[str, float], duration: float = 60.0, period: float = 1.0) -> Rates:
-        """Return constant rates over a duration (s), cut into periods (s)."""
+        """Return constant rates over a duration (s), cut into equal periods (s) of at most the length that is given."""
         if not (
             math.isfinite(duration) and duration > 0 and math.isfinite(period) and 0 < period <= duration * (1 + 1e-9)
         ):
@@ -59,7 +59,7 @@ class Rates:
         if duration / period > 1e7:
             raise InputError(f"expected at most 1e7 periods, got {duration / period:.3g}", hint="lengthen --period")
         periods = max(1, math.ceil(duration / period - 1e-9))
-        return cls.of(period, {name: np.full(periods, float(rate)) for name, rate in rates.items()})
+        return cls.of(duration / periods, {name: np.full(periods, float(rate)) for name, rate in rates.items()})
 
     @property
     def periods(self) -> int:

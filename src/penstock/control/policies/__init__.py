@@ -35,13 +35,18 @@ POLICIES: Mapping[str, Callable[[], Policy]] = {
 def policies(names: str) -> tuple[Policy, ...]:
     """Return the policies of a list such as ``shed,rebalance``; ``admit`` answers what is asked, and is always there.
 
+    An empty list only watches.
+
     Raises
     ------
     InputError
-        If there is no such policy, or two of them would undo what the other does.
+        If there is no such policy, one is named twice, or two of them would undo what the other does.
     """
     found, chosen = [], []
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    wanted = [name for part in names.split(",") if (name := part.strip())]
+    for name in wanted:
+        if wanted.count(name) > 1:
+            raise InputError(f"{name!r} is named twice", at="--policy")
         if name == "admit":
             continue
         if name not in POLICIES:
