@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from folders import BEGIN, NETWORK, Folder
 
-from penstock.control.state import network_document
 from penstock.inspection import Inspection, inspect
 from penstock.monitor import View, open_view
 from penstock.monitor.board import Board
@@ -19,7 +18,7 @@ from penstock.monitor.decisions import Decisions
 from penstock.monitor.exposition import exposition
 from penstock.monitor.log import LogView
 from penstock.monitor.run import RunView
-from penstock.network import Network
+from penstock.network import Network, network_document
 from penstock.network.model import Operator, Sink
 from penstock.telemetry import read_telemetry
 

@@ -125,7 +125,7 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
 def _attached(added: Network, rates: Rates, directory: str | None) -> Document:
     """Ask the controller at work to attach a query, and return what it says."""
     from penstock.control.folder import folder_of
-    from penstock.control.state import network_document
+    from penstock.network import network_document
 
     most = {name: float(rates.of_source(name).max()) for name in added.sources}
     answer = folder_of(directory).ask("admit", {"network": network_document(added), "rates": most})

@@ -15,8 +15,6 @@ from penstock.files import Document
 from penstock.network import network_document, read_network_document
 from penstock.steering import Applied, Observation, Plan
 
-__all__ = ["Moved", "State", "network_document", "plan_document", "read_network_document", "read_plan"]
-
 VERSION = 1
 
 Moved = TypedDict("Moved", {"time": float, "operator": str, "from": str, "to": str})

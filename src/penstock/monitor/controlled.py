@@ -12,7 +12,6 @@ import numpy as np
 
 from penstock.cluster import Host, Placement, base_name
 from penstock.control.folder import Folder
-from penstock.control.state import read_network_document
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.load.setting import setting_of
@@ -20,6 +19,7 @@ from penstock.monitor.board import BINS, Board
 from penstock.monitor.decisions import Decisions
 from penstock.monitor.run import ACTIONS
 from penstock.monitor.view import Status, View, bins_for
+from penstock.network import read_network_document
 from penstock.shedding.program import build_program
 from penstock.telemetry.runs import ABOUT
 

@@ -9,13 +9,13 @@ import attrs
 
 from penstock.cluster import Placement, base_name
 from penstock.control.folder import Folder
-from penstock.control.state import read_network_document
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
 from penstock.monitor.view import Status, View, bins_for
+from penstock.network import read_network_document
 from penstock.telemetry.run_news import News, RunBatch
 from penstock.telemetry.runs import RunReader
 

@@ -45,6 +45,8 @@ def admit(now: Situation, asked: Admit) -> Proposal:
         raise InputError(f"{unpriced[0]!r} has no cost", hint="give it, or pass --statistics from calibrate")
     if not now.ready:
         raise NotReady("too little has been seen of what runs")
+    if now.draining.issuperset(now.hosts):
+        raise NotReady("every host is down or to become empty")
     priced, cluster, rates = now.priced(), _open(now), _rates(now, whole, asked)
     placed = Placement({name: host for name, host in now.seen.placement.items() if host in cluster.hosts})
     name = asked.network.name
