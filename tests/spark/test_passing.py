@@ -11,12 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
+from penstock.errors import EngineError
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.spark.compile import PromptQuery
 from penstock.spark.compile.graph import Graph
+from penstock.spark.hop.rows import Row
+from penstock.spark.run import coming, passing
 from penstock.spark.run.arriving import Total
+from penstock.spark.run.coming import Coming
+from penstock.spark.run.meter import Meter
 from penstock.spark.run.outcome import Batch
-from penstock.spark.run.passing import SLOW, _Unit, shared, since_reported
+from penstock.spark.run.passing import SLOW, Passing, _Unit, shared, since_reported
+from penstock.spark.run.system import System
 from penstock.spark.run.usage import LEAST, Usage
 
 COST = 0.004
@@ -174,3 +181,120 @@ def test_processor_time_is_not_asked_for_too_often() -> None:
     assert usage.look(102.5, ["h1"]) == {"h1": 0.5}
     assert usage.look(104.0, ["h1"]) == {"h1": 1.5}
     assert len(asked) == 3
+
+
+class Topic:
+    """Stands in for a topic, of which the broker may be away."""
+
+    away = False
+    count = 0
+
+    def __init__(self, *_: object) -> None:
+        if Topic.away:
+            raise EngineError("there is no topic")
+
+    def ends(self) -> dict[int, int]:
+        """Return where it ends."""
+        if Topic.away:
+            raise EngineError("Kafka does not answer")
+        return {0: Topic.count}
+
+    def rows(self, begin: dict[int, int], end: dict[int, int]) -> list[Row]:
+        """Return the rows between offsets: each was under way for a second."""
+        return [Row(0, at, 0, at, at, 1_001_000, 1_000_000_000) for at in range(begin[0], end[0])]
+
+
+@pytest.fixture
+def rooms(monkeypatch: pytest.MonkeyPatch) -> tuple[Coming, Passing]:
+    """What looks at the topics of a query in real-time mode."""
+    monkeypatch.setattr(Topic, "away", False)
+    monkeypatch.setattr(Topic, "count", 0)
+    monkeypatch.setattr(passing, "RowTopic", Topic)
+    monkeypatch.setattr(coming, "topics_of", lambda *_: [Topic()])
+    made, prompt = chain(), object.__new__(PromptQuery)
+    described = {
+        "fragment": parts(made),
+        "spec": SimpleNamespace(origins=[SimpleNamespace(name="rows")]),
+        "messages": SimpleNamespace(ways=[SimpleNamespace(name="out", topic="out", label="out", sink=True)]),
+    }
+    for name, value in described.items():
+        object.__setattr__(prompt, name, value)
+    sources = {"rows": SimpleNamespace(format="kafka", options={"subscribe": "rows"})}
+    network = SimpleNamespace(sources=sources, operators=made.operators, inputs=made.inputs, outputs=made.outputs)
+    system: Any = SimpleNamespace(
+        queries=[prompt], hosts={}, moments=SimpleNamespace(share=lambda *_: 1.0),
+        deployment=SimpleNamespace(kafka=1, network=network, real_time=frozenset(), client={}),
+    )  # fmt: skip
+    found = Coming(system)
+    return found, Passing(system, found)
+
+
+def looked(rooms: tuple[Coming, Passing], at: float) -> Any:
+    """Look at all topics at a time, and return what is known to wait."""
+    for each in rooms:
+        each.look(at, *([{}] if isinstance(each, Passing) else []))
+    prompt: Any = rooms[1]._system.queries[0]
+    return rooms[1].queues(prompt)["rows"]
+
+
+def test_broker_that_is_away_is_waited_for(rooms: tuple[Coming, Passing], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While topics do not answer no more is known than before: what waited is not taken to be done."""
+    clock = [1000.0]
+    monkeypatch.setattr("penstock.spark.run.arriving.time", SimpleNamespace(time=lambda: clock[0]))
+    for at, count in ((1000.0, 0), (1001.0, 10), (1002.0, 20)):
+        clock[0], Topic.count = at, count
+        before = looked(rooms, at)
+    assert before == (pytest.approx(10.0), 1001.0)
+    Topic.away = True
+    clock[0] = 1040.0
+    assert looked(rooms, 1040.0) == before
+    assert rooms[0].silent == {"rows"}
+    Topic.away, Topic.count, clock[0] = False, 30, 1041.0
+    assert looked(rooms, 1041.0) == (pytest.approx(10 / 39), 1040.0)
+
+
+def test_topic_that_never_answered_is_not_known(rooms: tuple[Coming, Passing]) -> None:
+    """A broker that is away from the first look on ends nothing: what waits there is not known."""
+    Topic.away = True
+    assert looked(rooms, 1000.0) is None
+    assert looked(rooms, 1001.0) is None
+    Topic.away = False
+    looked(rooms, 1002.0)
+    assert rooms[0].silent == set()
+
+
+def test_meter_waits_for_a_broker() -> None:
+    """The measuring of a sink goes on where a look at its topic failed."""
+    meter = Meter.__new__(Meter)
+    looks = []
+
+    class Ended:
+        def wait(self, _: float) -> bool:
+            return len(looks) > 2
+
+    def look() -> None:
+        looks.append(1)
+        raise EngineError("Kafka does not answer")
+
+    meter._ended, meter.error = Ended(), None  # type: ignore[assignment]
+    meter.look = look  # type: ignore[method-assign]
+    meter.run()
+    assert meter.error is None
+    assert len(looks) == 3
+
+
+def test_upkeep_waits_for_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old rows that cannot be removed while a broker is away end no run."""
+    system = System.__new__(System)
+    system.growing, system._kept, system._swept, system.compiled = False, -1e9, -1e9, {}
+    system.deployment = None  # type: ignore[assignment]
+    asked = []
+
+    def clean(*_: object) -> None:
+        asked.append(1)
+        raise EngineError("Kafka does not answer")
+
+    for name, do in (("clean_logs", lambda *_: None), ("fold", lambda *_: None), ("clean_topics", clean)):
+        monkeypatch.setattr(f"penstock.spark.run.system.{name}", do)
+    system.upkeep()
+    assert asked

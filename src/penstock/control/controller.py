@@ -19,10 +19,11 @@ from penstock.control.policies.admit import admit
 from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.scenario import Happening
 from penstock.control.situation import Situation
-from penstock.control.state import State, read_network_document, read_plan
+from penstock.control.state import State, read_plan
 from penstock.control.totals import Totals
 from penstock.errors import InputError
 from penstock.files import Document, suggest
+from penstock.network import read_network_document
 from penstock.steering import Admit, Event, NewRates, Plan
 from penstock.workload import Rates
 
@@ -63,7 +64,6 @@ class Controller:
     _told: int = 0
     _coming: list[Happening] = attrs.field(factory=list)
     _asked: list[Asked] = attrs.field(factory=list)
-    _drains: dict[str, str] = attrs.field(factory=dict)
     _saved: float = 0.0
     _writing: float = 0.0
     _stop: bool = False
@@ -155,8 +155,6 @@ class Controller:
         self.totals = self.totals.after(turned.seen)
         self._asked = [*turned.later]
         self.state, done = self.control.settled(turned.state, turned.seen)
-        begun = {host for name, host in self._drains.items() if turned.answers[name].get("decided") is not None}
-        self.state, self._drains = attrs.evolve(self.state, draining=self.state.draining | begun), {}
         self._record(done)
         if turned.decided or done or time.monotonic() - self._saved > max(SAVED, 20 * self._writing):
             self._save(turned)
@@ -219,8 +217,6 @@ class Controller:
             self.folder.reply(request.identity, {"done": True, "why": "stopped"})
         elif request.kind in makers:
             self._asked.append(Asked(request.identity, makers[request.kind](request.given)))
-            if request.kind == "drain" and not request.given.get("dry"):
-                self._drains[request.identity] = str(request.given.get("host"))
         else:
             self.folder.reply(request.identity, {"done": False, "why": f"{request.kind!r} is nothing to ask for"})
 
@@ -238,11 +234,16 @@ def drained(given: Document) -> Proposing:
         if pinned:
             raise InputError(f"{pinned[0]!r} is pinned to {host!r}")
         moves = evacuated(attrs.evolve(now, draining=now.draining | {host}), [host])
+        left = [name for name, here in sorted(now.seen.placement.items()) if here == host and name not in moves]
+        stuck = [name for name in left if now.seen.moving.isdisjoint(now.together({name: ""}))]
+        if stuck:
+            raise InputError(f"no other host can take {stuck[0]!r}: they lack memory, or have a copy of it", at=host)
         return Proposal(
             policy="drain",
             plan=Plan(placement=moves),
             why=f"{host} is to become empty: {counted(len(moves), 'operator')} to leave",
             expected={"worst": now.worst(now.where(moves))} if now.ready else {},
+            drain=(host,),
             asked=True,
             dry=bool(given.get("dry")),
         )

@@ -69,21 +69,26 @@ class Control:
         wanted, refused, later = answered(now, asked)
         lines: list[Line] = []
         answers: dict[str, Document] = {identity: {"done": False, "why": why} for identity, why in refused.items()}
-        for identity, found in (*wanted, *((None, each) for each in chosen(now, (drain, *self.policies), rng))):
+        mine = [(None, each) for each in chosen(now, (drain, *self.policies), rng)]
+        for number, (identity, found) in enumerate((*wanted, *mine)):
             plan = trimmed(now, found.plan)
             faults = wrong(now, plan, quotas=not found.hard)
             applied = None
             if (self.act or found.asked) and not found.dry and not faults and not plan.empty:
                 applied = engine.apply(plan)
                 state = state.after(found, plan, applied, seen, journaled=self.journaled)
+            begun = applied is not None and bool(applied.begun)
+            # Nothing has to move, or may move yet: the host is to become empty all the same.
+            emptied = found.asked and not found.dry and not faults and plan.empty and bool(found.drain)
+            if emptied:
+                state = attrs.evolve(state, draining=state.draining | set(found.drain))
             # Who asks gets an answer, however often.
-            idle = (applied is None or not applied.begun) and not found.asked and identity is None
-            told = advised(state, found.policy, plan, idle, now)
+            told = advised(state, found.policy, plan, not begun and number >= len(wanted), now)
             if told is not None:
                 state = attrs.evolve(told, decisions=state.decisions + 1)
                 lines.append(decision(now, attrs.evolve(found, plan=plan), applied, faults))
             if identity is not None:
-                answers[identity] = {"done": lines[-1]["acted"], **lines[-1]}
+                answers[identity] = {"done": begun or emptied, **lines[-1]}
         opened = (*state.open, *((line, None) for line in lines))
         return Turned(attrs.evolve(state, open=opened), seen, flow, answers, bool(lines), later)
 
@@ -186,15 +191,26 @@ def chosen(now: Situation, policies: Sequence[Policy], rng: np.random.Generator)
     soft = [found for found in every if not found.hard and not (busy and found.plan.placement)]
     done: list[Proposal] = []
     for found in (*hard, *soft):
-        if not any(_clash(found.plan, other.plan) for other in done):
+        if not any(_clash(found, other) for other in done):
             done.append(found)
     return done
 
 
-def _clash(one: Plan, other: Plan) -> bool:
-    """Whether two plans are about the same: keep fractions, or where operators run."""
-    shed = (one.keep is not None or one.tables is not None) and (other.keep is not None or other.tables is not None)
-    return shed or bool(one.placement and other.placement)
+def _clash(one: Proposal, other: Proposal) -> bool:
+    """Whether two are about the same: keep fractions, where operators run, or a host that one of them lets go."""
+    shed = all(each.plan.keep is not None or each.plan.tables is not None for each in (one, other))
+    leaving = _left(one) & (_left(other) | _used(other)) or _left(other) & _used(one)
+    return shed or bool(one.plan.placement and other.plan.placement) or bool(leaving)
+
+
+def _left(found: Proposal) -> set[str]:
+    """Return the hosts that a proposal lets go."""
+    return {*found.plan.retire, *found.drain}
+
+
+def _used(found: Proposal) -> set[str]:
+    """Return the hosts that a proposal wants to be there."""
+    return {*found.plan.placement.values(), *(host.name for host in found.plan.add)}
 
 
 def trimmed(now: Situation, plan: Plan) -> Plan:

@@ -15,6 +15,7 @@ from penstock.errors import InputError
 from penstock.files import Document
 from penstock.network import Network
 from penstock.simulation.alone import Alone
+from penstock.simulation.compile import MOVE
 from penstock.simulation.options import Options, Recording, check_limit
 from penstock.simulation.run import Simulation
 from penstock.simulation.watch import moving
@@ -260,9 +261,14 @@ class SimulationEngine:
     def _retire(self, change: Change, _plan: Plan) -> None:
         self._host(change.name)
         run = self._sim.run
-        here = np.flatnonzero(run.state.units["host"] == run.hosts.index(change.name))
+        host = run.hosts.index(change.name)
+        here = np.flatnonzero(run.state.units["host"] == host)
         if here.size:
             raise InputError(f"host {change.name!r} still runs {run.units[int(here[0])]!r}")
+        # A move that was asked for at this moment begins when time goes on.
+        coming = [run.units[each.unit] for each in self._sim.pending if each.kind == MOVE and each.host == host]
+        if coming:
+            raise InputError(f"{coming[0]!r} is on its way to host {change.name!r}")
         self._retired |= {change.name}
 
     def _become(

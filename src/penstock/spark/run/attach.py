@@ -89,7 +89,7 @@ def grown(
         live=sheddable(whole, real_time) if now.live else now.live,
     )
     again = []
-    for unit in system.units.values():
+    for unit in [*system.units.values()]:
         shape = unit.reshaped(whole)
         if _exits(whole, shape.fragment) != _exits(system.deployment.network, unit.fragment):
             again.append(shape)

@@ -47,8 +47,8 @@ class Changes:
     ----------
     keep, tables
         In force: keep fractions by stream, ids of the tables by which hosts decide alone.
-    jobs
-        By unit, the change that is under way.
+    jobs, targets
+        By unit, the change that is under way, and the hosts of its operators after it.
     members
         The hosts, which come and go.
     """
@@ -67,7 +67,8 @@ class Changes:
     @property
     def moving(self) -> list[str]:
         """The units that are changed now."""
-        return [name for name, job in self.jobs.items() if not job.done()]
+        # A host that is there again begins its units beside this thread.
+        return [name for name, job in [*self.jobs.items()] if not job.done()]
 
     @property
     def pace(self) -> Pace:
@@ -96,7 +97,7 @@ class Changes:
             case kinds.MOVE:
                 self._move(change.name, wanted)
             case kinds.RETIRE:
-                self.members.retire(change.name)
+                self.members.retire(change.name, self._coming(change.name, wanted))
             case kinds.LIMIT:
                 self._limit(change.name, change.to)
             case _:
@@ -167,29 +168,34 @@ class Changes:
             return
         if any(s.reader in self.system.deployment.real_time for s in network.outputs(source)):
             raise InputError("it is read in real-time mode, row by row", at=f"limits.{source}")
-        readers = {name: query for name, query in self.system.compiled.items() if source in query.inputs}
+        compiled, reading = dict(self.system.compiled), {stream.reader for stream in network.outputs(source)}
+        readers = {name: query for name, query in compiled.items() if source in query.inputs}
+        mine = [unit.name for unit in [*self.system.units.values()] if reading.intersection(unit.fragment.operators)]
+        # A query that was attached a moment ago may be compiled without the limit.
+        if not readers or not compiled.keys() >= {*mine}:
+            raise InputError(
+                "a query that reads it is about to start", at=f"limits.{source}", hint="wait until it runs"
+            )
         rows = 1.0 if limit is None else max(rows_a_file(query, source, network) for query in readers.values())
         self._paced(self.pace.limited(source, limit, rows), lambda unit: unit.name in readers)
 
     def _paced(self, pace: Pace, changed: Callable[[Unit], bool]) -> None:
         """Let units go on at another pace; those of dead hosts do so when they are started there or elsewhere."""
-        mine = [unit for unit in self.system.units.values() if changed(unit)]
+        mine = [unit for unit in [*self.system.units.values()] if changed(unit)]
         self._free([unit.name for unit in mine])
         self.system.go_at(pace)
         for unit in mine:
             if unit.host not in self.members.down:
-                self.do(unit.name, lambda unit=unit: self.move_now(unit.name, unit.host))  # type: ignore[misc]
+                self.start(unit, unit.host)
 
     def _move(self, operator: str, wanted: Wanted) -> None:
         """Begin to move the unit of an operator, or a part of it; of several of its operators the first one does."""
         name, hosts = wanted.unit_of(operator)
         unit, host = self.system.units[name], hosts[operator]
         pin = self.system.deployment.network.operators[operator].pin
-        self.members.known(host)
+        self.members.usable(host, operator)
         if pin is not None and pin != host:
             raise InputError(f"it is pinned to {pin!r}", at=f"operators.{operator}")
-        if host in self.members.down:
-            raise InputError(f"host {host!r} is down", at=f"placement.{operator}")
         if name in wanted.begun:
             return
         if wanted.grown is not None and name in {each.name for each in wanted.grown.again}:
@@ -203,18 +209,17 @@ class Changes:
         if whole:
             self._check_room(unit.on(host))
         parts = () if whole else self._parts(unit, hosts)
-        self.targets[name] = hosts
         wanted.begun.add(name)
         if whole:
-            self.do(name, lambda: self.move_now(name, host))
+            self.start(unit, host)
         else:
-            self.do(name, lambda: split(self.system, unit, parts, self.intervals()))
+            self._do(name, hosts, lambda: split(self.system, unit, parts, self.intervals()))
 
     def _check_room(self, moved: Unit) -> None:
         """Refuse a host that has no room for a unit in real-time mode."""
         deployment = self.system.deployment
         if deployment.prompt(moved.fragment):
-            others = [unit.fragment for unit in self.system.units.values() if unit.name != moved.name]
+            others = [unit.fragment for unit in [*self.system.units.values()] if unit.name != moved.name]
             self.engine.check_room(attrs.evolve(deployment, units=(*others, moved.fragment)), [moved.host])
 
     def _parts(self, unit: Unit, hosts: Mapping[str, str]) -> tuple[Unit, ...]:
@@ -225,9 +230,8 @@ class Changes:
             raise InputError(f"{unit.name!r} runs in real-time mode, and moves as a whole", at="placement")
         if self.system.growing:
             raise InputError("another unit changes its shape", at="placement", hint="wait until it runs")
-        away = self.members.down & {*hosts.values()}
-        if away:
-            raise InputError(f"host {sorted(away)[0]!r} is down", at="placement")
+        for name, host in sorted(hosts.items()):
+            self.members.usable(host, name)
         return parts_of(self.system.deployment.network, unit, hosts)
 
     def move_now(self, unit: str, host: str) -> None:
@@ -242,9 +246,7 @@ class Changes:
         for name, host in placement.items():
             if host is None:
                 raise InputError("a query that is attached needs a host for each operator", at=f"placement.{name}")
-            self.members.known(host)
-            if host in self.members.down:
-                raise InputError(f"host {host!r} is down", at=f"placement.{name}")
+            self.members.usable(host, name)
             pin = network.operators[name].pin
             if pin is not None and pin != host:
                 raise InputError(f"it is pinned to {pin!r}", at=f"operators.{name}")
@@ -260,7 +262,7 @@ class Changes:
         """Begin to attach queries."""
         self.system.growing = True
         job = self.pool.submit(lambda: attach(self.system, found, self.intervals()))
-        self.jobs |= dict.fromkeys([unit.name for unit in (*found.again, *found.fresh)], job)
+        self._begun((*found.again, *found.fresh), job)
 
     def intervals(self) -> dict[str, float]:
         """Return the interval of the micro-batches of each host."""
@@ -268,7 +270,7 @@ class Changes:
 
     def triggers(self) -> dict[str, float]:
         """Return the interval of the micro-batches of each host that has any, or may have."""
-        units = self.system.units.values()
+        units = [*self.system.units.values()]
         batched = {unit.host for unit in units if not self.system.deployment.prompt(unit.fragment)}
         others = {unit.host for unit in units} - batched
         return {name: step for name, step in self.intervals().items() if name not in others}
@@ -284,7 +286,7 @@ class Changes:
         if found is not None and found[0].host not in self.members.down:
             job = self.pool.submit(fuse, self.system, *found, self.pace.on(found[0].host))
             names = frozenset(unit.name for unit in found)
-            self.jobs |= dict.fromkeys(names, job)
+            self._begun(found, job)
             job.add_done_callback(lambda done: self._apart.add(names) if done.exception() else None)
 
     def _free(self, units: Iterable[str]) -> None:
@@ -293,11 +295,30 @@ class Changes:
             if name in self.jobs and not self.jobs[name].done():
                 raise InputError(f"{name!r} moves already", at=f"placement.{name}")
 
-    def do(self, unit: str, job: Callable[[], None]) -> None:
-        """Begin to change a unit."""
-        self.jobs[unit] = self.pool.submit(job)
+    def _coming(self, host: str, wanted: Wanted) -> list[str]:
+        """Return the units that are on their way to a host, by this plan or an earlier one."""
+        fresh = () if wanted.grown is None else wanted.grown.fresh
+        moving = {name for name in self.moving if host in self.targets[name].values()}
+        return sorted(moving | {unit.name for unit in fresh if unit.host == host})
 
-    def _begin_there(self, unit: str) -> None:
+    def start(self, unit: Unit, host: str) -> None:
+        """Begin to start a unit on a host, another one or again on its own."""
+        hosts = dict.fromkeys(unit.fragment.operators, host)
+        self._do(unit.name, hosts, lambda: self.move_now(unit.name, host))
+
+    def _do(self, name: str, hosts: Mapping[str, str], job: Callable[[], None]) -> None:
+        """Begin to change a unit, whose operators are on certain hosts then."""
+        self.targets[name] = hosts
+        self.jobs[name] = self.pool.submit(job)
+
+    def _begun(self, units: Iterable[Unit], job: Future[None]) -> None:
+        """Note a job that changes several units."""
+        for unit in units:
+            self.targets[unit.name] = dict.fromkeys(unit.fragment.operators, unit.host)
+            self.jobs[unit.name] = job
+
+    def _begin_there(self, name: str) -> None:
         """Begin to start a unit on its host, which is there again, unless it changes already."""
-        if unit not in self.jobs:
-            self.do(unit, lambda: self.move_now(unit, self.system.units[unit].host))
+        unit = self.system.units.get(name)
+        if unit is not None and name not in self.jobs:
+            self.start(unit, unit.host)

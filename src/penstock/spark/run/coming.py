@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
 from penstock.spark.hop.rows import RowTopic
@@ -29,6 +27,8 @@ class Coming:
         By source or operator, what its topics have had by which time.
     came
         By source or operator, the messages that came since the look before.
+    silent
+        The sources and operators whose topics did not answer at the last look.
     """
 
     def __init__(self, system: System) -> None:
@@ -36,18 +36,21 @@ class Coming:
         self._at, self._closed = 0.0, False
         self.topics: dict[str, Arriving] = {}
         self.came: dict[str, int] = {}
+        self.silent: set[str] = set()
 
     def look(self, now: float) -> None:
         """Ask all topics; ``now`` in s since 1970."""
         before, self._at = self._at, now
-        self.came = {}
+        self.came, self.silent = {}, set()
         if self._closed or self._system.deployment.kafka is None:
             return
         for name in sorted({origin.name for query in self._system.queries for origin in query.spec.origins}):
             # A broker may be away; then no more is known than before.
-            with contextlib.suppress(EngineError):
+            try:
                 if (topics := self._topics(name)) is not None:
                     topics.look()
+            except EngineError:
+                self.silent.add(name)
         self.came = {name: topics.between(before, now) for name, topics in self.topics.items()}
 
     @property

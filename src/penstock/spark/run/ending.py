@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from penstock.network import Network
 from penstock.spark.compile import Deployment
 from penstock.spark.run.folder import epoch_of
 
@@ -19,11 +20,18 @@ class Ending:
     """
 
     def __init__(self, deployment: Deployment) -> None:
-        self.finite = deployment.network.scheduled
-        self.length = max([length_of(options) for options in deployment.schedules.values()] or [0.0])
         self.epoch = epoch_of(deployment.place)
         self._seen: tuple[int, ...] = ()
         self._changed = 0.0
+        self.finite, self.length = False, 0.0
+        self._network: Network | None = None
+        self.see(deployment)
+
+    def see(self, deployment: Deployment) -> None:
+        """Take in what runs now: a query that was attached may bring a longer schedule, or input without an end."""
+        if deployment.network is not self._network:
+            self._network, self.finite = deployment.network, deployment.network.scheduled
+            self.length = max([length_of(options) for options in deployment.schedules.values()] or [0.0])
 
     def over(self, state: Sequence[int], now: float, trigger: float) -> bool:
         """Whether nothing more comes.

@@ -34,7 +34,7 @@ def pair(system: System, but: Collection[frozenset[str]] = ()) -> Pair | None:
     but
         Names of pairs that are left alone.
     """
-    free = [unit for unit in system.units.values() if _free(system, unit)]
+    free = [unit for unit in [*system.units.values()] if _free(system, unit)]
     for reader in free:
         for writer in free:
             common = {*_inputs(system, writer)} & {*_inputs(system, reader)}
@@ -58,7 +58,7 @@ def fuse(system: System, writer: Unit, reader: Unit, interval: float) -> None:
     network, members = system.deployment.network, {*writer.fragment.operators, *reader.fragment.operators}
     inside = tuple(name for name in network.operators if name in members)
     whole = Unit.new(fragment(network, writer.host, inside))
-    known = tuple(unit.fragment for unit in system.units.values() if unit.name not in (writer.name, reader.name))
+    known = tuple(unit.fragment for unit in [*system.units.values()] if unit.name not in (writer.name, reader.name))
     ready = system.compile(whole, attrs.evolve(system.deployment, units=(*known, whole.fragment)))
     host, both = system.hosts[writer.host], (writer.name, reader.name)
     system.growing = True

@@ -152,7 +152,7 @@ class SparkEngine:
             seen = self._observer.look(moving, sorted(self.down), keep, cores)
             network = self.network
             known = operators_seen(network, seen.counts, seen.entered, seen.left)
-            placement = dict(self.system.deployment.placement)
+            placement, units = dict(self.system.deployment.placement), dict(self.system.units)
         queues = [seen.queues.get(name) for name in network.operators]
         counts = [seen.counts.get(stream.name, (0, 0)) for stream in network.streams]
         observation = Observation(
@@ -170,9 +170,7 @@ class SparkEngine:
             streams=tuple(stream.name for stream in network.streams),
             arrived=_ints(arrived for arrived, _ in counts),
             dropped=_ints(dropped for _, dropped in counts),
-            moving=frozenset(
-                op for name in moving if name in self.system.units for op in self.system.units[name].fragment.operators
-            ),
+            moving=frozenset(op for name in moving if name in units for op in units[name].fragment.operators),
             down=frozenset(self.changes.members.down),
             hosts=seen.hosts,
             units=seen.units,
@@ -210,6 +208,7 @@ class SparkEngine:
             self._tend()
             state = self.system.look(forgive=True)
             slowest = max(self.changes.intervals().values())
+            self._ending.see(self.system.deployment)
             if self._ending.over(state, time.time(), slowest) and not self.changes.moving:
                 # Not while units wait for a host.
                 self._over = self.system.units.keys() <= self.system.runners.keys()
@@ -259,17 +258,25 @@ class SparkEngine:
     def _lose(self, host: str) -> None:
         """Note that a host has died: nothing that it may still do is delivered."""
         self.changes.members.down.add(host)
-        for name, unit in self.system.units.items():
-            if unit.host == host:
-                take_over(self.system.deployment.place, name, deliver=False)
-                self.system.runners.pop(name, None)
+        for name in [*self.system.units]:
+            # A change in the pool may put the unit elsewhere meanwhile: what delivers there is to go on.
+            with self.system.lock:
+                unit = self.system.units.get(name)
+                if unit is not None and unit.host == host:
+                    take_over(self.system.deployment.place, name, deliver=False)
+                    self.system.runners.pop(name, None)
 
     def _failed(self, name: str, error: BaseException) -> None:
         """Start a unit again that has failed, unless its host has died or it runs all the same."""
-        if name not in self.system.units:
-            # It was to be attached, and nothing of it is there.
+        unit = self.system.units.get(name)
+        if unit is None:
+            # A unit that is gone since two were fused is told of by the other one.
+            if name not in self.network.operators:
+                host = self.changes.targets[name][name]
+                why = f"it was not attached: {short(error)}"
+                self._told.append({"time": self.now, "unit": name, "host": host, "why": why})
             return
-        host = self.system.units[name].host
+        host = unit.host
         self._told.append({"time": self.now, "unit": name, "host": host, "why": short(error)})
         known = self.engine.hosts.get(host)
         if host in self.changes.members.down or (known is not None and not known.alive()):
@@ -285,7 +292,7 @@ class SparkEngine:
         times = self._failures[name] = [at for at in self._failures.get(name, ()) if now - at < FORGIVEN] + [now]
         if len(times) > AGAIN:
             raise EngineError(f"unit {name!r} fails again and again: {short(error)}")
-        self.changes.do(name, lambda: self.changes.move_now(name, host))
+        self.changes.start(unit, host)
 
     def happen(self, event: Event) -> None:
         """Let an event of a scenario happen now.

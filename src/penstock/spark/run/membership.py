@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,14 @@ class Membership:
         if name not in self.engine.cluster.hosts:
             raise InputError(f"no host {name!r}", at="placement", hint=f"one of {', '.join(self.engine.cluster.hosts)}")
 
+    def usable(self, name: str, operator: str) -> None:
+        """Refuse a host on which an operator cannot be started: it is none, is down, or is about to leave."""
+        self.known(name)
+        if name in self.down:
+            raise InputError(f"host {name!r} is down", at=f"placement.{operator}")
+        if name in self._retiring:
+            raise InputError(f"host {name!r} is about to leave", at=f"placement.{operator}")
+
     def wait(self, name: str) -> None:
         """Wait for a host that is being started, if it is."""
         if name in self._joining:
@@ -65,6 +73,7 @@ class Membership:
         cluster = self.engine.cluster
         if host.name in cluster.hosts:
             if host.name in self.down or host == cluster.hosts[host.name]:
+                self._retiring.discard(host.name)
                 return
             raise InputError(f"there is a host {host.name!r} already", at="add")
         hosts = dict(sorted({**cluster.hosts, host.name: host}.items()))
@@ -93,8 +102,10 @@ class Membership:
         self._joining[name] = self._pool.submit(start)
 
     def _start(self, host: SparkHost) -> None:
-        self.engine.add(self.engine.cluster, host.start())
-        note_sessions(self.system.deployment.place, self.engine.sessions)
+        host.start()
+        # Others may have come and gone meanwhile.
+        self.engine.add(self.engine.cluster, host)
+        note_sessions(self.system.deployment.place, dict(self.engine.sessions))
         self.down.discard(host.name)
         mine = self._units(host.name)
         if not mine:
@@ -117,18 +128,31 @@ class Membership:
         """Let a host get ready for what may move there."""
         self._pool.submit(warm, self.engine.sessions[name], self.system.deployment.place / f"warm-{name}")
 
-    def retire(self, name: str) -> None:
-        """Let a host go that is empty, once nothing moves away from it any more."""
+    def retire(self, name: str, coming: Collection[str] = ()) -> None:
+        """Let a host go that is empty, once nothing moves away from it any more.
+
+        Parameters
+        ----------
+        coming
+            Units that are on their way there.
+        """
         self.known(name)
         mine = self._units(name)
         if mine:
             raise InputError(f"{', '.join(mine)} run there", at=f"hosts.{name}", hint="move them first")
+        if coming:
+            raise InputError(f"{', '.join(coming)} will run there", at=f"hosts.{name}")
         self._retiring.add(name)
 
     def let_go(self) -> None:
-        """Let hosts go that retire."""
+        """Let hosts go that retire; one on which something runs again stays."""
         for name in sorted(self._retiring):
+            if name in self._joining and not self._joining[name].done():
+                # Its start would bring it back.
+                continue
             self._retiring.discard(name)
+            if self._units(name):
+                continue
             hosts = {other: host for other, host in self.engine.cluster.hosts.items() if other != name}
             self.engine.cluster = attrs.evolve(self.engine.cluster, hosts=hosts)
             gone = self.engine.hosts.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
+from penstock.errors import EngineError
 from penstock.spark.compile import Deployment, PromptQuery, Query, Way
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.looking import Looking
@@ -86,7 +88,9 @@ class Meter(Looking):
         """Look again and again."""
         try:
             while not self._ended.wait(LOOK):
-                self.look()
+                # A broker may be away; what has come is noted when it answers.
+                with contextlib.suppress(EngineError):
+                    self.look()
         except BaseException as error:
             self.error = error
 

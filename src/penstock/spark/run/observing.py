@@ -224,8 +224,8 @@ class Observer:
 
         In real-time mode a batch runs all the time: there it is the share of the host's cores that was used.
         """
-        spans: dict[str, list[tuple[float, float]]] = {name: [] for name in self.system.hosts}
-        ended = dict.fromkeys(self.system.hosts, 0)
+        spans: dict[str, list[tuple[float, float]]] = {name: [] for name in [*self.system.hosts]}
+        ended = dict.fromkeys(spans, 0)
         for batch in (batch for each in batches.values() for batch in each):
             if batch.host not in spans:
                 continue

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.errors import EngineError
 from penstock.network import Network, Stream
 from penstock.spark.compile import PromptQuery, Way
 from penstock.spark.hop.rows import RowTopic
@@ -70,14 +71,15 @@ class Passing:
             return
         network, come = self._system.deployment.network, self._coming.came
         queries = [query for query in self._system.queries if isinstance(query, PromptQuery)]
-        for way in (way for query in queries for way in query.messages.ways):
-            self._leaving(way).look()
+        silent = {way.name for query in queries for way in query.messages.ways if not self._heard(way)}
         for query in queries:
-            unit = self._units.setdefault(query.name, _Unit(now))
+            unit, origins = self._units.setdefault(query.name, _Unit(now)), _origins(query)
             for stream in _doors(query, network):
-                arrived = come[stream.writer] * stream.share
+                arrived = come.get(stream.writer, 0) * stream.share
                 unit.came(now, stream.name, arrived, self._system.moments.share(stream.name, before, now))
-            unit.passed(now, self._own(query), any(come[name] for name in _origins(query)))
+            # A broker may be away; then no more is known than before.
+            if silent.isdisjoint(way.name for way in query.messages.ways) and self._coming.silent.isdisjoint(origins):
+                unit.passed(now, self._own(query), any(come.get(name) for name in origins))
         used = self._usage.look(now, {query.fragment.host for query in queries})
         self.busy = {
             name: None if share is None else min(1.0, share / cores.get(name, 1)) for name, share in used.items()
@@ -85,8 +87,11 @@ class Passing:
 
     def queues(self, query: PromptQuery) -> dict[str, Queue | None]:
         """Return what waits for a query, by source or operator that it reads; None: nothing tells it."""
-        since = None if query.name not in self._units else self._units[query.name].since
-        return {name: None if since is None else _queue(self._coming.topics[name], since) for name in _origins(query)}
+        since, topics = None if query.name not in self._units else self._units[query.name].since, self._coming.topics
+        return {
+            name: None if since is None or name not in topics else _queue(topics[name], since)
+            for name in _origins(query)
+        }
 
     def by_operator(self, query: PromptQuery) -> dict[str, Queue | None]:
         """Return what waits for a query's operators and will not be dropped at their doors."""
@@ -149,6 +154,14 @@ class Passing:
         took = [each for way in query.messages.ways if (each := self._leaving(way).took) is not None]
         before = [self._left[name].took or 0.0 for name in _origins(query) if name in self._left]
         return max(0.0, max(took) - min(before, default=0.0)) if took else None
+
+    def _heard(self, way: Way) -> bool:
+        """Look at the topic behind a query; return whether it answered."""
+        try:
+            self._leaving(way).look()
+        except EngineError:
+            return False
+        return True
 
     def _leaving(self, way: Way) -> _Leaving:
         if way.name not in self._left:
@@ -309,11 +322,12 @@ class _Leaving:
 
     def look(self) -> None:
         """Look at the newest row."""
+        self.took = None
         ends = self.topic.ends()
-        before, self._ends = self._ends or ends, ends
+        before = self._ends or ends
         last = {number: max(0, end - 1) if end > before.get(number, 0) else end for number, end in ends.items()}
         took = [row.visible / 1e3 - row.stimulus / 1e6 for row in self.topic.rows(last, ends) if row.stimulus]
-        self.took = max(took, default=None)
+        self.took, self._ends = max(took, default=None), ends
 
     def close(self) -> None:
         """Let the topic go."""

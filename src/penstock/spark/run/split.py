@@ -50,7 +50,7 @@ def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mappin
     InputError
         If another query follows what the unit drops, and a part would decide it.
     """
-    known = tuple(other.fragment for name, other in system.units.items() if name != unit.name)
+    known = tuple(other.fragment for name, other in [*system.units.items()] if name != unit.name)
     placement = {**system.deployment.placement, **{op: p.host for p in parts for op in p.fragment.operators}}
     after = attrs.evolve(
         system.deployment, placement=placement, units=(*known, *(part.fragment for part in parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from penstock.errors import locating
+from penstock.errors import EngineError, locating
 from penstock.spark.compile import Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt, recalled_of
 from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
@@ -94,12 +95,12 @@ class System:
     @property
     def queries(self) -> list[Query]:
         """The queries of all units, as they were last compiled."""
-        return [self.compiled[name] for name in sorted(self.compiled)]
+        return [query for _, query in sorted([*self.compiled.items()], key=lambda item: item[0])]
 
     @property
     def reachable(self) -> list[str]:
         """The units on hosts that are there."""
-        return [name for name, unit in self.units.items() if unit.host in self.sessions]
+        return [name for name, unit in [*self.units.items()] if unit.host in self.sessions]
 
     def prepare(self, *, adopt: bool = False) -> None:
         """Compile all units, each host its own, and let them deliver; ``adopt`` those that an earlier penstock left.
@@ -291,7 +292,7 @@ class System:
         if time.monotonic() - self._seen < LOOK:
             return
         self._seen = time.monotonic()
-        raise_dead({unit.host: self.hosts[unit.host] for unit in self.units.values()})
+        raise_dead({unit.host: self.hosts[unit.host] for unit in [*self.units.values()]})
 
     def upkeep(self) -> None:
         """Remove what is not needed any more, now and then."""
@@ -302,7 +303,9 @@ class System:
             fold(self.deployment, self.queries)
             if time.monotonic() - self._swept > KEPT:
                 self._swept = time.monotonic()
-                clean_topics(self.deployment, self.queries)
+                # A broker may be away; what is left then goes next time.
+                with contextlib.suppress(EngineError):
+                    clean_topics(self.deployment, self.queries)
 
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
@@ -318,7 +321,7 @@ class System:
     def _finish(self) -> None:
         """Stop the queries in real-time mode, those that feed others first, and measure the last of their rows."""
         order = [*self.deployment.network.operators]
-        prompt = {name: each for name, each in self.runners.items() if isinstance(each, PromptRunner)}
+        prompt = {name: each for name, each in [*self.runners.items()] if isinstance(each, PromptRunner)}
         for name in sorted(prompt, key=lambda name: order.index(prompt[name].unit.fragment.operators[0])):
             host = self.hosts[prompt[name].unit.host]
             prompt[name].end(host)
@@ -328,7 +331,7 @@ class System:
 
     def fence(self) -> None:
         """Let no unit deliver."""
-        for name in self.units:
+        for name in [*self.units]:
             take_over(self.deployment.place, name, deliver=False)
 
 

@@ -50,7 +50,7 @@ class Wanted:
 def moves_by_unit(plan: Plan, system: System) -> dict[str, tuple[str, dict[str, str]]]:
     """Return for each operator its unit and where the operators of the unit would be under a plan."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
-    for unit in system.units.values():
+    for unit in [*system.units.values()]:
         hosts = {name: plan.placement.get(name, unit.host) for name in unit.fragment.operators}
         found |= dict.fromkeys(unit.fragment.operators, (unit.name, hosts))
     return found
