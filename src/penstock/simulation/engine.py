@@ -85,6 +85,10 @@ class SimulationEngine:
         options, record = options or Options(), record or Recording()
         length = rates.duration if options.duration is None else options.duration
         options = attrs.evolve(options, duration=length, changing=True)
+        if options.microbatch is not None:
+            # As on Spark, the cluster says which trigger hosts have at first.
+            spark = attrs.evolve(cluster.spark, trigger=options.microbatch.trigger)
+            cluster = attrs.evolve(cluster, spark=spark)
         self._rates = rates
         self._sim = Simulation(network, cluster, placement, chosen(rates, network), options, record=record)
         self._looked, self._progress = 0.0, record.progress

@@ -66,7 +66,7 @@ class Throttle:
 
     def _triggers(self, now: Situation, most: float, settled: Bools) -> tuple[dict[str, float], list[str]]:
         """Return longer triggers where hosts do not keep up, the first one where they do again, and why."""
-        load, first = now.host_load(now.where()).mean(axis=1), _first(now)
+        load, first = now.host_load(now.where()).mean(axis=1), now.seen.cluster.spark.trigger
         triggers: dict[str, float] = {}
         words = []
         for name, mine, calm in zip(now.hosts, load, settled, strict=True):
@@ -116,12 +116,6 @@ class Throttle:
         if lifted := [names[k] for k in np.flatnonzero(limited & ~stays).tolist()]:
             words.append(f"nothing waits any more of {', '.join(lifted)}")
         return limits | dict.fromkeys(lifted), words
-
-
-def _first(now: Situation) -> float:
-    """Return the trigger (s) that hosts had before one was lengthened."""
-    # The simulator has its own instead of the cluster's: that of hosts whose trigger was never lengthened.
-    return now.seen.cluster.spark.trigger if now.seen.units else min(now.seen.triggers.values())
 
 
 def _usual(now: Situation, where: Ints) -> Floats:
