@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import numpy as np
@@ -83,6 +84,28 @@ def test_exact_names_the_link_that_is_short(measure):
     problem = Problem(load_model(network, Rates.constant({"a": 20.0})), cluster, None, {"f": "h1"})
     with pytest.raises(Infeasible, match=r"^link h2->h1 carries 20 of 10 tuples/s: short by 10$"):
         place(problem, "exact", np.random.default_rng(0), Terms(measure=measure))
+
+
+@pytest.mark.parametrize("name", ["correlation", "largest-first", "random", "potential-greedy", "resilient"])
+def test_queries_stay_whole_where_links_leave_no_other_way(name):
+    """A heuristic that knows nothing of bandwidths answers with whole queries where its placement crosses too much."""
+    network = chains([[0.001, 0.001], [0.002, 0.002]])
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0)))
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(0.0, 50.0))
+    answer = place(Problem(model, cluster, None, {}), name, np.random.default_rng(0))
+    assert answer.over == ()
+    for query in ("1", "2"):
+        assert len({answer.placement[f"o{query}.{k}"] for k in (1, 2)}) == 1
+
+
+def test_a_time_limit_is_kept_with_links(monkeypatch):
+    """Single moves are tried until the time is up, and the best so far is the answer."""
+    problem = linked(3, operators=14, hosts=4)
+    steps = iter(np.arange(0.0, 1e6, 0.01))
+    monkeypatch.setattr("penstock.placement.linked.time", SimpleNamespace(monotonic=lambda: next(steps)))
+    answer = place(problem, "mace-climb", np.random.default_rng(0), Terms(measure="latency"), seconds=0.5)
+    assert answer.value == pytest.approx(worst(problem, dict(answer.placement)))
+    assert next(steps) < 2.0
 
 
 def allowed(problem, placement) -> bool:

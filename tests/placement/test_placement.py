@@ -37,6 +37,7 @@ from penstock.placement.domains import Domains
 from penstock.placement.economical import Replicated
 from penstock.placement.grouping import groups, together
 from penstock.placement.potential import Potential
+from penstock.workload import Rates
 
 _spec = importlib.util.spec_from_file_location("placement_problems", Path(__file__).with_name("problems.py"))
 problems = importlib.util.module_from_spec(_spec)
@@ -548,3 +549,26 @@ def test_copies_are_not_grouped():
     """Copies of an operator must be apart, so that grouping them is refused."""
     with pytest.raises(InputError, match="one group"):
         place(problems.filters(0.3), "economical", rng(), Terms(divided=Divided(least=0.1)))
+
+
+@pytest.mark.parametrize("name", ["correlation", "largest-first", "exact", "potential-greedy"])
+def test_a_cost_of_moving_does_not_keep_what_hosts_cannot_carry(name):
+    """From a placement that overloads a host enough moves away, whatever moves cost."""
+    network = chain([0.006, 0.006])
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 100.0)))
+    before = Placement(dict.fromkeys(network.operators, "h1"))
+    problem = Problem(model, Cluster.uniform(2), before, {})
+    answer = place(problem, name, rng(), Terms(move_cost=100.0))
+    assert set(answer.placement.values()) == {"h1", "h2"}
+    assert answer.over == ()
+
+
+def test_what_first_fit_leaves_over_is_packed_anew():
+    """An operator that fits on no host in the order of falling load does not make a feasible problem infeasible."""
+    costs = [0.4, 0.4, 0.3, 0.3, 0.3, 0.3]
+    network = chains([[cost] for cost in costs])
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 1.0)))
+    answer = place(Problem(model, Cluster.uniform(2), None, {}), "economical", rng())
+    assert answer.over == ()
+    with pytest.raises(Infeasible, match="short by"):
+        place(Problem(model, Cluster.uniform(1), None, {}), "economical", rng())

@@ -16,7 +16,8 @@ from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
-from penstock.network import Network, chains
+from penstock.load.statistics import HostStatistics, Statistics
+from penstock.network import Network, Operator, Sink, Source, chains
 from penstock.sizing.fleet import Fleet
 from penstock.sizing.provision import provision
 from penstock.workload import Rates
@@ -173,3 +174,38 @@ def test_command(penstock, examples, tmp_path) -> None:
     assert by.document["hosts"] == 2
     for wrong in (["--latency", "x"], ["--latency", "-1"], ["--latency", "1", "--algorithm", "magic"]):
         assert penstock(*words, *wrong).code == 2
+
+
+def kept(*sizes: float) -> Network:
+    """Return operators over one source that keep so many bytes of state each."""
+    steps = [
+        Operator(name=f"o{k}", kind="map", inputs=("s",), cost=(0.001,), state=size) for k, size in enumerate(sizes)
+    ]
+    return Network.of("kept", [Source(name="s")], steps, [Sink(name=f"t{k}", input=f"o{k}") for k in range(len(sizes))])
+
+
+@pytest.mark.parametrize(("sizes", "fewest", "bound"), [([600.0] * 2, 2, 2), ([400.0] * 70, 35, 28)])
+def test_hosts_have_memory_for_what_operators_keep(sizes: list[float], fewest: int, bound: int) -> None:
+    """No host gets more state than it has memory for: the number is the least for it, by search and by packing."""
+    model = load_model(kept(*sizes), Rates.constant({"s": 1.0}, 10.0))
+    like = Host(name="h1", memory=1000.0)
+    found = provision(model, Fleet.of(model, Cluster.of([like]), ["h1"]), 1.0)
+    assert (found.hosts, found.lower_bound) == (fewest, bound)
+    there = [sum(sizes[int(name[1:])] for name in found.placement.on(host)) for host in set(found.placement.values())]
+    assert max(there) <= 1000.0
+
+
+def test_an_operator_that_keeps_too_much_is_said() -> None:
+    """Where an operator keeps more state than a host has memory for, no number of hosts is enough."""
+    model = load_model(kept(600.0), Rates.constant({"s": 1.0}, 10.0))
+    with pytest.raises(Infeasible, match="keeps 600 B of state"):
+        provision(model, Fleet.of(model, Cluster.of([Host(name="h1", memory=500.0)]), ["h1"]), 1.0)
+
+
+def test_further_hosts_are_like_the_first_as_measured() -> None:
+    """A host of the cluster that was measured otherwise is not taken for one more like the first."""
+    model = load_model(kept(1.0), Rates.constant({"s": 1.0}, 10.0))
+    cluster = Cluster.of(Host(name=f"h{k}") for k in (1, 2, 3))
+    hosts = {f"h{k}": HostStatistics(overhead=3.0 if k == 2 else 0.1) for k in (1, 2, 3)}
+    assert Fleet.of(model, cluster, ["h1"], Statistics(hosts=hosts)).names("h1", 3) == ["h1", "h3", "h4"]
+    assert Fleet.of(model, cluster, ["h1"], Statistics(hosts={"h1": hosts["h1"]})).names("h1", 3) == ["h1", "h2", "h3"]

@@ -186,15 +186,16 @@ def described(statistics: Statistics | None) -> Document:
 
 def link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> dict[str, tuple[Array, float]]:
     """Return the excess of each link with a bandwidth (tuples), and the bandwidth (tuples/s)."""
-    found: dict[str, tuple[Array, float]] = {}
     if all(np.isinf(link.bandwidth) for link in (cluster.default_link, *cluster.links.values())):
-        return found
-    for (start, end), rate in model.link_traffic(placement, sinks=False).items():
-        bandwidth = cluster.link(start, end).bandwidth
-        if np.isfinite(bandwidth):
-            row = cumulative_excess(rate[None], np.array([bandwidth]), model.period)[0]
-            found[f"{start}->{end}"] = (row, bandwidth)
-    return found
+        return {}
+    traffic = model.link_traffic(placement, sinks=False)
+    limited = {pair: cluster.link(*pair).bandwidth for pair in traffic}
+    limited = {pair: bandwidth for pair, bandwidth in limited.items() if np.isfinite(bandwidth)}
+    if not limited:
+        return {}
+    rows = cumulative_excess(np.stack([traffic[pair] for pair in limited]), [*limited.values()], model.period)
+    ends = [f"{start}->{end}" for start, end in limited]
+    return dict(zip(ends, zip(rows, limited.values(), strict=True), strict=True))
 
 
 @attrs.frozen(eq=False)

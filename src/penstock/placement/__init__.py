@@ -246,8 +246,11 @@ def place(
         where, feasible = _allowed(decide, measure) if terms.overload else (decide(1.0), True)
     links = matters(problem, measure)
     if links and row.minimises:
-        where = improved(held, arrays, where, quotas=feasible)
+        seconds = parameters.get("seconds")
+        where = improved(held, arrays, where, quotas=feasible, seconds=seconds)  # type: ignore[arg-type]
     short_links = over_link(arrays, where)
+    if short_links and not terms.overload and row.replicas != "apart" and (whole := _whole(arrays)) is not None:
+        where, short_links = whole, []
     if wrong := [*([] if terms.overload else short_links), *over_memory(arrays, where)]:
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
@@ -285,6 +288,12 @@ def _within(arrays: Arrays, solve: Algorithm, rng: np.random.Generator, apart: b
         return better
     full = (arrays.host_mean(where) <= arrays.limit * (1 + TIE)).all()
     raise Infeasible("; ".join(over_memory(arrays, where))) if full else short(arrays, where)
+
+
+def _whole(arrays: Arrays) -> Ints | None:
+    """Return a placement within quotas, memories and links that keeps queries whole; None where it is not within."""
+    where = Connected()(arrays, np.random.default_rng(0))
+    return where if fits(arrays, where) and not over_link(arrays, where) else None
 
 
 def _allowed(decide: Callable[[float], Ints], measure: str) -> tuple[Ints, bool]:

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from penstock.errors import Infeasible, InputError
-from penstock.placement.base import TIE, Arrays, Ints, short
+from penstock.placement.base import TIE, Arrays, Ints
 from penstock.placement.colouring import Colouring
 
 
@@ -23,22 +23,11 @@ class Economical:
         order = np.argsort(-arrays.usable, kind="stable")
         for operator in np.flatnonzero(where < 0):
             fits = order[level[order] + arrays.mean[operator] <= limit[order]]
-            if not len(fits):
-                raise _no_room(arrays, (arrays.names[operator],), float(arrays.mean[operator]), level)
-            where[operator] = fits[0]
-            level[fits[0]] += arrays.mean[operator]
+            # Whoever asked packs anew what first fit leaves over.
+            host = fits[0] if len(fits) else int(np.argmax(arrays.usable - level))
+            where[operator] = host
+            level[host] += arrays.mean[operator]
         return where
-
-
-def _no_room(arrays: Arrays, names: tuple[str, ...], load: float, level: np.ndarray) -> Infeasible:
-    room = arrays.usable - level
-    host = int(np.argmax(room))
-    if arrays.mean.sum() > arrays.usable.sum() * (1 + TIE):
-        return short(arrays)
-    return Infeasible(
-        f"{' and '.join(map(repr, names))} together need {load:.6g} benchmark cores, the host with most room left, "
-        f"{arrays.hosts[host]!r}, has {max(room[host], 0.0):.6g}: short by {load - max(room[host], 0.0):.6g}"
-    )
 
 
 @attrs.frozen(kw_only=True)

@@ -6,6 +6,8 @@ The kernels know of hosts only, whose cumulative excess is below what comes with
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from itertools import product
 
@@ -20,6 +22,9 @@ from penstock.placement.verify import over_link, over_memory, over_quota
 EVERY, MOVES = 20_000, 2_000
 """Placements up to which all are tried, and single moves."""
 
+WORK = 60_000_000
+"""Streams and hosts times periods that are looked at while single moves are tried: some seconds."""
+
 
 def matters(problem: Problem, measure: str) -> bool:
     """Whether links count in an objective beside the hosts; copies of operators cross them in ways of their own."""
@@ -31,20 +36,25 @@ def linked_latency(problem: Problem, arrays: Arrays, where: Ints) -> float:
     return mace(problem.model, arrays.placement(where), problem.cluster).total.worst
 
 
-def improved(problem: Problem, arrays: Arrays, where: Ints, *, quotas: bool = True) -> Ints:
+def improved(
+    problem: Problem, arrays: Arrays, where: Ints, *, quotas: bool = True, seconds: float | None = None
+) -> Ints:
     """Return the placement of least latency with links: of all on small networks, and else as far as moves lead.
 
     Parameters
     ----------
     quotas
         Whether they are to be kept.
+    seconds
+        After which the best so far is taken.
     """
+    until = math.inf if seconds is None else time.monotonic() + seconds
     free, count = np.flatnonzero(arrays.fixed < 0), len(arrays.hosts)
 
     def better(tried: Ints, least: float) -> float | None:
         """Return a placement's latency where it is allowed and below another."""
         # Hosts alone are a lower bound, and cheap.
-        if latency(arrays, tried) >= least * (1 - TIE):
+        if time.monotonic() > until or latency(arrays, tried) >= least * (1 - TIE):
             return None
         if (quotas and over_quota(arrays, tried)) or over_link(arrays, tried) or over_memory(arrays, tried):
             return None
@@ -63,7 +73,9 @@ def improved(problem: Problem, arrays: Arrays, where: Ints, *, quotas: bool = Tr
     value = better(whole, least)
     if value is not None:
         where, least = whole, value
-    while free.size * (count - 1) <= MOVES:
+    ways = free.size * (count - 1)
+    each = ways * (len(problem.model.network.streams) + count) * arrays.load.shape[1]
+    for _ in range(max(1, WORK // max(each, 1)) if ways <= MOVES else 0):
         found = min(
             ((value, tried) for tried in _moved(where, free, count) if (value := better(tried, least)) is not None),
             key=lambda pair: pair[0], default=None,

@@ -13,7 +13,8 @@ def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cos
     """Return the placement between the previous one and a target whose moves pay.
 
     A placement is judged by its objective plus ``cost`` for each benchmark core of load that moves. From the target,
-    moves are taken back, the heaviest first, while that is no loss; the answer is never worse than staying.
+    moves are taken back, the heaviest first, while that is no loss; the answer is never worse than staying, unless
+    hosts would have too much to do or to keep there.
 
     Parameters
     ----------
@@ -27,13 +28,11 @@ def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cos
     limit = arrays.limit * (1 + TIE)
 
     def price(where: Ints) -> float:
-        over = arrays.host_mean(where) > np.maximum(limit, start)
-        full = arrays.over_memory(where) > held
+        over, full = arrays.host_mean(where) > limit, arrays.over_memory(where) > 0
         moved = where != arrays.previous
         return float("inf") if over.any() or full.any() else value(where) + cost * float(arrays.mean[moved].sum())
 
     stay = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
-    start, held = arrays.host_mean(stay), arrays.over_memory(stay)
     best, least = target.copy(), price(target)
     taken_back = True
     while taken_back:

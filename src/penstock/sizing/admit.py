@@ -85,7 +85,7 @@ def admit(
         over = [found.sinks[name].worst - limit for name, limit in limits.items()]
         return max(found.total.worst - bound, *over) if over else found.total.worst - bound
 
-    search = Candidates(loads, whole, tuple(new.operators), placement, cluster)
+    search = Candidates(loads, whole, tuple(new.operators), placement, cluster, running.statistics)
     if model == "mace" and cluster.free_links and not limits:
         where, exhaustive = search.by_waits()
         after = estimate(search.named(where))

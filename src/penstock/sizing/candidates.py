@@ -11,7 +11,7 @@ from penstock.cluster import Cluster, Placement, alike, base_name
 from penstock.errors import Infeasible
 from penstock.latency.estimate import Estimate
 from penstock.latency.waits import capacities, host_loads, shares, worst_waits
-from penstock.load import LoadModel
+from penstock.load import LoadModel, Statistics
 from penstock.network import Network
 from penstock.sizing.search import TIE, Key, Search, Step
 
@@ -26,7 +26,13 @@ class Candidates:
     """Where new operators may go, and what that makes of the hosts' worst waits."""
 
     def __init__(
-        self, loads: LoadModel, network: Network, new: tuple[str, ...], placement: Placement, cluster: Cluster
+        self,
+        loads: LoadModel,
+        network: Network,
+        new: tuple[str, ...],
+        placement: Placement,
+        cluster: Cluster,
+        statistics: Statistics | None = None,
     ) -> None:
         self.cluster, self.hosts = cluster, tuple(cluster.hosts)
         self.period = loads.period
@@ -51,7 +57,7 @@ class Candidates:
         self.hold = np.array([host.memory for host in cluster.hosts.values()])
         for name, host in placement.items():
             self.hold[rows[host]] -= network.operators[base_name(name)].state or 0.0
-        self.alike = self._alike(network)
+        self.alike = self._alike(network, statistics)
         self.kinds: dict[int, list[int]] = {}
         for index, kind in enumerate(self.alike):
             self.kinds.setdefault(kind, []).append(index)
@@ -79,11 +85,12 @@ class Candidates:
         room = self.level[host] + load <= self.share[host] * (1 + TIE)
         return bool(room and (state == 0 or state <= self.hold[host]))
 
-    def _alike(self, network: Network) -> list[int]:
+    def _alike(self, network: Network, statistics: Statistics | None) -> list[int]:
         """Number the hosts so that empty ones that can be exchanged for each other share a number."""
         named = {host for _, host in network.named_hosts}
         taken = {name for name, row in zip(self.hosts, self.base, strict=True) if row.any()}
-        return alike(self.cluster.hosts.values(), set(self.hosts) if self.cluster.links else named | taken)
+        apart = set(self.hosts) if self.cluster.links else named | taken
+        return alike(self.cluster.hosts.values(), apart, None if statistics is None else statistics.hosts)
 
     def by_waits(self) -> tuple[dict[int, int], bool]:
         """Return the placement of least worst wait over all hosts, by branch and bound.

@@ -51,11 +51,19 @@ class Fleet:
         return cls(cluster, tuple(like), tuple(sorted(name for name in named if name is not None)), known)
 
     def names(self, like: str, count: int) -> list[str]:
-        """Return names for hosts like one: itself, those of the cluster that are equal to it, then new ones."""
+        """Return names for hosts like one: itself, those of the cluster that are equal to it, then new ones.
+
+        Of one that was measured otherwise nothing is known to be equal.
+        """
         model = self.cluster.hosts[like]
         found = [like]
         if len(self.like) == 1:
-            same = [name for name, host in self.cluster.hosts.items() if attrs.evolve(host, name=like) == model]
+            known = {} if self.known is None else self.known.hosts
+            same = [
+                name
+                for name, host in self.cluster.hosts.items()
+                if attrs.evolve(host, name=like) == model and known.get(name, known.get(like)) == known.get(like)
+            ]
             found += [name for name in same if name != like]
         split = re.fullmatch(r"(.*?)(\d*)", like)
         stem, first = (split[1], int(split[2])) if split and split[2] else (f"{like}-", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -14,6 +15,7 @@ from penstock.latency.waits import worst_waits
 from penstock.load import LoadModel
 from penstock.sizing.fleet import Fleet
 from penstock.sizing.search import TIE, Key, Search, Step
+from penstock.units import size_text
 
 NODES = 20_000
 """Loads of one host that the exact search weighs before it gives up its proof."""
@@ -36,6 +38,7 @@ class Packing:
         self.pins = [network.operators[name].pin for name in self.names]
         self.load = [model.load_of(name) for name in self.names]
         self.mean = [mean[name] for name in self.names]
+        self.state = np.array([network.operators[name].state or 0.0 for name in self.names])
         self.period = model.period
         self.complete = True
         self._total = model.load.sum(axis=0) if len(model.load) else np.zeros(model.rates.periods)
@@ -49,8 +52,11 @@ class Packing:
     def alone(self) -> str | None:
         """Return why not even a host for each operator is enough, or None."""
         host = self.fleet.cluster.hosts[self.fleet.like[0]]
-        for name, pin, load in zip(self.names, self.pins, self.load, strict=True):
+        for name, pin, load, state in zip(self.names, self.pins, self.load, self.state, strict=True):
             machine = host if pin is None else self.fleet.cluster.hosts[pin]
+            if state > machine.memory * (1 + TIE):
+                kept, there = size_text(float(state)), size_text(machine.memory)
+                return f"{name!r} keeps {kept} of state, and a host like {machine.name!r} has memory for {there}"
             wait = self.wait(load, machine)
             if wait > self.bound + TIE:
                 kind = f"like {machine.name!r}" if pin is None else repr(pin)
@@ -71,7 +77,8 @@ class Packing:
         hosts = [self.fleet.cluster.hosts[name] for name in (*self.fleet.like, *self.fleet.named)]
         quota = max(host.quota for host in hosts)
         best = max(host.capacity for host in hosts)
-        count = 1
+        memory = max(host.memory for host in hosts)
+        count = max(1, math.ceil(float(self.state.sum()) / memory * (1 - TIE)))
         while count < len(self.names) and not self.enough(count * best, quota):
             count += 1
         return count
@@ -90,10 +97,11 @@ class Packing:
         hosts = list(made.hosts.values())
         spot = {host.name: index for index, host in enumerate(hosts)}
         apart = set(self.fleet.named) if not made.links else set(made.hosts)
+        known = self.fleet.statistics(made)
         search = self._search(
             hosts,
             [range(len(hosts)) if pin is None else [spot[pin]] for pin in self.pins],
-            alike(hosts, apart),
+            alike(hosts, apart, None if known is None else known.hosts),
         )
 
         def judge(step: Step) -> tuple[Key, Key] | None:
@@ -117,6 +125,8 @@ class Packing:
             kinds=kinds,
             period=self.period,
             budget=NODES,
+            state=self.state,
+            room=np.array([host.memory for host in hosts]),
         )
 
     def first_fit(self, made: Cluster, count: int, bound: float) -> Placement | None:
@@ -127,16 +137,22 @@ class Packing:
         spot = {host.name: index for index, host in enumerate(hosts)}
         total = np.zeros((len(hosts), self.model.rates.periods))
         level, used = np.zeros(len(hosts)), np.zeros(len(hosts), np.bool_)
+        memory = np.array([host.memory for host in hosts]) * (1 + TIE)
         where = []
-        for pin, load, mean in zip(self.pins, self.load, self.mean, strict=True):
+        for pin, load, mean, state in zip(self.pins, self.load, self.mean, self.state, strict=True):
             allowed = np.flatnonzero(used if used.sum() >= count else np.cumsum(~used) - ~used < 1)
             allowed = np.array([spot[pin]]) if pin is not None else allowed
             waits = worst_waits(total[allowed] + load, capacity[allowed], self.period)
-            fits = allowed[(waits <= bound + TIE) & (level[allowed] + mean <= usable[allowed] * (1 + TIE))]
+            fits = allowed[
+                (waits <= bound + TIE)
+                & (level[allowed] + mean <= usable[allowed] * (1 + TIE))
+                & (state <= memory[allowed])
+            ]
             if not len(fits):
                 return None
             total[fits[0]] += load
             level[fits[0]] += mean
+            memory[fits[0]] -= state
             used[fits[0]] = True
             where.append(fits[0])
         return Placement({name: hosts[h].name for name, h in zip(self.names, where, strict=True)})
