@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -129,6 +130,33 @@ def test_actions_need_the_token(client: TestClient) -> None:
     none = client.post("/api/actions", json=wanted, headers={"Authorization": "Bearer right"})
     assert none.status_code == 422
     assert "no controller runs here" in none.json()["detail"]
+
+
+def test_a_token_of_any_letters(watcher: Watcher) -> None:
+    """A token may hold any letters, sent as UTF-8; another one is refused, not an error."""
+    client = TestClient(make_app(watcher, token="geheimüÅ→"), base_url="http://127.0.0.1:8765")  # noqa: S106
+
+    def status(token: str) -> int:
+        header = {b"Authorization": f"Bearer {token}".encode()}
+        return client.post("/api/actions", json={"kind": "stop"}, headers=header).status_code  # type: ignore[arg-type]
+
+    assert status("geheimüÅ→") == 200
+    assert status("geheim") == status("geheimü") == 401
+    client = TestClient(make_app(watcher, token="right"), base_url="http://127.0.0.1:8765")  # noqa: S106
+    assert status("rightü") == 401
+    assert status("right") == 200
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 99_999])
+def test_ports_that_are_none_are_refused(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    """A port outside the range is refused: nobody shall find the page elsewhere."""
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    Folder(tmp_path)
+    done = penstock("dashboard", tmp_path, "--port", port)
+    assert done.code == 2
+    assert f"--port: expected a port from 0 to 65535, got {port}" in done.err
 
 
 def test_strange_names_are_refused(watcher: Watcher) -> None:

@@ -141,6 +141,58 @@ def test_restarts_and_failure(make: SimpleNamespace, write: Callable[..., Path])
     assert "OutOfMemoryError: heap" in only(found(path), "failed").says
 
 
+def stopped(make: SimpleNamespace, query: str, run: int, why: str, begin: float, app: str) -> bytes:
+    """Return the log of an application whose query failed before its first batch."""
+    who = {"id": make.identifier(query), "runId": make.identifier(query, run)}
+    events = [
+        {"Event": "SparkListenerApplicationStart", "App ID": app, "App Name": "made", "Timestamp": round(1000 * begin)},
+        {"Event": f"{make.STREAMING}QueryStartedEvent", **who, "name": query, "timestamp": make.iso(begin + 5)},
+        {"Event": f"{make.STREAMING}QueryTerminatedEvent", **who, "exception": f"{why}\n at somewhere"},
+    ]
+    return make.text(map(json.dumps, events))
+
+
+def test_a_start_that_fails_before_its_first_batch(
+    make: SimpleNamespace, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A query that ran well and failed at its next start is told as failed and restarted, whichever log comes first."""
+    path = write(make.paced(), "logs/app-1")
+    (tmp_path / "logs/app-0").write_bytes(stopped(make, "clicks", 1, "offsets are gone", make.EPOCH + 400, "app-0"))
+    (tmp_path / "logs/app-2").write_bytes(stopped(make, "views", 0, "no such topic", make.EPOCH + 400, "app-2"))
+    inspection = found(path.parent)
+    assert "offsets are gone" in only(inspection, "failed").says
+    assert only(inspection, "restart").says == "it was restarted once"
+    query = inspection.queries["clicks"]
+    assert query.restarts == 1
+    assert query.log.app == "app-1"
+    assert query.batches.run.tolist() == [0] * 60
+    assert inspection.skipped == ("query 'views' of app-2: it ended before its first batch: no such topic",)
+    read = read_telemetry([str(path.parent)])
+    assert kinds(inspect(read, until=make.EPOCH + 300)) == set()
+    assert kinds(inspect(read, since=make.EPOCH + 60)) == {"failed", "restart"}
+
+
+def test_a_first_start_that_fails_is_no_failure_later(
+    make: SimpleNamespace, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A run that failed before all batches counts as an error before a restart, not as the last run."""
+    path = write(make.paced(run=1), "logs/app-1")
+    (tmp_path / "logs/app-0").write_bytes(stopped(make, "clicks", 0, "offsets are gone", make.EPOCH - 400, "app-0"))
+    inspection = found(path.parent)
+    assert kinds(inspection) == {"restart"}
+    assert only(inspection, "restart").says == "it was restarted once, after 1 error"
+    assert set(inspection.queries["clicks"].batches.run.tolist()) == {1}
+
+
+def test_a_query_without_any_batch_says_why(make: SimpleNamespace, tmp_path: Path, penstock: Any) -> None:
+    """Where no query has a batch, the exception by which one ended is the reason."""
+    (tmp_path / "app-1").write_bytes(stopped(make, "clicks", 0, "no such topic", make.EPOCH, "app-1"))
+    done = penstock("inspect", tmp_path / "app-1")
+    assert done.code == 2
+    assert "query 'clicks' of app-1: it ended before its first batch: no such topic" in done.err
+    assert "did a query run" not in done.err
+
+
 def test_dynamic_allocation(make: SimpleNamespace, write: Callable[..., Path]) -> None:
     """Executors that come and go while an application runs are told with the cores there were."""
     path = write(make.paced(count=400))
@@ -170,6 +222,47 @@ def test_behind_and_limit(make: SimpleNamespace, write: Callable[..., Path]) -> 
     assert only(inspection, "behind").evidence["rows_per_hour"] == pytest.approx(100 * 1800, rel=0.05)
     assert only(inspection, "limit").evidence["limit"] == 1000
     assert inspection.queries["clicks"].lag_rows == 5900
+
+
+def test_back_to_back_batches_that_leave_nothing_are_fine(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Without a trigger a query that keeps up never waits; it is behind only where rows wait or come too fast."""
+
+    def back_to_back(batch: Callable[[int], tuple[int, float]], **more: Any) -> list[Any]:
+        made, start, offset = [], make.EPOCH, 0
+        for number in range(60):
+            rows, seconds = batch(number)
+            made.append(
+                make.Batch(query="q", number=number, start=start, rows=rows, seconds=seconds, offset=offset, **more)
+            )
+            start, offset = start + seconds, offset + rows
+        return made
+
+    steady = back_to_back(lambda number: (200 + 10 * (number % 7), 0.2 + 1e-4 * (200 + 10 * (number % 7))))
+    assert "behind" not in kinds(found(write(steady)))
+    # Each batch takes what came during the one before, 1100 rows a second, and does 1000 of them in a second.
+    sizes = [100.0]
+    for _ in range(59):
+        sizes.append(1100 * (0.01 + 0.001 * sizes[-1]))
+    growing = back_to_back(lambda number: (round(sizes[number]), 0.01 + 0.001 * sizes[number]))
+    says = only(found(write(growing)), "behind").says
+    assert says == "batches run back to back, to catch up or because they cannot keep up"
+    waiting = back_to_back(lambda _: (1000, 1.0), lag=5000)
+    assert "behind" in kinds(found(write(waiting)))
+
+
+def test_state_commits_are_told_of_tasks_only(
+    make: SimpleNamespace, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Commits add up over tasks, so they are a share of the tasks' time; without tasks nothing is said."""
+    batches = make.paced(state=5000, tasks=(0.3, 0.3))
+    reports = [make.progress(batch) for batch in batches]
+    for report in reports:
+        report["stateOperators"][0]["commitTimeMs"] = 480
+    (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+    assert "state-commit" not in kinds(found(tmp_path / "p"))
+    path = write(batches)
+    path.write_text(path.read_text().replace('"commitTimeMs":4,', '"commitTimeMs":240,'))
+    assert only(found(path), "state-commit").evidence["share"] == pytest.approx(0.4)
 
 
 def test_overrun_and_late(make: SimpleNamespace, write: Callable[..., Path]) -> None:

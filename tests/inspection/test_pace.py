@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,6 +170,45 @@ def test_headroom_of_unknown_cost_is_a_bound(make: SimpleNamespace, write: Calla
     query = inspect(read_telemetry([str(path)])).queries["clicks"]
     assert query.capacity.headroom is None
     assert query.capacity.least == pytest.approx(1 / (250 * 0.7 / 500))
+
+
+@given(
+    overhead=st.floats(0.01, 5),
+    cost=st.floats(1e-6, 1e-2),
+    trigger=st.sampled_from([0.0, 1.0, 10.0]),
+    limit=st.floats(100, 1e6),
+    lost=st.booleans(),
+)
+def test_least_headroom_of_a_limited_query_holds(
+    overhead: float, cost: float, trigger: float, limit: float, lost: bool
+) -> None:
+    """Where a limit applies and the cost is unknown, a simulated query keeps up below the least headroom."""
+    rate = 100.0
+    fit = Fit(overhead=overhead, cost_most=2 * cost) if lost else Fit(cost_most=overhead / limit + cost)
+    capacity = find_capacity(fit, rate, trigger, limit)
+    assert capacity.headroom is None
+    assert capacity.least is not None
+    waits = simulate(overhead, cost, 0.99 * rate * capacity.least, trigger, limit, 0.0)
+    assert max(waits[-100:]) <= 1.001 * max(waits[:2000])
+    if not lost:  # all of a full batch is counted as cost, which is what it takes
+        assert capacity.least == pytest.approx(limit / max(trigger, overhead + cost * limit) / rate)
+
+
+def test_a_limit_that_may_be_chance_is_a_bound(make: SimpleNamespace, tmp_path: Path) -> None:
+    """Where no source tells what waits, batches of one size may be those of the day: they bound the headroom only."""
+    batches = make.paced(count=120, trigger=10.0, cost=1e-4, rate=lambda number: 50.0 if number // 20 % 2 else 10.0)
+    reports = [make.progress(batch) for batch in batches]
+    for report in reports:
+        report["sources"] = [
+            {"description": "DeltaSource[file:/in]", "numInputRows": report["sources"][0]["numInputRows"]}
+        ]
+    (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+    inspection = inspect(read_telemetry([str(tmp_path / "p")]))
+    capacity, rate = inspection.queries["clicks"].capacity, inspection.queries["clicks"].rate
+    assert capacity.headroom is capacity.catch_up is None
+    assert capacity.least == pytest.approx(50 / rate)
+    (said,) = [finding.says for finding in inspection.findings if finding.kind == "limit"]
+    assert "may apply; its source does not tell what waits" in said
 
 
 def test_what_runs_beside(make: SimpleNamespace, table: Callable[..., Batches]) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
+from penstock.inspection import inspect
 from penstock.telemetry import QueryLog, Telemetry, read_telemetry
 from penstock.telemetry.files import find_logs
 from penstock.telemetry.reader import Reader
@@ -346,6 +347,67 @@ def test_a_large_file_of_something_else_is_given_up(tmp_path: Path, monkeypatch:
     assert not list(reader)
     assert reader.lines < 20_000
     assert "neither" in reader.nothing()[0]
+
+
+@pytest.mark.parametrize("bad", ["57969-03-12T04:00:00.000Z", "soon"])
+def test_odd_event_times_cost_nothing_else(make: SimpleNamespace, tmp_path: Path, bad: str) -> None:
+    """A batch whose youngest event time is no time counts, and only that time is unknown; so if all are like this."""
+    batches = make.paced()
+    for every in (2, 1):
+        reports = [make.progress(batch) for batch in batches]
+        for report in reports:
+            report["eventTime"] = {"max": report["timestamp"] if report["batchId"] % every else bad}
+        (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+        read = read_telemetry([str(tmp_path / "p")])
+        assert not read.warnings
+        check(read.queries["clicks"], batches)
+        assert np.isnan(read.queries["clicks"].batches.event_time).mean() == 1 / every
+
+
+@pytest.mark.parametrize("key", ["batchId", "numInputRows", "commitTimeMs", "numRowsTotal", "endOffset"])
+def test_numbers_that_are_too_large(make: SimpleNamespace, tmp_path: Path, key: str) -> None:
+    """A number that nothing can hold costs its batch, or the offset that it is, and is no traceback."""
+    batches = make.paced(count=20, state=100)
+    reports = [make.progress(batch) for batch in batches]
+    hit = {"batchId": reports[7], "numInputRows": reports[7]["sources"][0], "endOffset": reports[7]["sources"][0]}
+    hit.get(key, reports[7]["stateOperators"][0])[key] = 10**400
+    (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+    read = read_telemetry([str(tmp_path / "p")])
+    kept = batches if key == "endOffset" else [batch for batch in batches if batch.number != 7]
+    table = read.queries["clicks"].batches
+    assert table.number.tolist() == [batch.number for batch in kept]
+    assert table.rows.tolist() == [batch.rows for batch in kept]
+    assert len(read.warnings) == (key != "endOffset")
+
+
+def test_a_query_whose_reports_are_all_damaged(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query of which no batch can be read is passed over with why, and the others are read."""
+    path = write([*make.paced("clicks"), *make.paced("views")])
+    lines = path.read_text().splitlines()
+    broken = [
+        line.replace('"batchId":', '"batchId":1000000000000000000000') if '"name":"views"' in line else line
+        for line in lines
+    ]
+    path.write_bytes(make.text(broken))
+    read = read_telemetry([str(path)])
+    assert set(read.queries) == {"clicks"}
+    assert read.skipped == ("query 'views' of app-1: it began no batch",)
+    assert len(read.warnings) == 1
+
+
+def test_attempts_of_an_application_add_up(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Logs of an application's attempts add up; of two that tell of the same time, one counts."""
+    one = make.paced(count=100, tasks=(0.2, 0.2))
+    two = make.paced(count=100, tasks=(0.2, 0.2), begin=make.EPOCH + 600, run=1)
+    paths = [write(batches, name, app="app-1") for batches, name in ((two, "b"), (one, "c"), (two, "a"))]
+    application = read_telemetry(list(map(str, paths))).applications["app-1"]
+    assert application.task_seconds == pytest.approx(2 * 100 * 0.4)
+    assert application.changes[:, 1].tolist() == [4, 4]
+    assert application.cores == 4
+    assert application.attempts == (make.EPOCH - 5, make.EPOCH + 595)
+    found = inspect(read_telemetry(list(map(str, paths))))
+    assert {finding.kind for finding in found.findings} == {"restart"}
+    assert found.document()["apps"]["app-1"]["busy"] == pytest.approx(80 / (4 * 803.6), rel=0.01)
 
 
 def test_order_of_paths_does_not_matter(make: SimpleNamespace, write: Callable[..., Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,27 @@ def test_logs_show_queries_and_findings(log: LogView) -> None:
     assert live["totals"]["latency"]["count"] > 100
     assert max(value for value in live["series"]["busy"][0] if value is not None) == pytest.approx(1.0)
     assert live["length"] <= 900
+
+
+@pytest.mark.parametrize("lasts", [899.5, 900.0, 899.0])
+def test_all_of_a_log_is_in_the_window(tmp_path: Path, lasts: float) -> None:
+    """The window holds a log from its first to its last row, also where it begins within a bin."""
+    begin = 1_767_225_600.9
+    reports = []
+    for number in range(900):
+        when, seconds = begin + number, lasts - 899 if number == 899 else 0.5
+        source = {"description": "RateStreamV2[rowsPerSecond=1000]", "numInputRows": 1000}
+        report = {
+            "id": "q", "runId": "r", "name": "q", "batchId": number, "sources": [source],
+            "timestamp": datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds"),
+            "durationMs": {"addBatch": 1000 * seconds, "triggerExecution": 1000 * seconds},
+        }  # fmt: skip
+        reports.append(json.dumps(report) + "\n")
+    (tmp_path / "p").write_text("".join(reports))
+    live = LogView([str(tmp_path / "p")]).live(0.0)
+    shown = sum(rate or 0.0 for rates in live["series"]["rates"] for rate in rates) * live["step"]
+    assert shown == pytest.approx(900_000)
+    assert live["start"] <= begin
 
 
 def test_logs_can_be_asked(log: LogView) -> None:

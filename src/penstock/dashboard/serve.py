@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import uvicorn
 
@@ -18,6 +19,9 @@ from penstock.telemetry.runs import ABOUT
 
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
 """Environment variable with the token; without it a new one is made and printed."""
+
+MOST_PORT = 65535
+"""The largest number that a port has."""
 
 PATIENCE = 5.0
 """Seconds for the last look to end, once nobody asks any more."""
@@ -36,8 +40,11 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     Raises
     ------
     InputError
-        If there is nothing to see, or the port is taken.
+        If there is nothing to see, or the port is taken or is none.
     """
+    if not 0 <= port <= MOST_PORT:
+        # The system would take the last 16 bits, and listen elsewhere.
+        raise InputError(f"expected a port from 0 to {MOST_PORT}, got {port}", at="--port")
     view = open_view(paths) if paths else None
     watcher = Watcher(view, _newer if not paths else lambda _: None)
     listening = _listening(host, port)
@@ -45,7 +52,8 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     app = make_app(watcher, token=os.environ.get(TOKEN), names=names)
     address = f"[{host}]" if ":" in host else host
     url = f"http://{address}:{listening.getsockname()[1]}/"
-    print(f"penstock dashboard: {url}#token={app.state.token}", file=sys.stderr, flush=True)  # noqa: T201
+    token = quote(app.state.token, safe="", errors="surrogateescape")
+    print(f"penstock dashboard: {url}#token={token}", file=sys.stderr, flush=True)  # noqa: T201
     if view is None and latest_run() is None:
         home = Path(HOME).resolve()
         print(f"no run is in {home} yet: the page fills when one starts there", file=sys.stderr, flush=True)  # noqa: T201

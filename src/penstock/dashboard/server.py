@@ -198,13 +198,20 @@ def view_of(watcher: Watcher) -> View:
 
 
 def allowed(token: str, given: str | None) -> None:
-    """Refuse whoever does not have the token.
+    """Refuse whoever does not have the token, whose bytes are compared: it may hold any letters.
+
+    Parameters
+    ----------
+    token
+        Needed.
+    given
+        The header, as HTTP reads it: a letter a byte.
 
     Raises
     ------
     HTTPException
         401.
     """
-    scheme, _, word = (given or "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(word.strip(), token):
+    scheme, _, word = (given or "").encode("latin-1").partition(b" ")
+    if scheme.lower() != b"bearer" or not hmac.compare_digest(word.strip(), token.encode(errors="surrogateescape")):
         raise HTTPException(401, "this needs the token that `penstock dashboard` printed")

@@ -44,26 +44,35 @@ def find_limit(batches: Batches) -> float | None:
     return most if not full.all() and float(np.median(rows[~full])) < 0.8 * most else None
 
 
-def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | None) -> Capacity:
+def left_told(batches: Batches, limit: float) -> bool:
+    """Return whether full batches tell what they left behind: else their size may be chance and no limit at all."""
+    return bool((~np.isnan(batches.lag[batches.rows >= 0.999 * limit])).any())
+
+
+def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | None, *, sure: bool = True) -> Capacity:
     """Return how much a query could bear.
 
     A batch takes what arrived during the one before, or its limit M. So the query falls behind for good once the rate
-    is above ``1 / cost``, or above ``M / max(trigger, overhead + cost · M)``.
+    is above ``1 / cost``, or above ``M / max(trigger, overhead + cost · M)``. A limit that is not `sure` to be one
+    only makes a lower bound.
     """
     if rate <= 0:
         return Capacity(limit=limit)
     interval = trigger or 0.0
-    if fit.cost is None or fit.overhead is None:
-        most = fit.cost_most
-        return Capacity(least=1 / (rate * most) if most else None, limit=limit)
-    bear = 1 / fit.cost
-    if limit is not None:
-        bear = limit / max(interval, fit.overhead + fit.cost * limit)
+    if fit.cost is None or fit.overhead is None or not (sure or limit is None):
+        most = fit.cost_most if fit.cost is None else fit.cost
+        least = _most_rate(fit.overhead or 0.0, most, interval, limit) / rate if most else None
+        return Capacity(least=least, limit=limit)
     return Capacity(
-        headroom=bear / rate,
+        headroom=_most_rate(fit.overhead, fit.cost, interval, limit) / rate,
         catch_up=catch_up(fit.overhead, fit.cost, rate, interval, limit, outage=HOUR),
         limit=limit,
     )
+
+
+def _most_rate(overhead: float, cost: float, trigger: float, limit: float | None) -> float:
+    """Return the rows a second above which a query falls behind for good."""
+    return 1 / cost if limit is None else limit / max(trigger, overhead + cost * limit)
 
 
 def catch_up(
@@ -86,8 +95,7 @@ def catch_up(
     3600
     """
     most = np.inf if limit is None else limit
-    bear = 1 / cost if limit is None else limit / max(trigger, overhead + cost * limit)
-    if bear <= rate:
+    if _most_rate(overhead, cost, trigger, limit) <= rate:
         return None
     steady = max(trigger, overhead / (1 - rate * cost)) if rate * cost < 1 else trigger
     usual = min(max(rate * steady, 1.0), most)

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.inspection.capacity import find_limit
+from penstock.inspection.capacity import find_limit, left_told
 from penstock.inspection.running import Running
 from penstock.inspection.values import Finding, Query
 from penstock.telemetry import STATE_COMMIT, Application, QueryLog
@@ -73,12 +73,14 @@ def behind(query: Query, beside: Neighbours) -> Iterator[Finding]:
                 evidence={"before": thirds[0], "after": thirds[2], "rows_per_hour": hour},
             )
             return
-    if not query.trigger and query.busy > 0.9 and len(query.batches) >= ENOUGH:
+    # Without a trigger a query that keeps up also runs back to back: each batch takes all that has come.
+    keeps_up = told.any() and float(np.median(lag[told])) == 0 and not (query.capacity.headroom or np.inf) < 1
+    if not query.trigger and query.busy > 0.9 and len(query.batches) >= ENOUGH and not keeps_up:
+        unknown = "" if told.any() else "; the rate shown is what was managed, not what arrived"
         yield Finding(
             kind="behind",
             about=query.name,
-            says="batches run back to back, to catch up or because they cannot keep up; the rate shown is what was "
-            "managed, not what arrived",
+            says=f"batches run back to back, to catch up or because they cannot keep up{unknown}",
             evidence={"busy": query.busy},
         )
 
@@ -103,10 +105,11 @@ def limited(query: Query, beside: Neighbours) -> Iterator[Finding]:
     if limit is None:
         return
     share = float((query.batches.rows >= 0.999 * limit).mean())
+    applies = "applies" if left_told(query.batches, limit) else "may apply; its source does not tell what waits"
     yield Finding(
         kind="limit",
         about=query.name,
-        says=f"{share:.0%} of its batches have {limit:,.0f} rows: a limit such as maxOffsetsPerTrigger applies",
+        says=f"{share:.0%} of its batches have {limit:,.0f} rows: a limit such as maxOffsetsPerTrigger {applies}",
         evidence={"limit": limit, "share": share},
     )
 
@@ -191,16 +194,12 @@ def skew(query: Query, beside: Neighbours) -> Iterator[Finding]:
 
 
 def state_commit(query: Query, beside: Neighbours) -> Iterator[Finding]:
-    """Whether committing the state is a large part of its batches."""
-    part = query.batches.parts.get(STATE_COMMIT)
-    if part is None or len(query.batches) < ENOUGH:
+    """Whether committing the state is a large part of its tasks' time; both add up over the tasks."""
+    part, tasks = query.batches.parts.get(STATE_COMMIT), query.batches.task_seconds
+    told = query.warm & (tasks > 0)  # False for NaN, where the log has no tasks
+    if part is None or told.sum() < ENOUGH:
         return
-    tasks = query.batches.task_seconds
-    whole = np.where(np.isnan(tasks) | (tasks <= 0), query.batches.duration, tasks)
-    told = query.warm & (whole > 0)
-    if not told.any():
-        return
-    share = float(np.median(part[told] / whole[told]))
+    share = float(np.median(part[told] / tasks[told]))
     if share >= 0.3:
         yield Finding(
             kind="state-commit",
@@ -244,7 +243,7 @@ def restarted(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether it was started again."""
     if not query.restarts:
         return
-    errors = [run.error for run in query.log.runs if run.error is not None]
+    errors = [run.error for run in query.log.runs[:-1] if run.error is not None]
     fresh = len(query.log.ids) - 1
     batches = query.batches
     again = np.flatnonzero(np.diff(batches.run))
@@ -254,8 +253,8 @@ def restarted(query: Query, beside: Neighbours) -> Iterator[Finding]:
         about=query.name,
         says=f"it was restarted {_times(query.restarts)}"
         + (f", {_times(fresh)} on a new checkpoint" if fresh else "")
-        + (f", after {len(errors)} errors" if errors else "")
-        + f"; the longest pause was {human(max(pause, 0.0))}",
+        + (f", after {len(errors)} error{'s' if len(errors) > 1 else ''}" if errors else "")
+        + (f"; the longest pause was {human(max(pause, 0.0))}" if again.size else ""),
         evidence={"restarts": float(query.restarts), "errors": float(len(errors)), "pause": max(pause, 0.0)},
     )
 
@@ -278,11 +277,14 @@ def untold(query: Query, beside: Neighbours) -> Iterator[Finding]:
 def dynamic_allocation(application: Application) -> Iterator[Finding]:
     """Whether an application's executors came and went while it ran."""
     when, cores = application.changes.T if len(application.changes) else (np.zeros(0), np.zeros(0))
-    later = when > application.start + 120
-    lost = np.diff(cores, prepend=0.0) < 0
-    if not (later.any() or lost.any()) or len(cores) < 2:
+    # Each attempt of an application begins without executors, and that it gets them is no news.
+    attempt = np.maximum(np.searchsorted(application.attempts, when, side="right") - 1, 0)
+    since = when - np.asarray(application.attempts)[attempt]
+    same = np.diff(attempt, prepend=-1) == 0
+    lost = (np.diff(cores, prepend=0.0) < 0) & same
+    if not ((since > 120).any() or lost.any()) or len(cores) < 2:
         return
-    settled = cores[(when > application.start + 30) | (np.arange(cores.size) == cores.size - 1)]
+    settled = cores[(since > 30) | (np.arange(cores.size) == cores.size - 1)]
     yield Finding(
         kind="dynamic-allocation",
         about=application.id,

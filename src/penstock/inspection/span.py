@@ -14,15 +14,26 @@ from penstock.units import seconds
 
 
 def within(queries: Mapping[str, QueryLog], since: float | None, until: float | None) -> dict[str, QueryLog]:
-    """Return the logs with the batches that began in a time (s since the epoch)."""
+    """Return the logs with the batches that began in a time (s since the epoch), and the runs that belong to it."""
     if since is None and until is None:
         return dict(queries)
-    found = {}
-    for name, log in queries.items():
-        start = log.batches.start
-        which = (start >= (-np.inf if since is None else since)) & (start < (np.inf if until is None else until))
-        found[name] = attrs.evolve(log, batches=log.batches.take(which))
-    return found
+    span = -np.inf if since is None else since, np.inf if until is None else until
+    return {name: _cut(log, *span) for name, log in queries.items()}
+
+
+def _cut(log: QueryLog, since: float, until: float) -> QueryLog:
+    """Return a log with the batches of a time, and the runs that have one or, without any batch, began in it."""
+    start = log.batches.start
+    batches = log.batches.take((start >= since) & (start < until))
+    anywhere, here = set(log.batches.run.tolist()), set(batches.run.tolist())
+    kept = [
+        number
+        for number, run in enumerate(log.runs)
+        if number in here or (number not in anywhere and run.start is not None and since <= run.start < until)
+    ]
+    run = np.searchsorted(kept, batches.run)
+    run.setflags(write=False)
+    return attrs.evolve(log, runs=tuple(log.runs[number] for number in kept), batches=attrs.evolve(batches, run=run))
 
 
 def told(queries: Mapping[str, QueryLog]) -> str:

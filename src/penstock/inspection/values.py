@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -61,7 +62,8 @@ class Capacity:
         Seconds from the end of an outage of an hour until the query is as it was; None where it never is, or where the
         data cannot tell.
     limit
-        Most rows that a batch takes (``maxOffsetsPerTrigger`` and its like), where batches show one.
+        Most rows that a batch takes (``maxOffsetsPerTrigger`` and its like), where batches show one; where no source
+        tells what waits, it may be chance.
     """
 
     headroom: float | None = None
@@ -130,8 +132,9 @@ class Query:
 
     @property
     def restarts(self) -> int:
-        """How often it was started again within the inspected time."""
-        return max(len(np.unique(self.batches.run)) - 1, 0)
+        """How often it was started again within the inspected time; starts that found nothing to do do not count."""
+        failed = {number for number, run in enumerate(self.log.runs) if run.error is not None}
+        return max(len(failed | set(self.batches.run.tolist())) - 1, 0)
 
     def document(self) -> Document:
         """Return what ``penstock inspect --json`` prints of the query."""
@@ -202,7 +205,7 @@ class Inspection:
     skipped: tuple[str, ...] = ()
 
     def notices(self, most: int = 10) -> list[str]:
-        """Return what was read in part or not at all in a few sentences; files for the same reason are one."""
+        """Return what was read in part or not at all in a few sentences; those for the same reason are one."""
         told = list(self.warnings[:most])
         if len(self.warnings) > most:
             told.append(f"and {len(self.warnings) - most} more like this (--json names all)")
@@ -212,8 +215,9 @@ class Inspection:
             reasons.setdefault(reason, []).append(name)
         for reason, names in reasons.items():
             more = ", …" if len(names) > 3 else ""
-            what = names[0] if len(names) == 1 else f"{len(names)} files ({', '.join(names[:3])}{more})"
-            told.append(f"skipped {what}: {reason if len(names) == 1 else reason.replace('it is', 'each is', 1)}")
+            kind = "queries" if names[0].startswith("query ") else "files"
+            what = names[0] if len(names) == 1 else f"{len(names)} {kind} ({', '.join(names[:3])}{more})"
+            told.append(f"skipped {what}: {reason if len(names) == 1 else re.sub('^it ', 'each ', reason)}")
         return told
 
     def of_application(self, identifier: str) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class LogView(View):
             setting.cluster.hosts,
             network.sinks,
             begin=begin,
-            step=step_of(end - begin, bins),
+            step=step_of(end - begin, bins - 1),  # a log that begins within a bin reaches into one more
             bins=bins,
         )
         super().__init__("log", ", ".join(paths), setting, board, measured="batches took")

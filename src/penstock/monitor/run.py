@@ -52,7 +52,7 @@ class RunView(View):
         network = setting.network
         bins = bins_for(len(network.streams), BINS)
         begin = self.reader.epoch or (folder / "run.json").stat().st_mtime
-        step = 1.0 if _held(folder / "lock") else step_of(_latest(folder) - begin, bins)
+        step = 1.0 if _held(folder / "lock") else step_of(_latest(folder) - begin, bins - 1)
         names = [stream.name for stream in network.streams]
         board = Board(names, setting.cluster.hosts, network.sinks, begin=begin, step=step, bins=bins)
         super().__init__("run", str(folder), setting, board)

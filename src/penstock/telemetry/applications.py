@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import attrs
@@ -15,7 +16,7 @@ from penstock.telemetry.tables import Application
 def applications(books: Sequence[Book]) -> dict[str, Application]:
     """Return the applications by identifier; several logs of one are joined."""
     found: dict[str, Application] = {}
-    for book in books:
+    for book in sorted(books, key=lambda book: (math.isnan(book.first), book.first)):
         application = Application(
             id=book.id,
             name=book.name or book.id,
@@ -25,6 +26,7 @@ def applications(books: Sequence[Book]) -> dict[str, Application]:
             changes=frozen(np.array(book.changes, dtype=np.float64).reshape(-1, 2)),
             executors=book.most,
             task_seconds=book.task_seconds,
+            attempts=(book.first,),
             settings=dict(sorted(book.settings.items())),
         )
         other = found.get(book.id)
@@ -33,11 +35,27 @@ def applications(books: Sequence[Book]) -> dict[str, Application]:
 
 
 def _joined(one: Application, other: Application) -> Application:
-    """Return one application of which two logs tell: what the fuller one says, over the time of both."""
+    """Return one application of which two logs tell, over the time of both; `other` did not begin before `one`.
+
+    Logs of the same time tell the same, and the fuller one is taken. Logs of different times are attempts, and add up.
+    """
     full, less = (one, other) if len(one.changes) >= len(other.changes) else (other, one)
+    if other.start >= one.end:
+        full = attrs.evolve(
+            full,
+            changes=frozen(np.concatenate([one.changes, other.changes])),
+            executors=max(one.executors, other.executors),
+            task_seconds=_sum(one.task_seconds, other.task_seconds),
+            attempts=(*one.attempts, *other.attempts),
+        )
     return attrs.evolve(
         full,
         version=full.version or less.version,
         start=float(np.fmin(one.start, other.start)),
         end=float(np.fmax(one.end, other.end)),
     )
+
+
+def _sum(one: float, other: float) -> float:
+    """Return the sum of what is told; NaN only where neither is."""
+    return one if math.isnan(other) else other if math.isnan(one) else one + other

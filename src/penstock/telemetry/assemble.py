@@ -8,71 +8,51 @@ from collections.abc import Iterable
 import attrs
 import numpy as np
 
-from penstock.telemetry.batches import Batches
 from penstock.telemetry.book import Book
+from penstock.telemetry.parts import Part, Unbegun, parts_of
 from penstock.telemetry.query_log import QueryLog, Run
 from penstock.telemetry.unite import concatenated, once, padded
 
 
-@attrs.define
-class _Part:
-    """One query identifier as one log tells it."""
-
-    id: str
-    name: str | None
-    app: str
-    app_name: str
-    runs: list[Run]
-    batches: Batches
-    sources: tuple[str, ...]
-    sink: str
-    state: tuple[str, ...]
-
-
-def queries(books: Iterable[Book]) -> dict[str, QueryLog]:
-    """Return the queries by name.
+def queries(books: Iterable[Book]) -> tuple[dict[str, QueryLog], tuple[Unbegun, ...]]:
+    """Return the queries by name, and those without any batch.
 
     Parts with the same identifier are one query. So are parts of one name, application name and sources that never
     ran at the same time: a query that was started again on a new checkpoint.
     """
-    groups: list[list[_Part]] = []
-    for book in books:
-        for identifier, columns in book.columns.items():
-            known = book.known[identifier]
-            batches = columns.table()
-            part = _Part(
-                id=identifier,
-                name=known.name,
-                app=book.id,
-                app_name=book.name,
-                runs=list(known.runs.values()),
-                batches=batches,
-                sources=tuple(columns.sources),
-                sink=columns.sink,
-                state=columns.state,
-            )
-            home = next((group for group in groups if any(_same(part, other) for other in group)), None)
-            if home is None:
-                groups.append([part])
-            else:
-                home.append(part)
+    parts = [part for book in books for part in parts_of(book)]
+    groups: list[list[Part]] = []
+    unbegun = {}
+    for part in sorted(parts, key=lambda part: len(part.batches) == 0):
+        home = next((group for group in groups if any(_same(part, other) for other in group)), None)
+        if home is not None:
+            home.append(part)
+        elif len(part.batches):
+            groups.append([part])
+        else:
+            unbegun[part.id, part.app] = Unbegun(f"query {part.name or part.id!r} of {part.app}", part.runs[-1].error)
     logs = [_query(group) for group in groups]
     names = Counter(log.name for log in logs)
     unique = [attrs.evolve(log, name=f"{log.name}-{log.ids[0][:8]}") if names[log.name] > 1 else log for log in logs]
-    return {log.name: log for log in sorted(unique, key=lambda log: (log.name, log.ids))}
+    found = {log.name: log for log in sorted(unique, key=lambda log: (log.name, log.ids))}
+    return found, tuple(unbegun.values())
 
 
-def _same(one: _Part, other: _Part) -> bool:
+def _same(one: Part, other: Part) -> bool:
     if one.id == other.id:
         return True
-    if one.name is None or (one.name, one.app_name, one.sources) != (other.name, other.app_name, other.sources):
+    if (
+        one.name is None
+        or not len(one.batches)
+        or (one.name, one.app_name, one.sources) != (other.name, other.app_name, other.sources)
+    ):
         return False
     a, b = one.batches, other.batches
     return bool(a.start[0] >= b.end.max() or b.start[0] >= a.end.max())
 
 
-def _query(parts: list[_Part]) -> QueryLog:
-    parts = sorted(parts, key=lambda part: float(part.batches.start.min()))
+def _query(parts: list[Part]) -> QueryLog:
+    parts = sorted(parts, key=lambda part: part.begin)
     runs: dict[str, Run] = {}
     tables = []
     width = max(part.batches.source_rows.shape[0] for part in parts)
@@ -81,9 +61,11 @@ def _query(parts: list[_Part]) -> QueryLog:
         for run in part.runs:
             known = runs.get(run.id)
             runs[run.id] = run if known is None or known.end is None else known
+        if not len(part.batches):
+            continue
         index = np.array([list(runs).index(run.id) for run in part.runs], dtype=np.int64)
         tables.append(padded(attrs.evolve(part.batches, run=index[part.batches.run]), width, names))
-    last = parts[-1]
+    last = next(part for part in reversed(parts) if len(part.batches))
     return QueryLog(
         name=last.name or last.id,
         ids=tuple(dict.fromkeys(part.id for part in parts)),

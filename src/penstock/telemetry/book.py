@@ -21,6 +21,7 @@ from penstock.telemetry.events import (
     QueryStarted,
     QueryTerminated,
     TaskEnd,
+    Unreadable,
     epoch,
 )
 from penstock.telemetry.query_log import Run
@@ -68,6 +69,12 @@ class Book:
         Unreadable
             If it cannot be right.
         """
+        try:
+            self._take(event)
+        except OverflowError:
+            raise Unreadable("a number in it is too large") from None
+
+    def _take(self, event: Event) -> None:
         match event:
             case TaskEnd():
                 self._task(event)

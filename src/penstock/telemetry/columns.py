@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.telemetry.batches import STATE_COMMIT, Batches, frozen
-from penstock.telemetry.events import Progress, SourceProgress, epoch
+from penstock.telemetry.events import Progress, SourceProgress, Unreadable, epoch
 from penstock.telemetry.sources import NAN, rows_behind, taken
 from penstock.telemetry.work import BatchWork
 
@@ -35,35 +35,43 @@ class Columns:
         Raises
         ------
         Unreadable
-            If its time is no time.
+            If its time is no time, or a number is larger than Spark writes.
         """
+        try:
+            self._add(progress, run, work)
+        except OverflowError:
+            raise Unreadable("a number in it is too large") from None
+
+    def _add(self, progress: Progress, run: int, work: BatchWork | None) -> None:
+        # All is worked out before anything is kept: columns stay equally long when a number is too large.
         durations = progress.durations
         start = epoch(progress.timestamp)
         took = durations.get("triggerExecution", progress.batch_duration or sum(durations.values())) / 1000
         sources, state = progress.sources or [], progress.state_operators or []
-        rows = sum(s.num_input_rows or 0 for s in sources) if sources else progress.num_input_rows or 0
+        rows = float(sum(s.num_input_rows or 0 for s in sources) if sources else progress.num_input_rows or 0)
         output = progress.sink.num_output_rows if progress.sink is not None else None
         youngest = (progress.event_time or {}).get("max")
         values = (
             start,
             took,
             rows,
-            NAN if output is None or output < 0 else output,
-            epoch(youngest) if youngest else NAN,
-            sum(s.num_rows_total or 0 for s in state),
-            sum(s.memory_used_bytes or 0 for s in state),
-            sum(s.num_rows_dropped_by_watermark or 0 for s in state),
+            NAN if output is None or output < 0 else float(output),
+            _event_time(youngest),
+            float(sum(s.num_rows_total or 0 for s in state)),
+            float(sum(s.memory_used_bytes or 0 for s in state)),
+            float(sum(s.num_rows_dropped_by_watermark or 0 for s in state)),
         )
+        committed = sum(s.commit_time_ms or 0 for s in state) / 1000
+        read = [taken(source) for source in sources]
+        self.number.append(progress.batch_id)
         for name, value in zip(_PLAIN, values, strict=True):
             self.plain[name].append(value)
         for name, value in zip(_TASKS, (NAN,) * len(_TASKS) if work is None else work.row(), strict=True):
             self.plain[name].append(value)
-        committed = sum(s.commit_time_ms or 0 for s in state)
         parts = {name: value / 1000 for name, value in durations.items() if name not in _WHOLE}
-        self._parts({**parts, STATE_COMMIT: committed / 1000} if state else parts)
-        self._sources(sources)
+        self._parts({**parts, STATE_COMMIT: committed} if state else parts)
+        self._sources(sources, read)
         self.run.append(run)
-        self.number.append(progress.batch_id)
         self.sink = progress.sink.description if progress.sink is not None else self.sink
         if state:
             self.state = tuple(s.operator_name or "state" for s in state)
@@ -76,7 +84,7 @@ class Columns:
         for name, column in self.parts.items():
             column.append(parts.get(name, 0.0))
 
-    def _sources(self, sources: list[SourceProgress]) -> None:
+    def _sources(self, sources: list[SourceProgress], read: list[tuple[float, float, float]]) -> None:
         before = len(self.run)
         for number, source in enumerate(sources):
             if number == len(self.read):
@@ -84,7 +92,7 @@ class Columns:
                 self.sources.append("")
             self.sources[number] = source.description or self.sources[number]
         for number, columns in enumerate(self.read):
-            values = taken(sources[number]) if number < len(sources) else (0.0, NAN, NAN)
+            values = read[number] if number < len(read) else (0.0, NAN, NAN)
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
 
@@ -95,13 +103,21 @@ class Columns:
         read = [{name: _array(column) for name, column in source.items()} for source in self.read]
         source_rows = np.array([np.nan_to_num(s["rows"]) for s in read]) if read else np.zeros((0, count))
         return Batches(
-            run=np.frombuffer(self.run, dtype=np.int64),
-            number=np.frombuffer(self.number, dtype=np.int64),
+            run=np.frombuffer(self.run, dtype=np.int64) if count else np.zeros(0, np.int64),
+            number=np.frombuffer(self.number, dtype=np.int64) if count else np.zeros(0, np.int64),
             parts={name: _array(column) for name, column in self.parts.items()},
             source_rows=frozen(source_rows),
             lag=frozen(rows_behind(read, self.sources, count)),
             **arrays,
         )
+
+
+def _event_time(text: str | None) -> float:
+    """Return an event time (s since the epoch); NaN for none, and for one that the rows have wrong."""
+    try:
+        return epoch(text) if text else NAN
+    except Unreadable:
+        return NAN
 
 
 def _array(column: array[float]) -> Array:

@@ -41,6 +41,8 @@ class StateProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     memory_used_bytes: int | None = 0
     num_rows_dropped_by_watermark: int | None = 0
     commit_time_ms: int | None = 0
+    num_shuffle_partitions: int | None = None
+    custom_metrics: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class SinkProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -277,7 +279,10 @@ def _total(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | dict):
         return None
     if not isinstance(value, dict):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return None
     if "sourceVersion" in value or "reservoirVersion" in value:  # Delta: a version and a place in it, not a count
         return None
     parts = [_total(part) for part in value.values()]

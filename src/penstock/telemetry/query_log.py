@@ -38,9 +38,9 @@ class QueryLog:
     ids
         Spark's identifiers: one a checkpoint.
     app
-        Identifier of the application in which it ran last.
+        Identifier of the application in which its last batch ran.
     runs, batches
-        Its runs, and the batches of all of them.
+        Its runs by the time of their start, also those that ended before a first batch; the batches of all of them.
     sources, sink
         As Spark describes them, e.g. ``KafkaV2[Subscribe[clicks]]``.
     state

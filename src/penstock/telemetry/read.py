@@ -10,6 +10,7 @@ from penstock.telemetry.assemble import queries
 from penstock.telemetry.book import Book
 from penstock.telemetry.events import Unreadable
 from penstock.telemetry.files import find_logs
+from penstock.telemetry.parts import Unbegun
 from penstock.telemetry.reader import ENABLED, Reader, Report
 from penstock.telemetry.tables import Telemetry
 
@@ -52,21 +53,27 @@ def read_telemetry(paths: Sequence[str], report: Report = lambda _, __: None) ->
             warnings += reader.warnings()
         else:
             empty.append((log.name, *reader.nothing()))
-    found = queries(books)
+    found, unbegun = queries(books)
     if not found:
-        raise _nothing(paths, empty)
+        raise _nothing(paths, empty, [query for query in unbegun if query.error is not None])
     return Telemetry(
         applications=applications(books),
         queries=found,
         warnings=tuple(warnings),
-        skipped=tuple(f"{name}: {why}" for name, why, _ in empty),
+        skipped=(*(f"{name}: {why}" for name, why, _ in empty), *map(str, unbegun)),
         lines=lines,
     )
 
 
-def _nothing(paths: Sequence[str], empty: Sequence[tuple[str, str, str]]) -> InputError:
-    """Return the error that no log has a batch, with each log named once: name, why, and what to do about it."""
+def _nothing(paths: Sequence[str], empty: Sequence[tuple[str, str, str]], failed: Sequence[Unbegun]) -> InputError:
+    """Return the error that no log has a batch, with each log named once: name, why, and what to do about it.
+
+    Queries that failed at once say why there is no batch, and stand for the rest.
+    """
     given = ", ".join(map(str, paths[:3]))
+    if failed:
+        why = "; ".join(map(str, failed[:3])) + ("; …" if len(failed) > 3 else "")
+        return InputError(f"nothing could be read: {why}", file=given)
     if len(empty) < 2:
         _, why, hint = empty[0] if empty else ("", "there is no batch of a streaming query in it", ENABLED)
         return InputError(f"nothing could be read: {why}", file=given, hint=hint)

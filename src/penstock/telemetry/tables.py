@@ -28,6 +28,8 @@ class Application:
         Executors there were at most, the driver of local mode included.
     task_seconds
         Seconds that all tasks ran, also those of no query; NaN without tasks in the log.
+    attempts
+        When each of its attempts began: a cluster manager may start an application again.
     settings
         Spark's settings that bear on streaming (``spark.sql.shuffle.partitions``, …).
     """
@@ -40,6 +42,7 @@ class Application:
     changes: Array
     executors: int
     task_seconds: float
+    attempts: tuple[float, ...]
     settings: Mapping[str, str]
 
     @property
@@ -63,7 +66,7 @@ class Telemetry:
     warnings
         What was read in part, and why, one sentence each.
     skipped
-        What could not be read at all, and why.
+        What could not be read at all, and queries without any batch, and why.
     lines
         Lines that were looked at.
     """
