@@ -67,6 +67,28 @@ def test_backlog_of_a_limited_query_is_the_closed_form(job: Any, deployment: Any
     assert found.latency.worst == pytest.approx(found.end[-1] - 10.0, rel=0.02)
 
 
+def test_rows_that_wait_at_the_beginning_are_the_closed_form(job: Any, deployment: Any) -> None:
+    """A backlog leaves in full batches, counted from the beginning; rows that come meanwhile wait behind it."""
+    for rates in (np.zeros(60), np.concatenate([np.full(5, 1000.0), np.zeros(55)])):
+        found = replay(deployment(job(rates=rates, limit=1000.0, waiting=30_000.0)))["q"]
+        assert found.rows.sum() == 30_000 + rates.sum()
+        assert found.rows == pytest.approx(1000.0)
+        assert found.end[29] == pytest.approx(30 * 1.2)
+        # Those that come from 4 s on leave with batch 35.
+        assert found.latency.worst == pytest.approx(35 * 1.2 - 4 if rates.any() else 30 * 1.2)
+
+
+def test_no_batch_is_shorter_than_the_shortest(job: Any, deployment: Any) -> None:
+    """Where overhead and cost are not known a batch lasts the typical time, and longer only by the cost of its rows."""
+    query = job(rates=np.concatenate([np.full(30, 100.0), np.full(2, 4000.0)]), overhead=0.0, shortest=3.0)
+    found = replay(deployment(query))["q"]
+    assert found.end - found.start == pytest.approx(np.maximum(3.0, 0.001 * found.rows))
+    assert (found.rows > 4000).any()
+    assert query.seconds(10.0) == 3.0
+    # In the cores that it keeps busy the time without rows' work counts as overhead.
+    assert attrs.evolve(query, tasks=0.0).wanted(np.array([300.0, 6000.0])) == pytest.approx([0.1, 1.0])
+
+
 @settings(max_examples=30)
 @given(
     trigger=st.sampled_from([0.55, 1.1, 2.1, 3.2]),
@@ -143,10 +165,12 @@ def test_the_compiled_recursion_is_the_plain_one(seed: int) -> None:
             rng.uniform(0.2, 3, jobs),
             np.zeros(jobs),
             rng.choice([0.0, 0.4, 1.0], jobs),
+            rng.choice([0.0, 0.3], jobs),
         ]
     )
     arrived = np.zeros((jobs, periods + 1))
     arrived[:, 1:] = np.cumsum(rng.integers(0, 600, (jobs, periods)), axis=1)
+    arrived += rng.choice([0.0, 700.0], (jobs, 1))
     noise = np.exp(0.2 * rng.standard_normal((jobs, 7)))
     args = (table, arrived, 1.0, float(rng.uniform(0.5, 4)), noise, 5000)
     assert np.array_equal(compiled(*args), recursion.batches(*args))

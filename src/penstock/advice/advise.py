@@ -73,7 +73,7 @@ def _unsure(deployment: Deployment) -> Iterator[str]:
     if names:
         yield (
             f"the logs do not show overhead and cost of {', '.join(names)}: the whole batch counts as cost, "
-            "and no limit or trigger is advised"
+            "and no limit, trigger or cores are advised"
         )
 
 

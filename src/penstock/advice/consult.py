@@ -12,6 +12,7 @@ from penstock.advice.busiest import busiest
 from penstock.advice.outlook import Outlook, outlook
 from penstock.advice.rates import with_burst
 from penstock.advice.replay import replay
+from penstock.advice.rows import Replayed
 from penstock.advice.values import Aims, Deployment, Report
 from penstock.errors import InputError
 from penstock.files import Document
@@ -101,24 +102,20 @@ def consult(
         return with_burst(rates, burst.factor, burst.length) if burst.factor != 1 else rates
 
     part = busiest(deployment)
-    report = advise(ready(part), aims, rng)
-    if part.periods < deployment.periods:
-        looked, there = (each.periods * each.period for each in (part, deployment))
-        note = f"only the busiest {looked / 60:.3g} minutes of {there / 60:.3g} are replayed"
-        report = attrs.evolve(report, notes=(*report.notes, note))
+    report = advise(ready(part.deployment), aims, rng)
     return Consultation(
-        report=report,
+        report=attrs.evolve(report, notes=(*report.notes, *part.notes)),
         burst=burst,
-        agreement=agreement(part),
+        agreement=agreement(deployment, part.whole or replay(part.deployment)),
         later=None if later is None else advise(ready(later.deployment), aims, rng),
         outlook=later,
     )
 
 
-def agreement(deployment: Deployment) -> dict[str, dict[str, float]]:
+def agreement(deployment: Deployment, replayed: Mapping[str, Replayed]) -> dict[str, dict[str, float]]:
     """Return the median seconds of a batch by query, recorded and replayed at the recorded rates."""
     return {
         name: {"recorded": recorded, "replayed": float(np.median(rows.end - rows.start))}
-        for name, rows in replay(deployment).items()
+        for name, rows in replayed.items()
         if (recorded := deployment.jobs[name].recorded) is not None and rows.start.size
     }

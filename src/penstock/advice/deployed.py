@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import attrs
 import numpy as np
 
 from penstock.advice.company import Alone, alone
 from penstock.advice.planned import checked_weights
+from penstock.advice.scheduled import Schedule, schedule
 from penstock.advice.values import Deployment, Facts, Job
 from penstock.arrays import Array
 from penstock.errors import InputError
@@ -16,6 +18,10 @@ from penstock.inspection import Inspection, Query, fit_batches
 from penstock.inspection.arrivals import rate_series
 from penstock.inspection.fit import UNTIMED
 from penstock.telemetry import STATE_COMMIT, Application
+from penstock.units import human
+
+WAITED = 10.0
+"""Rows that wait at the beginning are told of where they are more than come in so many seconds."""
 
 LIMITERS = (("file", "maxFilesPerTrigger"), ("delta", "maxFilesPerTrigger"), ("rate", "rowsPerSecond"))
 """What limits a batch, by the beginning of a source's description; else Kafka's ``maxOffsetsPerTrigger``."""
@@ -48,6 +54,7 @@ def deployed(
     first = min(float(query.batches.start[0]) for query in timed.values())
     last = max(float(query.batches.start[-1]) for query in timed.values())
     edges = first + inspection.period * np.arange(max(int(np.ceil((last - first) / inspection.period)), 1) + 1.0)
+    unknown = [app for app in apps if app not in cores and _told(inspection.applications.get(app)) is None]
     drivers, jobs = {}, {}
     for app in apps:
         application = inspection.applications.get(app)
@@ -55,12 +62,11 @@ def deployed(
         drivers[app] = cores.get(app) or _told(application) or 1.0
         queries = {name: query for name, query in timed.items() if query.log.app == app}
         for name, own in alone(queries, drivers[app]).items():
-            query = queries[name]
-            rates = rate_series(query.batches, query.arrivals, edges).sum(axis=0)
-            jobs[name] = _job(query, own, rates, weights.get(name, 1.0), application)
-    unknown = [app for app in apps if app not in cores and _told(inspection.applications.get(app)) is None]
+            job = _job(queries[name], own, edges, weights.get(name, 1.0), application)
+            # Which part of a batch the seconds of its tasks are depends on the cores.
+            jobs[name] = attrs.evolve(job, facts=attrs.evolve(job.facts, commit=0.0)) if app in unknown else job
     left_out = [name for name in inspection.queries if name not in timed]
-    notes = (*_assumed(unknown), *_left_out(left_out))
+    notes = (*_assumed(unknown), *_left_out(left_out), *_scheduled(jobs), *_waiting(jobs))
     return Deployment(jobs=jobs, drivers=drivers, period=inspection.period, start=first, notes=notes)
 
 
@@ -92,31 +98,71 @@ def _left_out(names: list[str]) -> Iterator[str]:
         yield f"left out: {', '.join(names)}; {UNTIMED}"
 
 
-def _job(query: Query, own: Alone, rates: Array, weight: float, application: Application | None) -> Job:
+def _scheduled(jobs: Mapping[str, Job]) -> Iterator[str]:
+    for name, job in jobs.items():
+        if job.scheduled:
+            yield (
+                f"{name} is run about every {human(job.trigger)} by a scheduler: its rows wait for the next run, which "
+                "is replayed as one batch, and no trigger, limit or cores are advised"
+            )
+
+
+def _waiting(jobs: Mapping[str, Job]) -> Iterator[str]:
+    for name, job in jobs.items():
+        if job.waiting > job.rate * max(job.trigger, WAITED):
+            yield f"{job.waiting:,.0f} rows of {name} wait at first; their age is not told, and counts from there"
+
+
+def _job(query: Query, own: Alone, edges: Array, weight: float, application: Application | None) -> Job:
     batches, done = query.batches, query.warm
     fit = fit_batches(batches.rows[done], own.seconds[done])
     known = fit.overhead is not None
-    progressive = query.log.sink.lower().startswith("kafka")
-    reads = query.log.sources
-    return Job(
+    job = Job(
         name=query.name,
         driver=query.log.app,
         overhead=fit.overhead or 0.0,
         cost=(fit.cost or 0.0) if known else (fit.cost_most or 0.0),
         overhead_error=fit.overhead_error or 0.0,
         cost_error=fit.cost_error or 0.0,
-        spread=min(fit.spread, 0.5) if known else 0.0,
+        spread=min(fit.spread if known else _spread(own.seconds[done], fit.typical), 0.5),
+        shortest=0.0 if known or not fit.batches else fit.typical,
         trigger=query.trigger or 0.0,
         limit=query.capacity.limit or float("inf"),
         cores=own.cores,
         tasks=own.tasks,
-        rates=rates,
+        rates=rate_series(batches, query.arrivals, edges).sum(axis=0),
+        waiting=float(np.nan_to_num(batches.lag[0])),
         weight=weight,
-        progressive=progressive,
-        limiter=_limiter(reads),
+        progressive=query.log.sink.lower().startswith("kafka"),
+        limiter=_limiter(query.log.sources),
         recorded=float(np.median(batches.duration[done])) if done.any() else None,
         certain=known,
         facts=_facts(query, application),
+    )
+    runs = schedule(batches)
+    return job if runs is None else _by_runs(job, runs, query, edges)
+
+
+def _spread(seconds: Array, typical: float) -> float:
+    """Return the scale of the relative differences between batches of which no fit tells."""
+    return 1.4826 * float(np.median(np.abs(seconds / typical - 1))) if seconds.size else 0.0
+
+
+def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
+    """Return a query on a schedule: a run is a batch, with the rows that came since the run before."""
+    arrivals = runs.sums(query.arrivals)
+    return attrs.evolve(
+        job,
+        overhead=job.overhead * runs.batches,
+        overhead_error=job.overhead_error * runs.batches,
+        shortest=job.shortest * runs.batches,
+        trigger=runs.apart,
+        limit=float("inf"),
+        rates=rate_series(query.batches.take(runs.first), arrivals, edges).sum(axis=0),
+        waiting=0.0,
+        progressive=False,
+        recorded=float(np.median(runs.sums(query.batches.duration))),
+        scheduled=True,
     )
 
 
@@ -136,12 +182,15 @@ def _facts(query: Query, application: Application | None) -> Facts:
     settings = application.settings if application is not None else {}
     commit = query.batches.parts.get(STATE_COMMIT)
     state = bool(query.log.state)
-    partitions = settings.get("spark.sql.shuffle.partitions", "200" if settings else "nan")
+    # What a program sets itself is not among the settings: they tell nothing of what they leave out.
+    partitions = str(query.log.partitions or settings.get("spark.sql.shuffle.partitions", "nan"))
+    read = query.batches.source_rows.sum(axis=1)
     return Facts(
         reads=query.log.sources,
+        shares=tuple((read / max(float(read.sum()), 1.0)).tolist()),
         partitions=float(partitions) if state and partitions.replace(".", "").isdigit() else float("nan"),
         commit=float(np.median(commit[query.warm])) if state and commit is not None and query.warm.any() else 0.0,
         state_rows=float(query.batches.state_rows[-1]) if state else 0.0,
         state_bytes=float(query.batches.state_bytes[-1]) if state else 0.0,
-        provider=settings.get("spark.sql.streaming.stateStore.providerClass", ""),
+        provider=query.log.store or settings.get("spark.sql.streaming.stateStore.providerClass", ""),
     )

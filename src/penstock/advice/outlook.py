@@ -52,8 +52,10 @@ def outlook(deployment: Deployment, horizon: float) -> Outlook:
     """
     forecasts = {name: forecast(job.rates, deployment.period, horizon) for name, job in deployment.jobs.items()}
     jobs = {
-        name: attrs.evolve(job, rates=np.repeat(forecasts[name].high, round(STEP / FINE)), usual=None)
+        name: attrs.evolve(job, rates=np.repeat(forecasts[name].high, round(STEP / FINE)), usual=None, waiting=0.0)
         for name, job in deployment.jobs.items()
     }
     end = deployment.start + deployment.periods * deployment.period
-    return Outlook(deployment=busiest(attrs.evolve(deployment, jobs=jobs, period=FINE, start=end)), forecasts=forecasts)
+    return Outlook(
+        deployment=busiest(attrs.evolve(deployment, jobs=jobs, period=FINE, start=end)).deployment, forecasts=forecasts
+    )

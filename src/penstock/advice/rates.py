@@ -11,7 +11,7 @@ from penstock.advice.values import Deployment
 def grown(deployment: Deployment, factor: float) -> Deployment:
     """Return the deployment with all rates times a factor."""
     jobs = {
-        name: attrs.evolve(job, rates=job.rates * factor, usual=job.rate * factor)
+        name: attrs.evolve(job, rates=job.rates * factor, usual=job.rate * factor, waiting=job.waiting * factor)
         for name, job in deployment.jobs.items()
     }
     return attrs.evolve(deployment, jobs=jobs)

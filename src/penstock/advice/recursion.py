@@ -33,7 +33,7 @@ def begins(
     while arrived[place + 1] < wanted:
         place += 1
     low, high = arrived[place], arrived[place + 1]
-    first = period * (place + max(wanted - low, 0.0) / (high - low))
+    first = period * (place + (wanted - low) / (high - low)) if wanted > low else period * place
     if first <= earliest:
         return place, earliest
     trigger, phase = settings[2], settings[5]
@@ -75,10 +75,11 @@ def batches(settings: Array, arrived: Array, period: float, cores: float, noise:
     Parameters
     ----------
     settings
-        Array (jobs, 7): overhead, cost, trigger, limit, cores, phase and tasks of each query; phase is when the trigger
-        fires first (s), tasks the share of the overhead in which they run.
+        Array (jobs, 8): overhead, cost, trigger, limit, cores, phase, tasks and shortest batch of each query; phase is
+        when the trigger fires first (s), tasks the share of the overhead in which they run.
     arrived
-        Array (jobs, periods + 1): rows that have arrived up to the beginning of each period, and to the end.
+        Array (jobs, periods + 1): rows that have arrived up to the beginning of each period, and to the end; those that
+        wait from the first are in all of them.
     period
         Length of a period (s).
     cores
@@ -141,5 +142,6 @@ def batches(settings: Array, arrived: Array, period: float, cores: float, noise:
                 begun[j], running[j], due[j] = now, True, -1.0
                 factor = noise[j, number[j] % noise.shape[1]]
                 work[j] = settings[j, 1] * size[j] * factor
-                fixed[j] = max(settings[j, 0] * factor, SHORTEST - work[j], 0.0)
+                shortest = max(settings[j, 7] * factor, SHORTEST)
+                fixed[j] = max(settings[j, 0] * factor, shortest - work[j], 0.0)
                 number[j] += 1

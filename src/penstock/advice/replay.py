@@ -49,6 +49,7 @@ def _driver(deployment: Deployment, names: tuple[str, ...], cores: float, draw: 
                 min(job.cores, cores),
                 -deployment.start % job.trigger if job.trigger > 0 else 0.0,
                 job.tasks,
+                job.shortest,
             )
             for job in jobs
         ]
@@ -57,6 +58,7 @@ def _driver(deployment: Deployment, names: tuple[str, ...], cores: float, draw: 
     for row, job in zip(arrived, jobs, strict=True):
         row[1 : job.rates.size + 1] = np.cumsum(job.rates * deployment.period)
         row[job.rates.size + 1 :] = row[job.rates.size]
+        row += job.waiting
     factors = [draw.noise.get(job.known_as, np.ones(1)) for job in jobs]
     noise = np.array([np.resize(row, max(each.size for each in factors)) for row in factors])
     room = 4096

@@ -20,17 +20,20 @@ class Facts:
     ----------
     reads
         Its sources, as Spark describes them.
+    shares
+        Share of the rows that each of them has; empty if not told.
     partitions
-        ``spark.sql.shuffle.partitions``; NaN if not told.
+        Of its state, ``spark.sql.shuffle.partitions``; NaN if not told.
     commit
         Seconds of tasks that a batch commits state for (the sum over its tasks).
     state_rows, state_bytes
         In its state at the end.
     provider
-        Class of the state store; empty for Spark's default.
+        Class of the state store; empty if not told.
     """
 
     reads: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()
     partitions: float = float("nan")
     commit: float = 0.0
     state_rows: float = 0.0
@@ -52,6 +55,8 @@ class Job:
         Their standard errors (s; s a row).
     spread
         Scale of the relative differences between batches of one size.
+    shortest
+        No batch is shorter than this (s): where overhead and cost could not be told, the typical one.
     trigger
         Interval of the trigger (s); 0: the next batch begins when the last one has ended.
     limit
@@ -62,6 +67,8 @@ class Job:
         Share of the overhead in which tasks run; in the rest the driver plans and writes its logs.
     rates
         Rows a second that arrive in each period, shape ``(periods,)``.
+    waiting
+        Rows that wait when the rates begin; their latency counts from then.
     usual
         Mean rows a second where the rates hold more than the usual, such as a burst; None: their mean.
     weight
@@ -74,6 +81,8 @@ class Job:
         Median seconds of the recorded batches; None without a record.
     certain
         Whether overhead and cost could be told; if not, the cost is the most that it can be.
+    scheduled
+        Whether a scheduler runs it now and then; its trigger is how far its runs are apart, and a run is one batch.
     origin
         The query whose errors it shares, if it takes the place of another; empty: its own.
     facts
@@ -87,17 +96,20 @@ class Job:
     overhead_error: float = 0.0
     cost_error: float = 0.0
     spread: float = 0.0
+    shortest: float = 0.0
     trigger: float = 0.0
     limit: float = float("inf")
     cores: float = 1.0
     tasks: float = 1.0
     rates: Array
+    waiting: float = 0.0
     usual: float | None = None
     weight: float = 1.0
     progressive: bool = False
     limiter: str = "maxOffsetsPerTrigger"
     recorded: float | None = None
     certain: bool = True
+    scheduled: bool = False
     origin: str = ""
     facts: Facts = attrs.field(factory=Facts)
 
@@ -116,7 +128,7 @@ class Job:
 
     def seconds(self, rows: float) -> float:
         """Return the seconds of a batch of so many rows, alone on its driver."""
-        return self.overhead + self.cost * rows
+        return max(self.overhead + self.cost * rows, self.shortest)
 
     def load(self) -> Array:
         """Return the cores that it keeps busy in each period, shape ``(periods,)``: rows and, each trigger, overhead.
@@ -128,8 +140,9 @@ class Job:
 
     def wanted(self, rows: Array) -> Array:
         """Return the cores that batches of so many rows keep busy, in the mean over each."""
-        lasts = np.maximum(self.overhead + self.cost * rows, 1e-12)
-        return np.asarray(self.cores * (self.tasks * self.overhead + self.cost * rows) / lasts)
+        work = self.cost * rows
+        fixed = np.maximum(self.overhead, self.shortest - work)
+        return np.asarray(self.cores * (self.tasks * fixed + work) / np.maximum(fixed + work, 1e-12))
 
 
 @attrs.frozen(eq=False, kw_only=True)

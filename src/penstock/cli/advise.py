@@ -200,17 +200,18 @@ def _show(found: Consultation) -> None:
 
     report = found.report
     factors = [factor for factor in report.growth if factor > 1]
+    unsure = {name: "" if job.certain else " ?" for name, job in report.deployment.jobs.items()}
     common.table(
         "worst latency of the rows, replayed" + _with_burst(found.burst) + _bound(found),
         ["query", "rows/s", "worst", "90 % within", "p50", *(f"at {factor:g}x\nrecorded" for factor in factors)],
         [
             [
                 name,
-                f"{job.rate:,.3g}" if job.rate < 1000 else f"{job.rate:,.0f}",
-                human(report.latency[name].worst[1]) + ("" if job.certain else " ?"),
+                f"{job.rate:,.3g}" if job.rate < 999.5 else f"{job.rate:,.0f}",
+                human(report.latency[name].worst[1]) + unsure[name],
                 _span(report.latency[name].worst),
                 human(report.latency[name].p50[1]),
-                *(human(report.growth[factor][name]["worst"]) for factor in factors),
+                *(human(report.growth[factor][name]["worst"]) + unsure[name] for factor in factors),
             ]
             for name, job in report.deployment.jobs.items()
         ],

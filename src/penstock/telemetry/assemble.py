@@ -75,4 +75,6 @@ def _query(parts: list[Part]) -> QueryLog:
         sources=max((part.sources for part in parts), key=len),
         sink=last.sink,
         state=last.state,
+        partitions=last.partitions,
+        store=last.store,
     )

@@ -28,6 +28,8 @@ class Columns:
         self.read: list[dict[str, array[float]]] = []
         self.sink = ""
         self.state: tuple[str, ...] = ()
+        self.partitions: int | None = None
+        self.store = ""
 
     def add(self, progress: Progress, run: int, work: BatchWork | None) -> None:
         """Add one batch.
@@ -75,6 +77,8 @@ class Columns:
         self.sink = progress.sink.description if progress.sink is not None else self.sink
         if state:
             self.state = tuple(s.operator_name or "state" for s in state)
+            self.partitions = max(s.num_shuffle_partitions or 0 for s in state) or None
+            self.store = next((name for s in state if (name := s.store)), "")
 
     def _parts(self, parts: dict[str, float]) -> None:
         before = len(self.run)

@@ -19,6 +19,12 @@ from penstock.files import Document
 KIND = b'{"Event":"'
 """What a line of an event log begins with."""
 
+STORES = (
+    (b'"rocksdb', "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"),
+    (b'"loadedMapCache', "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"),
+)
+"""Classes of state stores by what only their metrics have."""
+
 _STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 
 
@@ -43,6 +49,12 @@ class StateProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     commit_time_ms: int | None = 0
     num_shuffle_partitions: int | None = None
     custom_metrics: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def store(self) -> str:
+        """Class of its state store, as its metrics show; empty where they do not."""
+        metrics = bytes(self.custom_metrics)
+        return next((name for key, name in STORES if key in metrics), "")
 
 
 class SinkProgress(msgspec.Struct, frozen=True, gc=False, rename="camel"):

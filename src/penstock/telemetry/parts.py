@@ -26,6 +26,8 @@ class Part:
     sources: tuple[str, ...]
     sink: str
     state: tuple[str, ...]
+    partitions: int | None
+    store: str
 
     @property
     def begin(self) -> float:
@@ -69,4 +71,6 @@ def parts_of(book: Book) -> Iterator[Part]:
             sources=tuple(columns.sources),
             sink=columns.sink,
             state=columns.state,
+            partitions=columns.partitions,
+            store=columns.store,
         )

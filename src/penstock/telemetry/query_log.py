@@ -45,6 +45,8 @@ class QueryLog:
         As Spark describes them, e.g. ``KafkaV2[Subscribe[clicks]]``.
     state
         Names of its stateful operators, e.g. ``stateStoreSave``.
+    partitions, store
+        Partitions of its state, at most, and the class of its state store; None and empty where progress does not tell.
     """
 
     name: str
@@ -55,3 +57,5 @@ class QueryLog:
     sources: tuple[str, ...]
     sink: str
     state: tuple[str, ...] = ()
+    partitions: int | None = None
+    store: str = ""

@@ -16,6 +16,11 @@ def on_driver(deployment: Deployment, driver: str) -> Deployment:
     return attrs.evolve(deployment, jobs=jobs, drivers={driver: deployment.drivers[driver]})
 
 
+def known(deployment: Deployment, driver: str) -> bool:
+    """Return whether a driver's cores can be advised on: its queries always run, and their costs could be told."""
+    return all(deployment.jobs[name].certain and not deployment.jobs[name].scheduled for name in deployment.on(driver))
+
+
 def moved(deployment: Deployment, names: Iterable[str], driver: str, cores: float) -> Deployment:
     """Return the deployment with some queries on another driver, which is there from then on."""
     jobs = dict(deployment.jobs)

@@ -28,7 +28,8 @@ def defer(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         gains = {}
         for name, job in here.jobs.items():
             others = here.without(name)
-            if job.weight == lightest and late - {name} and job.rate > 0:
+            waits = job.certain and not job.scheduled
+            if waits and job.weight == lightest and late - {name} and job.rate > 0:
                 before = harm_of(here, aims) - job.weight * _own(here, name, aims)
                 gains[name] = before - harm_of(others, aims)
         if not gains or max(gains.values()) <= 0:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from penstock.advice.kinds.common import on_driver
+from penstock.advice.kinds.common import known, on_driver
 from penstock.advice.replay import replay
 from penstock.advice.values import Aims, Deployment, Job, Proposal
 
@@ -33,6 +33,8 @@ def hosts(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     if aims.latency is None:
         return
     for driver, cores in deployment.drivers.items():
+        if not known(deployment, driver):
+            continue
         here = on_driver(deployment, driver)
         kept = _keeps(here, aims.latency)
         choices = range(1, int(np.ceil(cores))) if kept else range(int(cores) + 1, int(MOST * cores) + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     }
     for name, job in deployment.jobs.items():
         # Where the overhead is not known, small batches would look free.
-        if job.rate <= 0 or job.progressive or not job.certain or job.driver not in late:
+        if job.rate <= 0 or job.progressive or not job.certain or job.scheduled or job.driver not in late:
             continue
         here = on_driver(deployment, job.driver)
         found = best_limit(here, name, aims)
@@ -50,13 +50,15 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         limit, trigger, largest = found
         changes: dict[str, float] = {"limit": limit, **({} if trigger == job.trigger else {"trigger": trigger})}
         also: dict[str, float | str] = {} if trigger == job.trigger else {"trigger": trigger}
+        apart = by_source(job, limit)
+        first, *others = apart.items()
         bear = limit / max(trigger, job.seconds(limit))
         yield Proposal(
             kind="rate-limit",
             query=name,
             setting=job.limiter,
-            old=None if np.isinf(job.limit) else job.limit,
-            new=limit,
+            old=None if np.isinf(job.limit) else by_source(job, job.limit)[first[0]],
+            new=first[1],
             unit="rows",
             why=f"its largest batch has {largest:,.0f} rows and takes {human(job.seconds(largest))}, and rows "
             f"wait that long twice: for the batch before theirs and for their own; batches of {limit:,.0f} rows take "
@@ -64,13 +66,25 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             "mean rate",
             after=deployment.having(name, **changes),
             about=(name,),
-            also=also,
-            remark=_remark(job, trigger),
+            also={**{f"{job.limiter} of {other}": rows for other, rows in others}, **also},
+            remark=_remark(job, trigger, apart),
         )
 
 
-def _remark(job: Job, trigger: float) -> str:
+def by_source(job: Job, limit: float) -> dict[str, float]:
+    """Return the limit of each source with which a batch has at most so many rows, as they come: Spark limits each."""
+    there = [(name, share) for name, share in zip(job.facts.reads, job.facts.shares, strict=False) if share > 0]
+    if len(there) < 2:
+        return {job.name: limit}
+    # Sources of one description are one reader, used twice.
+    return {name: rounded(max(share for other, share in there if other == name) * limit) for name, _ in there}
+
+
+def _remark(job: Job, trigger: float, apart: Mapping[str, float]) -> str:
     parts = []
+    if len(job.facts.shares) > 1 and job.name not in apart:
+        each = ", ".join(f"{rows:,.0f} for {name}" for name, rows in apart.items())
+        parts.append(f"each source has this option for itself: {each}")
     if job.limiter == "maxFilesPerTrigger":
         parts.append("the source counts files, which the logs do not show: set as many files as hold so many rows")
     elif job.limiter == "rowsPerSecond":

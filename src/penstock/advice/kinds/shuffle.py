@@ -25,9 +25,12 @@ def shuffle(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     """Propose fewer shuffle partitions where committing many small ones costs, and RocksDB where state is large.
 
     Every partition of a stateful operator commits its state in every batch, full or empty. How much a commit gets
-    cheaper is known roughly only, so the effect is taken between nothing and the commit's share that goes.
+    cheaper is known roughly only, so the effect is taken between nothing and the commit's share that goes. Nothing is
+    proposed where the partitions, or the store, are not told.
     """
     for name, job in deployment.jobs.items():
+        if not job.certain:
+            continue
         facts = job.facts
         cores = deployment.drivers[job.driver]
         commit = facts.commit / max(min(cores, facts.partitions), 1.0) if facts.commit else 0.0
@@ -49,12 +52,13 @@ def shuffle(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
                 about=(name,),
                 remark="a checkpoint keeps its number of partitions, so the change needs a new checkpoint",
             )
-        if facts.state_rows >= LARGE and "RocksDB" not in facts.provider and commit >= PART * length:
+        heap = facts.provider and "RocksDB" not in facts.provider
+        if facts.state_rows >= LARGE and heap and commit >= PART * length:
             yield Proposal(
                 kind="shuffle",
                 query=name,
                 setting=STORE,
-                old=facts.provider or None,
+                old=facts.provider,
                 new=ROCKS,
                 why=f"its state of {facts.state_rows:,.0f} rows lies on the Java heap, and committing it takes "
                 f"{human(facts.commit)} of its tasks a batch",

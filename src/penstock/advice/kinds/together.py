@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from penstock.advice.kinds.common import moved
+from penstock.advice.kinds.common import known, moved
 from penstock.advice.replay import replay
 from penstock.advice.values import Aims, Deployment, Proposal
 
@@ -29,6 +29,7 @@ def together(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     loads = {
         driver: sum((deployment.jobs[name].load() for name in deployment.on(driver)), np.zeros(deployment.periods))
         for driver in deployment.drivers
+        if known(deployment, driver)
     }
     light = sorted(loads, key=lambda driver: (float(loads[driver].mean()), driver))[:MOST]
     for pair in combinations(light, 2):

@@ -1,0 +1,61 @@
+"""Queries that a scheduler runs now and then, with ``Trigger.Once`` or ``AvailableNow``."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from penstock.arrays import Array, Ints
+from penstock.telemetry import Batches
+
+LEAST = 3
+"""Runs that show a schedule."""
+
+RUNNING = 0.5
+"""Share of the time that a query on a schedule runs at most."""
+
+EVENLY = 0.25
+"""Share of the median distance by which half of the runs may be closer or farther apart."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Schedule:
+    """The runs of a query on a schedule.
+
+    Attributes
+    ----------
+    apart
+        Median distance between the starts of runs (s).
+    first
+        Index of the first batch of each run.
+    """
+
+    apart: float
+    first: Ints
+
+    @property
+    def batches(self) -> float:
+        """Batches of a run, the median."""
+        return float(np.median(np.diff(self.first)))
+
+    def sums(self, values: Array) -> Array:
+        """Return the sums over each run of what each batch has, along the last axis."""
+        return np.asarray(np.add.reduceat(values, self.first, axis=-1))
+
+
+def schedule(batches: Batches) -> Schedule | None:
+    """Return the schedule of a query that ran several times, about evenly apart, and mostly did not run; else None.
+
+    The rows that come between two runs wait for the next, which no trigger of the query tells.
+    """
+    first = np.concatenate([[0], np.flatnonzero(np.diff(batches.run)) + 1])
+    if first.size < LEAST:
+        return None
+    start, end = batches.start[first], np.maximum.reduceat(batches.end, first)
+    apart = np.diff(start)
+    middle = float(np.median(apart))
+    ran = float((end - start)[:-1].sum())
+    if middle <= 0 or ran > RUNNING * float(start[-1] - start[0]):
+        return None
+    evenly = float(np.median(np.abs(apart - middle))) <= EVENLY * middle
+    return Schedule(apart=middle, first=first) if evenly else None
