@@ -99,13 +99,14 @@ def test_windows_behind_and_what_drops_them() -> None:
         ("a, b AS c", ["a", "b AS c"]),
         ("f(a, b) AS x, `odd, name`", ["f(a, b) AS x", "`odd, name`"]),
         (r"'it\'s, so' AS t, array(1, 2)[0]", [r"'it\'s, so' AS t", "array(1, 2)[0]"]),
-        ("a /* one, two */, b", ["a /* one, two */", "b"]),
+        ("a /* one, two */, b", ["a", "b"]),
+        ("/* all, */ *", ["*"]),
         ("named_struct('x', 1, 'y', 2) AS s", ["named_struct('x', 1, 'y', 2) AS s"]),
         ("größe, *", ["größe", "*"]),
     ],
 )
 def test_select_lists_are_split_as_spark_reads_them(text: str, parts: list[str]) -> None:
-    """Commas in strings, comments, names and calls do not split."""
+    """Commas in strings, comments, names and calls do not split, and comments around a part are left out."""
     assert split_columns(text) == parts
 
 

@@ -197,14 +197,17 @@ def test_a_connection_speaks_to_both_clients() -> None:
 
 
 def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
-    """Options for the parser reach it: text with separators is taken apart, and what must be right stops the run."""
+    """Options for the parser reach it: text with separators is taken apart, and what must be right stops the run.
+
+    Fields may be called as Kafka's own columns are.
+    """
     lines, out = make_topic(broker, "lines"), make_topic(broker, "out")
     put(broker, lines, ["1;a", "2;b"])
     options = {"subscribe": lines, "payload": "csv", "csv.sep": ";"}
     document = {
         "name": "lines",
-        "sources": {"lines": {"format": "kafka", "schema": "n int, s string", "options": options}},
-        "operators": {"all": {"kind": "map", "input": "lines"}},
+        "sources": {"lines": {"format": "kafka", "schema": "Offset int, VALUE string", "options": options}},
+        "operators": {"all": {"kind": "map", "input": "lines", "select": "Offset AS n, VALUE AS s"}},
         "sinks": {"out": {"input": "all", "format": "kafka", "options": {"topic": out}}},
     }
     run(kafka_engine, document, tmp_path / "csv")

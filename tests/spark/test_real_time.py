@@ -26,7 +26,7 @@ from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.errors import EngineError, InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
-from penstock.spark.compile import Deployment, Way, check_network
+from penstock.spark.compile import Deployment, Way, check_network, compile_prompt
 from penstock.spark.compile.drops import limit_of_row
 from penstock.spark.compile.sql import literal
 from penstock.spark.connection import Connection
@@ -131,6 +131,18 @@ def test_real_time_mode_without_a_broker_is_refused() -> None:
     """It is said before anything starts, with the key that is missing."""
     with pytest.raises(InputError, match=r"spark.kafka: real-time mode needs a broker"):
         check_network(network("clicks", "out"), SparkSettings(mode="real-time"))
+
+
+def test_a_query_that_passes_nothing_on_is_refused() -> None:
+    """In real-time mode rows leave one by one: a query whose rows nobody reads is told of by its operator."""
+    operators = {"all": {"kind": "map", "input": "clicks"}, "idle": {"kind": "map", "input": "clicks"}}
+    sources = {"clicks": {"format": "kafka", "schema": "n int", "options": {"subscribe": "clicks"}}}
+    sinks = {"out": {"input": "all", "format": "kafka", "options": {"topic": "out"}}}
+    made = parse_network({"name": "n", "sources": sources, "operators": operators, "sinks": sinks})
+    deployment = Deployment(made, {"all": "h1", "idle": "h2"}, "run", real_time=frozenset(made.operators))
+    session: Any = None
+    with pytest.raises(InputError, match=r"operators\.idle: nothing reads its rows"):
+        compile_prompt(session, deployment, deployment.fragments[1], "run")
 
 
 NETWORK_FILE = """

@@ -9,6 +9,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
+from penstock.spark.compile.sql import distinct, over_rows
 from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import place_of, scheme_of
@@ -73,12 +74,25 @@ def _check_operator(operator: Operator) -> None:
             at=f"{at}.window",
             hint='give a time window: within = "10 seconds"',
         )
+    _check_select(operator.select or "", f"{at}.select")
     if operator.kind == "aggregate" and operator.window is None:
         raise InputError("an aggregate needs a window to run on Spark", at=f"{at}.window")
     if operator.kind == "aggregate" and operator.window and operator.slide:
         ratio = operator.window / operator.slide
         if abs(ratio - round(ratio)) > 1e-9:
             raise InputError("expected a window that is a multiple of its slide", at=f"{at}.slide")
+
+
+def _check_select(text: str, at: str) -> None:
+    """Refuse what Spark does on tables only, and of streams tells when they begin."""
+    if distinct(text):
+        raise InputError(
+            "Spark aggregates no distinct values of a stream", at=at, hint="approx_count_distinct(…), or collect_set(…)"
+        )
+    if over_rows(text):
+        raise InputError(
+            "Spark has no window functions (OVER) on streams", at=at, hint='windows of time are those of an "aggregate"'
+        )
 
 
 def _check_event_time(network: Network, operator: Operator) -> None:

@@ -157,8 +157,11 @@ class _Compiler:
         readers, logs = graph.readers(origin), graph.logs(origin)
         number = graph.number(origin)
         shown_number = f"CAST({'NULL' if number is None else number} AS INT) AS _origin"
-        if graph.alone(origin) or not (readers or logs):
+        if graph.alone(origin):
             return [self._times(origin, shown_number)]
+        if not (readers or logs):
+            # What nobody reads is computed all the same, so that what arrives there is counted.
+            return [self._frame(origin).selectExpr("CAST(NULL AS BIGINT) AS _id", "CAST(NULL AS BIGINT) AS _stimulus")]
         done = passes.evaluate(
             self.deployment, self._frame(origin), origin.lstrip("@"), graph.members(origin), readers, self.speed
         )
@@ -220,7 +223,7 @@ class _Compiler:
         """Return where a stream's rows go; ``number`` is its place among those that the last pass counts."""
         sink = self.network.sinks[stream.reader]
         seen = (len(self.counted) - 1, number)
-        label = f"{self.run}-{self.graph.fragment.name}-{sink.name}"
+        label = f"{self.run}-{self.graph.fragment.name}+{sink.name}"
         options = dict(sink.options)
         if sink.format in FILES:
             # The host has another current folder.
@@ -252,10 +255,10 @@ class _Compiler:
         self.barriers += 1
         number = self.graph.outside.index(origin)
         if self.graph.marked(origin):
-            frame = frame.selectExpr("*", "CASE WHEN _id IS NULL THEN _time END AS _mark")
-            frame = frame.withWatermark("_mark", "0 seconds")
+            frame = frame.selectExpr("*", "CASE WHEN _id IS NULL THEN _time END AS __mark")
+            frame = frame.withWatermark("__mark", "0 seconds")
             frame = frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
-            return frame.filter("_id IS NOT NULL").drop("_mark")
+            return frame.filter("_id IS NOT NULL").drop("__mark")
         before = self._read(RECALLED).filter(f"_origin = {number}").select("_time")
         frame = frame.unionByName(before, allowMissingColumns=True)
         frame = frame.withWatermark("_time", spark_interval(self.deployment.lateness(origin[1:])))

@@ -128,9 +128,7 @@ class Graph:
 
     def silent(self, origin: str) -> bool:
         """Whether nothing of an origin need reach the writer."""
-        if self.alone(origin):
-            return origin not in self.outside or not self.timed or not self.needed(origin)
-        return not self.readers(origin) and not self.logs(origin)
+        return self.alone(origin) and (origin not in self.outside or not self.timed or not self.needed(origin))
 
     def needed(self, origin: str) -> bool:
         """Whether the writer must hear of an outside origin's event time besides its rows.

@@ -5,7 +5,7 @@ Every frame has the columns that the user sees and the envelope ``_id``, ``_stim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
@@ -16,7 +16,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import own_plan
 from penstock.network import Operator
 from penstock.spark.compile.functions import keeps_rows, load_function
-from penstock.spark.compile.sql import condition, literal, quoted, split_columns, spread
+from penstock.spark.compile.sql import STAR, condition, literal, quoted, split_columns, spread
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE
 from penstock.spark.shipped.python_step import wrap_python
 from penstock.units import spark_interval
@@ -30,6 +30,11 @@ def columns(frame: DataFrame) -> list[str]:
 def envelope(frame: DataFrame) -> list[str]:
     """Return the columns of the envelope, with those that rows have in real-time mode."""
     return [*ENVELOPE, *(name for name in PLACE if name in frame.columns)]
+
+
+def _seen(frame: DataFrame) -> DataFrame:
+    """Return a frame of the columns that the user sees."""
+    return frame.select(*map(quoted, columns(frame)))
 
 
 def hashed(frame: DataFrame) -> str:
@@ -73,8 +78,8 @@ def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *
 
 
 def _map(operator: Operator, frame: DataFrame) -> DataFrame:
-    parts = split_columns(operator.select or "*")
-    result = frame.selectExpr(*(spread(parts, columns(frame)) if "*" in parts else parts), *envelope(frame))
+    parts = spread(split_columns(operator.select or "*"), _seen(frame))
+    result = frame.selectExpr(*parts, *envelope(frame))
     if not own_plan(operator):
         return result
     # Several rows come of one: what tells them apart is what they hold.
@@ -124,21 +129,45 @@ def _join(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
     near = f"INTERVAL {spark_interval(operator.within or 0.0)}"
     first, second = f"{quoted(one)}._time", f"{quoted(two)}._time"
     on = f"({operator.on or 'true'}) AND {first} >= {second} - {near} AND {first} <= {second} + {near}"
-    if operator.select is not None:
-        shown = split_columns(operator.select)
-    else:
-        clash = {name.lower() for name in columns(inputs[0])} & {name.lower() for name in columns(inputs[1])}
-        shown = [
-            f"{quoted(side)}.{quoted(name)} AS {quoted(f'{side}_{name}' if name.lower() in clash else name)}"
-            for side, frame in ((one, inputs[0]), (two, inputs[1]))
-            for name in columns(frame)
-        ]
-    return left.join(right, F.expr(on), "inner").selectExpr(
-        *shown,
+    both = left.join(right, F.expr(on), "inner")
+    sides = {side: _seen(frame).alias(side) for side, frame in zip(operator.inputs, inputs, strict=True)}
+    return both.selectExpr(
+        *(shown for part in split_columns(operator.select or "*") for shown in _of_join(part, both, sides)),
         f"xxhash64({quoted(one)}._id, {quoted(two)}._id) AS _id",
         f"greatest({quoted(one)}._stimulus, {quoted(two)}._stimulus) AS _stimulus",
         f"greatest({first}, {second}) AS _time",
     )
+
+
+def _of_join(part: str, both: DataFrame, sides: Mapping[str, DataFrame]) -> list[str]:
+    """Return a part of a join's select list, a star as columns that the user sees, by their names without ``select``.
+
+    Parameters
+    ----------
+    both
+        The joined rows.
+    sides
+        The columns that the user sees, by input.
+    """
+    star = STAR.fullmatch(part)
+    if star is None:
+        return [part]
+    if star["of"] is not None:
+        side = next((side for side in sides if star["of"].strip(" `").lower() == side.lower()), None)
+        rest = f"*{star['but'] or ''}"
+        return [part] if side is None else [f"{quoted(side)}.{name}" for name in spread([rest], sides[side])]
+    names = {side: frame.columns for side, frame in sides.items()}
+    one, two = ({name.lower() for name in each} for each in names.values())
+    shown = [
+        (quoted(f"{side}_{name}" if name.lower() in one & two else name), f"{quoted(side)}.{quoted(name)}")
+        for side, given in names.items()
+        for name in given
+    ]
+    parts = [f"{column} AS {name}" for name, column in shown]
+    if star["but"] is None:
+        return parts
+    left = spread([part], both.selectExpr(*parts))
+    return [made for made, (name, _) in zip(parts, shown, strict=True) if name in left]
 
 
 def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
@@ -148,16 +177,18 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     grouped = frame.groupBy(
         *[F.expr(quoted(name)) for name in operator.by], F.window("_time", length, slide).alias("_w")
     )
-    keys = [quoted(name) for name in operator.by]
-    named = grouped.agg(*made, F.max("_stimulus").alias("_stimulus"))
-    results = [quoted(name) for name in named.columns if name not in (*operator.by, "_w", "_stimulus")]
-    identity = ", ".join([*keys, "unix_micros(_w.start)", literal(operator.name)])
-    return named.selectExpr(
-        *keys,
-        "_w.start AS window_start",
-        "_w.end AS window_end",
-        *results,
+    named = grouped.agg(*made, F.max("_stimulus"))
+    # By place: names may come twice, which is told later, or be those that are used here.
+    names, count = named.columns, len(operator.by)
+    placed = [f"__{place}" for place in range(len(names))]
+    keys, window, results, stimulus = placed[:count], placed[count], placed[count + 1 : -1], placed[-1]
+    identity = ", ".join([*keys, f"unix_micros({window}.start)", literal(operator.name)])
+    return named.toDF(*placed).selectExpr(
+        *(f"{key} AS {quoted(name)}" for key, name in zip(keys, operator.by, strict=True)),
+        f"{window}.start AS window_start",
+        f"{window}.end AS window_end",
+        *(f"{result} AS {quoted(name)}" for result, name in zip(results, names[count + 1 : -1], strict=True)),
         f"xxhash64({identity}) AS _id",
-        "_stimulus",
-        "_w.end - INTERVAL 1 microsecond AS _time",
+        f"{stimulus} AS _stimulus",
+        f"{window}.end - INTERVAL 1 microsecond AS _time",
     )

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import attrs
+import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
 from penstock.network import Operator, Stream
 from penstock.spark.compile import streams
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.kinds import columns, envelope
-from penstock.spark.compile.sql import condition, quoted, split_columns, spread
+from penstock.spark.compile.sql import condition, plain, quoted, split_columns, spread
 
 
 @attrs.frozen
@@ -95,7 +96,7 @@ def evaluate(
             made = deployment.schemas[name].fieldNames() if operator.select else []
             shown = {column: f"__{number}_{k}" for k, column in enumerate(made)}
             if operator.select:
-                frame = _selected(frame, operator, carried, before, flag).toDF(*carried, *shown.values())
+                frame = _selected(frame, operator, carried, before, flag, made).toDF(*carried, *shown.values())
             carried += shown.values()
             place[name] = Step(flag, shown or before.columns)
             continue
@@ -107,8 +108,18 @@ def evaluate(
     return Pass(frame, place, knobs)
 
 
-def _selected(frame: DataFrame, operator: Operator, carried: Sequence[str], before: Step, flag: str) -> DataFrame:
-    """Return a frame with what a map selects. Rows that are not there must not fail: they are computed from nulls."""
-    guarded = [f"CASE WHEN {flag} THEN {column} END AS {quoted(name)}" for name, column in before.columns.items()]
-    parts = spread(split_columns(operator.select or "*"), list(before.columns))
-    return frame.selectExpr(*carried, *guarded).selectExpr(*carried, *parts)
+def _selected(
+    frame: DataFrame, operator: Operator, carried: Sequence[str], before: Step, flag: str, made: Sequence[str]
+) -> DataFrame:
+    """Return a frame with what a map selects, called ``made``. Rows that are not there must not fail it.
+
+    It is computed only of rows that are there: of nulls in their place it might fail, as a map without a key does.
+    """
+    bare = [f"{column} AS {quoted(name)}" for name, column in before.columns.items()]
+    parts = spread(split_columns(operator.select or "*"), frame.selectExpr(*bare))
+    # Under their own names, as parts may use those before them.
+    selected = [
+        F.expr(part) if plain(part) else F.when(F.expr(flag), F.expr(part)).alias(name)
+        for part, name in zip(parts, made, strict=True)
+    ]
+    return frame.selectExpr(*carried, *bare).select(*carried, *selected)

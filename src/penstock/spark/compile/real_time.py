@@ -126,7 +126,14 @@ class _Compiler:
     def query(self) -> PromptQuery:
         """Return the compiled query."""
         graph, deployment = self.graph, self.deployment
-        whole, *parts = [self._leave(origin) for origin in graph.origins if graph.sinks(origin) or graph.logs(origin)]
+        leaving = [origin for origin in graph.origins if graph.sinks(origin) or graph.logs(origin)]
+        if not leaving:
+            raise InputError(
+                "nothing reads its rows, and in real-time mode a query must pass them on",
+                at=f"operators.{graph.fragment.name}",
+                hint="give it a sink, or leave it out",
+            )
+        whole, *parts = map(self._leave, leaving)
         for part in parts:
             whole = whole.unionByName(part)
         spec = WriterSpec(

@@ -24,6 +24,7 @@ from penstock.spark.compile import kinds
 from penstock.spark.compile.blame import blame
 from penstock.spark.compile.functions import import_function, tells_rows
 from penstock.spark.compile.graph import stateful_behind
+from penstock.spark.compile.shapes import check_file, check_names, check_types
 from penstock.spark.compile.sources import read_source
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.messages import message
@@ -67,14 +68,17 @@ def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str] |
     frames: dict[str, DataFrame] = {}
     found: dict[str, StructType] = {}
 
-    def note(name: str, shape: StructType | str) -> None:
+    def note(name: str, shape: StructType, at: str) -> None:
+        # The envelope comes last: before it there may be no column of such a name.
+        fields = shape.fields[: -len(ENVELOPE)]
+        check_names([field.name for field in fields], at)
         frames[name] = session.createDataFrame([], shape)
-        fields = [field for field in frames[name].schema if field.name not in (*ENVELOPE, "_origin")]
         found[name] = StructType([StructField(field.name, nullable(field.dataType), True) for field in fields])
 
     for name, source in network.sources.items():
         with blame(f"sources.{name}"):
-            note(name, ROWS if source.scheduled else read_source(session, source, kafka).schema)
+            rows = session.createDataFrame([], ROWS) if source.scheduled else read_source(session, source, kafka)
+            note(name, rows.schema, f"sources.{name}.schema")
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             if operator.kind == "python":
@@ -82,8 +86,11 @@ def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str] |
             result = kinds.apply(operator, [frames[given] for given in operator.inputs])
             # The client guesses the columns of some plans; this makes the host look at them.
             result.isStreaming  # noqa: B018
-            note(name, result.schema)
+            at = f"operators.{name}{'.select' if operator.select else ''}"
+            note(name, result.schema, at)
+            check_types(found[name].fields, at)
     for sink in network.sinks.values():
+        check_file(sink, found[sink.input])
         if sink.format == "kafka":
             with blame(f"sinks.{sink.name}"):
                 _check_messages(sink, frames[sink.input].drop(*ENVELOPE))

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import InputError
 from penstock.network import Source
 from penstock.spark.compile.kinds import hashed
+from penstock.spark.compile.shapes import check_names
 from penstock.spark.compile.sql import literal, quoted
-from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
+from penstock.spark.shipped import LANE, PLACE, POSITION
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import absolute
-from penstock.spark.shipped.python_step import ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -93,9 +93,7 @@ def read_source(
     given = frame.columns
     frame = frame.selectExpr("*", f"{identity} AS _id", f"{stimulus} AS _stimulus", *place)
     frame, names = _payload(frame, source, given) if name == "kafka" and source.schema else (frame, given)
-    for column in names:
-        if column in (*ENVELOPE, "_origin", ROW) or column.startswith("__"):
-            raise InputError(f"the column name {column!r} is used by penstock", at=f"sources.{source.name}.schema")
+    check_names(names, f"sources.{source.name}.schema")
     own = ("_id", "_stimulus", f"{_time(source, names)} AS _time", *(PLACE if placed else ()))
     shown: DataFrame = frame.selectExpr(*map(quoted, names), *own)
     return shown
@@ -126,16 +124,18 @@ def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[
         If the payload is of no known kind, or what to include is none of Kafka's columns.
     """
     at = f"sources.{source.name}.options"
-    frame = frame.selectExpr("*", f"{_parsed(source, at)} AS _payload")
-    names = list(frame.select("_payload.*").columns)
-    others = [name for name in frame.columns if name not in (*columns, "_payload")]
+    frame = frame.selectExpr("*", f"{_parsed(source, at)} AS __payload")
+    names = list(frame.select("__payload.*").columns)
+    # Spark would take them for the same, whatever their case.
+    taken = {name.lower() for name in names}
+    left = [name for name in columns if name.lower() not in taken]
+    others = [name for name in frame.columns if name not in (*columns, "__payload")]
     include = [name.strip() for name in source.options.get("include", "").split(",") if name.strip()]
     for name in include:
-        if name not in columns or name in names:
-            known = ", ".join(column for column in columns if column not in names)
-            raise InputError(f"expected some of {known}, got {name!r}", at=f"{at}.include")
-    given = [f"_payload.{quoted(name)} AS {quoted(name)}" for name in names]
-    rest = ["CAST(key AS STRING) AS key" if name == "key" else name for name in columns if name not in names]
+        if name not in left:
+            raise InputError(f"expected some of {', '.join(left)}, got {name!r}", at=f"{at}.include")
+    given = [f"__payload.{quoted(name)} AS {quoted(name)}" for name in names]
+    rest = ["CAST(key AS STRING) AS key" if name == "key" else name for name in left]
     return frame.selectExpr(*given, *rest, *others), [*names, *include]
 
 

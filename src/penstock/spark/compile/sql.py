@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
@@ -11,8 +14,18 @@ from sqlglot.tokenizer_core import TokenType
 from penstock.network import Operator
 from penstock.spark.shipped.turn import BUCKETS
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from sqlglot.tokenizer_core import Token
+
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSED = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+STAR = re.compile(r"(?:(?P<of>[^()]+)\.)?\s*\*(?P<but>\s*EXCEPT\s*\(.*\))?", re.IGNORECASE | re.DOTALL)
+"""A part of a select list that stands for several columns: all, or those of a struct or a join's input."""
+
+_NAME = r"(?:\w+|`(?:[^`]|``)+`)"
+_PLAIN = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})*(?:\s+AS\s+{_NAME})?", re.IGNORECASE)
 
 
 def quoted(name: str) -> str:
@@ -31,18 +44,51 @@ def split_columns(text: str) -> list[str]:
         tokens = Spark().tokenize(text)
     except TokenError:
         return [text.strip()]
-    parts, depth, begin = [], 0, 0
+    parts: list[list[Token]] = [[]]
+    depth = 0
     for token in tokens:
         depth += (token.token_type in _OPEN) - (token.token_type in _CLOSED)
         if token.token_type == TokenType.COMMA and depth == 0:
-            parts.append(text[begin : token.start].strip())
-            begin = token.end + 1
-    return [part for part in [*parts, text[begin:].strip()] if part]
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [text[part[0].start : part[-1].end + 1] for part in parts if part]
 
 
-def spread(parts: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return a select list with ``*`` written as the columns that the user sees."""
-    return [shown for part in parts for shown in (map(quoted, names) if part == "*" else [part])]
+def spread(parts: Sequence[str], frame: DataFrame) -> list[str]:
+    """Return a select list whose stars are written as columns, of a frame that has those that the user sees."""
+    found = []
+    for part in parts:
+        star = STAR.fullmatch(part)
+        if star is None:
+            found.append(part)
+            continue
+        before = f"{star['of']}." if star["of"] else ""
+        found += [before + quoted(name) for name in frame.selectExpr(part).columns]
+    return found
+
+
+def plain(part: str) -> bool:
+    """Whether a part of a select list is a column as it is, maybe with another name: computing it cannot fail."""
+    return _PLAIN.fullmatch(part) is not None
+
+
+def distinct(text: str) -> bool:
+    """Whether SQL aggregates distinct values, as in ``count(DISTINCT user)``."""
+    return _follow(text, TokenType.L_PAREN, TokenType.DISTINCT)
+
+
+def over_rows(text: str) -> bool:
+    """Whether SQL has a window function, as in ``row_number() OVER (…)``."""
+    return _follow(text, TokenType.OVER, TokenType.L_PAREN)
+
+
+def _follow(text: str, first: TokenType, second: TokenType) -> bool:
+    try:
+        kinds = [token.token_type for token in Spark().tokenize(text)]
+    except TokenError:
+        return False
+    return any(pair == (first, second) for pair in pairwise(kinds))
 
 
 def bucket(salt: str) -> str:

@@ -116,7 +116,7 @@ class Outcome:
         recent = self.latency(sink)
         older = [self.history.latency(name) for name in names]
         values = np.concatenate([recent, *(row[0] for row in older)])
-        return values, np.concatenate([*map(self._weight, names), *(row[1] for row in older)])
+        return values, np.concatenate([np.zeros(0), *map(self._weight, names), *(row[1] for row in older)])
 
     def _weight(self, sink: str) -> Array:
         return self.weight.get(sink, np.ones(len(self.visible.get(sink, ()))))

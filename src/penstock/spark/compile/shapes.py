@@ -1,0 +1,100 @@
+"""What an operator's rows may look like: names that penstock uses itself, and types that cannot leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
+
+from penstock.errors import InputError
+from penstock.network import Sink
+from penstock.spark.shipped import ENVELOPE
+from penstock.spark.shipped.python_step import ROW
+
+RESERVED = (*ENVELOPE, "_origin", ROW)
+"""Names of columns that rows have besides the user's; so are all that begin with two underscores."""
+
+UNWRITTEN: Mapping[str, tuple[type[DataType], ...]] = {
+    "csv": (ArrayType, BinaryType, MapType, StructType, VariantType),
+    "orc": (NullType, VariantType),
+}
+"""Types that Spark writes into no file of a format."""
+
+
+def check_names(names: Sequence[str], at: str) -> None:
+    """Refuse columns called as penstock's own, or as one another: Spark takes names that differ in case for the same.
+
+    Raises
+    ------
+    InputError
+        Naming the column.
+    """
+    seen: set[str] = set()
+    for name in names:
+        key = name.lower()
+        if key in RESERVED or key.startswith("__"):
+            raise InputError(f"the column name {name!r} is used by penstock", at=at, hint="give it another name")
+        if key in seen:
+            raise InputError(f"two columns are called {name!r}", at=at, hint="give one another name, or leave it out")
+        seen.add(key)
+
+
+def check_types(fields: Sequence[StructField], at: str) -> None:
+    """Refuse columns that cannot pass to another query or a sink, wherever the operator is placed."""
+    for field in fields:
+        try:
+            to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkTypeError:
+            raise InputError(
+                f"the column {field.name!r} ({field.dataType.simpleString()}) cannot leave Spark",
+                at=at,
+                hint="cast it, e.g. to STRING or INT",
+            ) from None
+
+
+def check_file(sink: Sink, shape: StructType) -> None:
+    """Refuse a sink of files whose format cannot hold its rows."""
+    at = f"sinks.{sink.name}.format"
+    if sink.format == "text" and [field.dataType for field in shape.fields] != [StringType()]:
+        raise InputError(
+            f"text has one column of type string, got {', '.join(map(_shown, shape.fields))}",
+            at=at,
+            hint='put a map before it: select = "concat_ws(…) AS value"',
+        )
+    for field in shape.fields:
+        if any(isinstance(kind, UNWRITTEN.get(sink.format or "", ())) for kind in _kinds(field.dataType)):
+            raise InputError(
+                f"{sink.format} cannot hold the column {_shown(field)}",
+                at=at,
+                hint="make it text by to_json() in a map, or take another format",
+            )
+
+
+def _shown(field: StructField) -> str:
+    return f"{field.name!r} ({field.dataType.simpleString()})"
+
+
+def _kinds(kind: DataType) -> Iterator[DataType]:
+    """Return a type and those of its parts."""
+    yield kind
+    match kind:
+        case ArrayType():
+            yield from _kinds(kind.elementType)
+        case MapType():
+            yield from _kinds(kind.keyType)
+            yield from _kinds(kind.valueType)
+        case StructType():
+            for field in kind.fields:
+                yield from _kinds(field.dataType)

@@ -1,0 +1,180 @@
+"""What a user's SQL may say of columns: nothing is computed of rows that are not there; stars; names and types."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.cluster import SparkSettings
+from penstock.errors import InputError
+from penstock.network import Network
+from penstock.network.file import parse_network
+from penstock.spark.compile import check_network, derive_schemas
+from penstock.spark.run import Engine, Outcome
+
+SCHEMA = "user string, price int, at timestamp"
+ROWS = [("a", 1, 1), (None, 2, 2), ("b", 3, 30), ("c", 0, 31)]
+
+
+def network(folder: Path, operators: dict[str, Any], schema: str = SCHEMA, **sink: Any) -> Network:
+    """Return a network over a JSON source ``s``, whose only sink reads the last operator, unless it says otherwise."""
+    folder.mkdir(exist_ok=True)
+    lines = [{"user": user, "price": price, "at": f"2026-03-01T12:00:{second:02d}Z"} for user, price, second in ROWS]
+    (folder / "a.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = {"format": "json", "schema": schema, "time": "at", "options": {"path": str(folder)}}
+    sinks = {"out": {"input": list(operators)[-1], **sink}}
+    return parse_network({"name": "n", "sources": {"s": source}, "operators": operators, "sinks": sinks})
+
+
+def of_map(select: str) -> dict[str, Any]:
+    return {"m": {"kind": "map", "input": "s", "select": select}}
+
+
+def of_join(select: str) -> dict[str, Any]:
+    join = {"kind": "join", "inputs": ["v", "b"], "on": "v.user = b.user", "within": "10 seconds", "select": select}
+    return {"v": {"kind": "map", "input": "s"}, "b": {"kind": "map", "input": "s"}, "j": join}
+
+
+def of_aggregate(**keys: Any) -> dict[str, Any]:
+    return {"g": {"kind": "aggregate", "input": "s", "window": "10 seconds", **keys}}
+
+
+def run(engine: Engine, made: Network, placement: dict[str, str], folder: Path) -> tuple[Outcome, list[dict[str, Any]]]:
+    """Run a network once; return what came of it, and the rows of its sink."""
+    outcome = engine.run_once(engine.prepare(made, placement, folder))
+    assert outcome.balanced(made)
+    return outcome, [row for path in (folder / "sinks/out").iterdir() for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("hosts", [("h1", "h1", "h1"), ("h1", "h2", "h2")], ids=["together", "apart"])
+def test_nothing_is_computed_of_rows_that_are_not_there(engine: Engine, tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    """SQL that fails of nulls gets rows that a filter let through, and no marks, on whatever host."""
+    operators = {
+        "kept": {"kind": "filter", "input": "s", "where": "user IS NOT NULL AND price > 0"},
+        "made": {
+            "kind": "map",
+            "input": "kept",
+            "select": "map(user, price) AS m, price, if(user IS NULL, raise_error('no user'), user) AS user, "
+            "12 div coalesce(price, 0) AS part, part + 1 AS more, struct(price AS p) AS s",
+        },
+        "flat": {"kind": "map", "input": "made", "select": "s.*, * EXCEPT (price, s)"},
+        "some": {"kind": "filter", "input": "flat", "where": "m[user] > 0"},
+    }
+    placement = dict(zip(operators, (hosts[0], *hosts), strict=True))
+    _, rows = run(engine, network(tmp_path / "in", operators), placement, tmp_path / "run")
+    assert sorted(rows, key=lambda row: row["user"]) == [
+        {"p": 1, "m": [("a", 1)], "user": "a", "part": 12, "more": 13},
+        {"p": 3, "m": [("b", 3)], "user": "b", "part": 4, "more": 5},
+    ]
+
+
+@pytest.mark.spark
+def test_a_star_of_a_join_runs(engine: Engine, tmp_path: Path) -> None:
+    """The columns of one input, and one of the other: rows have them and nothing besides."""
+    made = network(tmp_path / "in", of_join("v.* EXCEPT (at), b.price AS paid"))
+    _, rows = run(engine, made, {"v": "h1", "b": "h1", "j": "h1"}, tmp_path / "run")
+    assert sorted(rows, key=lambda row: row["user"]) == [
+        {"user": user, "price": price, "paid": price} for user, price, _ in ROWS if user
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("operators", "names"),
+    [
+        (of_map("* EXCEPT (user)"), "price at"),
+        (of_map("struct(user, price) AS p, *"), "p user price at"),
+        (of_map("* EXCEPT (at), explode(array(1, 2)) AS k"), "user price k"),
+        (of_join("*"), "v_user v_price v_at b_user b_price b_at"),
+        (of_join("* EXCEPT (v_at, b_at)"), "v_user v_price b_user b_price"),
+        (of_join("v.*, b.price AS paid"), "user price at paid"),
+        (of_join("`V`.* EXCEPT (v.at), upper(b.user) AS name"), "user price name"),
+        (of_aggregate(by="user", select="count(*) AS _w"), "user window_start window_end _w"),
+    ],
+)
+def test_stars_are_the_columns_that_the_user_sees(
+    engine: Engine, tmp_path: Path, operators: dict[str, Any], names: str
+) -> None:
+    """A star has no column of ours, and one of a join names equal columns by their input."""
+    made = network(tmp_path / "in", operators)
+    assert derive_schemas(engine.sessions["h1"], made)[list(operators)[-1]].names == names.split()
+
+
+TEXT, CSV, ORC = ({"format": form, "options": {"path": "out"}} for form in ("text", "csv", "orc"))
+SECOND = {"h": {"kind": "aggregate", "input": "g", "window": "20 seconds", "by": "window_start"}}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("operators", "sink", "said"),
+    [
+        (of_map("*, upper(user) AS user"), {}, r"operators\.m\.select: two columns are called 'user'"),
+        (of_map("user, upper(user) AS User"), {}, r"operators\.m\.select: two columns are called 'User'"),
+        (of_map("user, price AS _ID"), {}, r"operators\.m\.select: the column name '_ID' is used by penstock"),
+        (of_map("user, price AS __m"), {}, r"operators\.m\.select: the column name '__m' is used by penstock"),
+        (of_join("v.*, b.*"), {}, r"operators\.j\.select: two columns are called 'user'"),
+        (of_aggregate(select="count(*) AS _origin"), {}, r"operators\.g\.select: the column name '_origin' is used"),
+        (of_aggregate(select="max(price) AS _stimulus"), {}, r"operators\.g\.select: the column name '_stimulus'"),
+        (of_aggregate(by="user") | SECOND, {}, r"operators\.h: two columns are called 'window_start'"),
+        (of_map("INTERVAL '1' YEAR AS y"), {}, r"operators\.m\.select: the column 'y' \(interval year\) cannot leave"),
+        (of_map("user, price"), TEXT, r"sinks\.out\.format: text has one column of type string"),
+        (of_map("array(user) AS tags"), CSV, r"sinks\.out\.format: csv cannot hold the column 'tags'"),
+        (of_map("array(NULL) AS tags"), ORC, r"sinks\.out\.format: orc cannot hold the column 'tags'"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused_by_name(
+    engine: Engine, tmp_path: Path, operators: dict[str, Any], sink: dict[str, Any], said: str
+) -> None:
+    """What Spark would take and a query would fail of, or lose, is refused with operator or sink, and column."""
+    with pytest.raises(InputError, match=said):
+        derive_schemas(engine.sessions["h1"], network(tmp_path / "in", operators, **sink))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("column", ["_ORIGIN", "_Row", "__x", "USER"])
+def test_columns_of_a_source_are_checked_whatever_their_case(engine: Engine, tmp_path: Path, column: str) -> None:
+    """A source may have no column of ours, nor two that Spark takes for one."""
+    made = network(tmp_path / "in", of_map("price"), f"{SCHEMA}, {column} int")
+    with pytest.raises(InputError, match=rf"sources\.s\.schema: .*'{column}'"):
+        derive_schemas(engine.sessions["h1"], made)
+
+
+@pytest.mark.parametrize(
+    ("operators", "said"),
+    [
+        (of_aggregate(select="count(DISTINCT user) AS n"), r"operators\.g\.select: Spark aggregates no distinct"),
+        (of_map("user, row_number() OVER (PARTITION BY user ORDER BY at) AS n"), r"operators\.m\.select: .* \(OVER\)"),
+        (of_join("v.*, max(b.price) over (partition by b.user) AS n"), r"operators\.j\.select: .* \(OVER\)"),
+    ],
+)
+def test_what_is_for_tables_only_is_refused(tmp_path: Path, operators: dict[str, Any], said: str) -> None:
+    """Spark tells it only when a stream begins; it is said before a host starts, with operator and key."""
+    with pytest.raises(InputError, match=said):
+        check_network(network(tmp_path / "in", operators), SparkSettings())
+
+
+def test_words_that_look_like_it_are_not_refused(tmp_path: Path) -> None:
+    """A comparison by DISTINCT, and a text or a name with such words, are plain SQL."""
+    select = "user IS DISTINCT FROM 'x' AS one, 'count(DISTINCT a) OVER (b)' AS two, price AS `over (`"
+    check_network(network(tmp_path / "in", of_map(select)), SparkSettings())
+
+
+@pytest.mark.spark
+def test_what_nobody_reads_runs_and_counts(engine: Engine, tmp_path: Path) -> None:
+    """Operators without readers are computed, alone in a query and beside others, and what they get is counted."""
+    operators = {
+        "sums": {"kind": "aggregate", "input": "s", "window": "10 seconds", "by": "user"},
+        "beside": {"kind": "aggregate", "input": "kept", "window": "10 seconds"},
+        "kept": {"kind": "filter", "input": "s", "where": "price > 0"},
+    }
+    made = network(tmp_path / "in", operators)
+    outcome, rows = run(engine, made, {"sums": "h2", "beside": "h1", "kept": "h1"}, tmp_path / "run")
+    assert {name: row["arrived"] for name, row in outcome.streams(made).items()} == {
+        "s->sums": 4, "s->kept": 4, "kept->beside": 3, "kept->out": 3,
+    }  # fmt: skip
+    assert len(rows) == 3
