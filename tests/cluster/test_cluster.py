@@ -82,6 +82,9 @@ def test_reads_every_key(tmp_path: Path) -> None:
         ('trigger = "1 s"', 'checkpoint = "2 s"', 14, ["5 seconds at least", "2"]),
         ("[spark]", "[sparks]", 13, ["did you mean 'spark'?"]),
         ("[hosts.h1]", '[hosts."h 1"]', 5, ["a name of letters"]),
+        ("[hosts.h1]", '[hosts."../h1"]', 5, ["a name of letters", "begin it with"]),
+        ("[hosts.h1]", '[hosts.".."]', 5, ["a name of letters", "begin it with"]),
+        ("[hosts.h1]", '[hosts."h/1"]', 5, ["a name of letters"]),
     ],
 )
 def test_refuses_with_place(tmp_path: Path, old: str, new: str, line: int, words: list[str]) -> None:
@@ -95,6 +98,13 @@ def test_refuses_with_place(tmp_path: Path, old: str, new: str, line: int, words
     assert "abc" not in message  # a token is in no message
     for word in words:
         assert word in message
+
+
+def test_hosts_are_named_as_machines_are(tmp_path: Path) -> None:
+    """Names may have dots, digits, hyphens and letters of any language."""
+    names = ["node-1.example.com", "10.0.0.7", "größe_2"]
+    cluster = read_cluster(written(tmp_path, "".join(f'[hosts."{name}"]\n' for name in names)))
+    assert sorted(cluster.hosts) == sorted(names)
 
 
 def test_a_cluster_needs_a_host(tmp_path: Path) -> None:

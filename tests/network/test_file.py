@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.network import Network, chain, hybrid, read_network, tree
+from penstock.network import Network, Sink, Source, chain, hybrid, read_network, tree
 from penstock.network.file import parse_network
 
 GOOD = """\
@@ -70,6 +70,16 @@ def test_a_sink_with_a_path_is_parquet() -> None:
     assert {name: sink.format for name, sink in network.sinks.items()} == {"here": "parquet", "run": None}
 
 
+def test_formats_are_known_in_any_case() -> None:
+    """Spark takes "JSON" for "json": so do we, from files and in Python; the name of a class stays as it is."""
+    tables = {"s": {"format": "NexMark"}}, {"t": {"input": "s", "format": "Parquet", "options": {"path": "out"}}}
+    network = parse_network({"name": "n", "sources": tables[0], "sinks": tables[1]})
+    assert network.sources["s"].scheduled
+    assert network.sinks["t"].format == "parquet"
+    assert Source(name="s", format="KAFKA").format == Sink(name="t", input="s", format="Kafka").format == "kafka"
+    assert Sink(name="t", input="s", format="com.Example.Writer").format == "com.Example.Writer"
+
+
 def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
     """The same tables in another order give the same operators and streams in the same order."""
     head, *tables = GOOD.split("\n[")
@@ -125,6 +135,8 @@ def test_a_network_survives_pickling() -> None:
         ("[sources.r]", '[sources."r s"]', 5, ["letters, digits"]),
         ("[defaults]", "[default]", 2, ["unknown table 'default'", "'defaults'"]),
         ('name = "n"', "", None, ["'name' is missing"]),
+        ('name = "n"', 'name = "../../evil"', 1, ["name: expected a name that a folder may have", "'../../evil'"]),
+        ('name = "n"', 'name = "a/b"', 1, ["a folder may have", "got 'a/b'"]),
         ('input = "a"\nweight', "weight", 22, ["'input' is missing"]),
         ('input = "a"\nweight', 'input = "t"\nweight', 23, ["is a sink"]),
     ],

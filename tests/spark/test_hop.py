@@ -281,6 +281,19 @@ def test_large_rows_are_dealt_out(broker: Any) -> None:
     log.close()
 
 
+def test_pieces_are_no_larger_than_brokers_take() -> None:
+    """A few large rows among many small ones are in pieces of their own, and all rows follow in order."""
+    rng = np.random.default_rng(3)
+    texts = ["x" * int(size) for size in rng.choice([10, 300_000, 1_500_000], 600, p=[0.96, 0.03, 0.01])]
+    texts[100:104] = ["y" * 300_000] * 4
+    table = pa.table({"text": texts, "n": range(len(texts))})
+    found = pieces.pieces(table)
+    assert pa.Table.from_batches(found) == table
+    for piece in found:
+        assert piece.num_rows == 1 or len(pieces.packed(piece)) <= pieces.PIECE_BYTES + 64
+    assert len(pieces.pieces(table.slice(0, 90).select(["n"]))) == 1
+
+
 def test_maps_and_nested_values_cross(make: Make) -> None:
     """Maps, arrays and structs come out as they went in."""
     inner = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])

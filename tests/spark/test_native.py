@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 from decimal import Decimal
@@ -32,6 +33,7 @@ from penstock.network.file import parse_network
 from penstock.spark.compile import compiler
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.run import Engine
+from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.native import RANKS, SKETCH, marked, spread_out, write_by_spark
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import settle
@@ -167,14 +169,19 @@ def test_spark_writes_what_everybody_reads(kinds: dict[str, DataType], form: str
 
 
 def test_what_a_cut_off_batch_has_left_is_removed(tmp_path: Path) -> None:
-    """A query that begins removes folders in which an earlier one wrote, and no other's."""
+    """A query that begins removes folders in which it or an earlier one wrote, and no other's."""
     spec = spec_of(tmp_path, form="json")
-    for name in ("_penstock-label-000000000003-1", "_penstock-other-000000000003-1", "_SUCCESS"):
+    for _ in range(2):
+        spec = dataclasses.replace(spec, generation=take_over(spec.folder, "q"))
+    others = ["_SUCCESS", "_penstock-label-000000000003-3", "_penstock-label-more-000000000003-1"]
+    for name in ("_penstock-label-000000000003-1", "_penstock-label-000000000003-2", *others):
         (tmp_path / "out" / name).mkdir(parents=True)
-    (spec.aside / "000000000003" / "part-0.parquet").replace(b"half")
+    for generation in (1, 2, 3):
+        place = dataclasses.replace(spec, generation=generation).aside
+        (place / "000000000003" / "part-0.parquet").replace(b"half")
     settle(spec, 3, manifest_of(spec.folder, "q", 3))
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["_SUCCESS", "_penstock-other-000000000003-1"]
-    assert not spec.aside.names()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == others
+    assert spec.asides.names() == ["3"]
 
 
 @pytest.mark.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.run import Engine
 from penstock.spark.run.outcome import read_latency
 from penstock.spark.shipped.deliver import Aside, Delivery, deliver
-from penstock.spark.shipped.gate import take_over
+from penstock.spark.shipped.gate import Fenced, committing, take_over
 from penstock.spark.shipped.nexmark import NexmarkReader, NexmarkSource, SpreadNexmarkReader
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.settle import intend, intent_of, settle
@@ -254,6 +255,42 @@ def test_files_of_a_batch_are_shown_all_or_none(tmp_path: Path) -> None:
     assert len([*out.iterdir()]) == 2
 
 
+def test_only_the_newest_generation_settles(tmp_path: Path) -> None:
+    """A query that another one has taken over from removes nothing that is going to be shown, however late it looks."""
+    folder = Place(str(tmp_path))
+    old = spec_of(tmp_path, take_over(folder, "q"))
+    new = dataclasses.replace(old, generation=take_over(folder, "q"))
+    list(deliveries(old, 4))
+    prepared = list(deliveries(new, 4))
+    with pytest.raises(Fenced):
+        settle(old, 4, manifest_of(folder, "q", 4))
+    with committing(folder, "q", new.generation), intend(new, 4, prepared, {"batch": 4, "rows": {}}):
+        for delivery in prepared:
+            delivery.show(begun=True)
+    assert len([*(tmp_path / "sinks/out").iterdir()]) == 2
+    settle(new, 5, manifest_of(folder, "q", 5))
+    assert new.asides.names() == []
+
+
+def test_a_lost_file_of_a_batch_is_told(tmp_path: Path) -> None:
+    """A batch of which a file is nowhere is not taken for shown, until the file is back."""
+    spec = spec_of(tmp_path, take_over(Place(str(tmp_path)), "q"))
+    manifest = manifest_of(spec.folder, "q", 4)
+    (prepared,) = deliveries(spec, 4)
+    # Killed before the first file is shown.
+    intend(spec, 4, [prepared], {"batch": 4, "rows": {}}).__enter__()
+    file, target = prepared.moves[1]
+    file.remove()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"neither .*q-000000000004-1\.parquet nor"):
+            settle(spec, 4, manifest)
+        assert not manifest.exists()
+    target.replace(b"1")
+    settle(spec, 4, manifest)
+    assert manifest.exists()
+    assert len([*(tmp_path / "sinks/out").iterdir()]) == 2
+
+
 def network_over(folder: Path) -> Network:
     """Write rows, some of which are equal, and return a network over them."""
     (folder / "in").mkdir()
@@ -300,7 +337,7 @@ def test_tasks_write_what_leaves_a_host_with_two_slots(engine: Engine, tmp_path:
     assert len([*(run / "logs/third").glob("*-*.arrow")]) == 2
     assert len([*(run / "checkpoints/third/state/0").glob("[01]")]) == 2
     assert read_parquet(run / "sinks/counts")
-    assert not Place(str(run / "aside/third")).names()
+    assert not [*(run / "aside").rglob("*.parquet")]
 
 
 @pytest.mark.spark

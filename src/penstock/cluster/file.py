@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 
 import msgspec
 
@@ -13,6 +14,9 @@ from penstock.cluster.tables import ClusterFile, HostTable, LinkTable, MachineTa
 from penstock.errors import InputError
 from penstock.files import Document, Text, convert, schema_of
 from penstock.units import size
+
+NAME = re.compile(r"\w[\w.\-]*")
+"""Names of hosts, which are also those of files."""
 
 
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
@@ -49,8 +53,10 @@ def parse_cluster(document: Document) -> Cluster:
 
 def _host(name: str, document: object) -> Host:
     at = f"hosts.{name}"
-    if not name or set(name) & set(",=@:# \t") or "->" in name:
-        raise InputError("expected a name of letters, digits, '_', '-' and '.'", at=at)
+    if not NAME.fullmatch(name):
+        raise InputError(
+            "expected a name of letters, digits, '_', '-' and '.'", at=at, hint="begin it with a letter, a digit or '_'"
+        )
     table = convert(document, HostTable, at)
     for key in ("capacity", "quota", "price"):
         if not math.isfinite(getattr(table, key)):

@@ -16,6 +16,9 @@ from penstock.network.doubts import doubts
 from penstock.network.model import Growth, Network, Operator, Sink, Source
 from penstock.units import seconds, size
 
+FOLDER = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]*")
+"""Names of networks."""
+
 Positive = Annotated[float, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -171,6 +174,9 @@ def parse_network(document: Document, file: str | None = None) -> Network:
                 raise InputError(f"expected a table, got {table!r}", at=f"{key}.{name}", hint=f"write [{key}.{name}]")
     tables = ("sources", "operators", "sinks")
     top = convert({key: value if key not in tables else {} for key, value in document.items()}, NetworkFile, "")
+    if not FOLDER.fullmatch(top.name):
+        # A run's folder has this name unless another one is given.
+        raise InputError(f"expected a name that a folder may have, got {top.name!r}", at="name")
     _defaults(top.defaults)
     sources = [_source(name, table) for name, table in document["sources"].items()]
     operators = [_operator(name, table, top.defaults) for name, table in document.get("operators", {}).items()]

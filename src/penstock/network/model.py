@@ -19,6 +19,11 @@ NAME = re.compile(r"\w[\w.\-]*")
 BEGINNING = "begin it with a letter, a digit or '_'"
 
 
+def _plain(form: str | None) -> str | None:
+    """Return a format as penstock knows it: Spark takes its names in any case, but not those of classes."""
+    return form if form is None or "." in form else form.lower()
+
+
 @attrs.frozen(kw_only=True)
 class Source:
     """Where tuples enter.
@@ -29,7 +34,7 @@ class Source:
 
     name: str
     schema: str | None = None
-    format: str | None = None
+    format: str | None = attrs.field(default=None, converter=_plain)
     options: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     time: str | None = None
     lateness: float = 0.0
@@ -121,7 +126,7 @@ class Sink:
     name: str
     input: str
     weight: float = 1.0
-    format: str | None = None
+    format: str | None = attrs.field(default=None, converter=_plain)
     options: Mapping[str, str] = attrs.field(factory=dict, hash=False)
     host: str | None = None
 

@@ -18,7 +18,19 @@ def pieces(rows: pa.Table) -> list[pa.RecordBatch]:
     if rows.num_rows == 0:
         return []
     most = max(1, min(PIECE_ROWS, PIECE_BYTES * rows.num_rows // max(1, rows.nbytes)))
-    return [batch for batch in rows.combine_chunks().to_batches(max_chunksize=most) if batch.num_rows]
+    parts = rows.combine_chunks().to_batches(max_chunksize=most)
+    return [piece for part in parts if part.num_rows for piece in _halved(part)]
+
+
+def _halved(part: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Return rows as pieces: where large ones are together, the average tells too little."""
+    import pyarrow as pa
+
+    size = pa.ipc.get_record_batch_size(part) + part.schema.serialize().size
+    if part.num_rows == 1 or size <= PIECE_BYTES:
+        return [part]
+    middle = part.num_rows // 2
+    return [*_halved(part.slice(0, middle)), *_halved(part.slice(middle))]
 
 
 def packed(piece: pa.RecordBatch) -> bytes:

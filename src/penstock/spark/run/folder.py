@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from penstock.files import Document
 
-FORM = 3
+FORM = 4
 """Of what a run leaves; another version of penstock may have left it otherwise."""
 
 CLAIMED = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.spark.shipped.identity import Signed
 from penstock.spark.shipped.messages import deliver_messages
 from penstock.spark.shipped.place import Place, absolute, place_of
-from penstock.spark.shipped.share import Brought
+from penstock.spark.shipped.share import Brought, put_aside
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 from penstock.spark.shipped.told import note_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 FILES = ("json", "csv", "parquet", "orc", "text", "xml", "avro")
 """Formats whose sinks and sources are folders of files."""
+
+LARGE = 1 << 18
+"""Bytes from which on rows go to Spark in a file, which is no slower; of a mebibyte that is sent it frees nothing."""
 
 
 def is_folder(form: str | None, options: Mapping[str, str]) -> bool:
@@ -47,6 +52,7 @@ class Rows(Protocol):
 class Here:
     """Rows in this process."""
 
+    way: SinkExit
     brought: Brought
     files: Sequence[Place] = ()
 
@@ -58,13 +64,18 @@ class Here:
 
     def frame(self, session: SparkSession) -> DataFrame:
         """Return them as a frame, of one partition."""
-        rows, ids = self.brought.rows, self.brought.ids
-        return session.createDataFrame(rows if ids is None else rows.append_column("_id", ids)).coalesce(1)
+        return session.createDataFrame(self.brought.identified, shape_of(self.way)).coalesce(1)
+
+    def aside(self, spec: WriterSpec, batch: int) -> Rows:
+        """Return them in a file, if they are many and a file can hold them."""
+        if self.brought.identified.nbytes < LARGE or not filed(shape_of(self.way), top=True):
+            return self
+        return Aside(self.way, [put_aside(spec, self.way, batch, self.brought)], self.stimulus)
 
 
 @dataclass(frozen=True)
 class Aside:
-    """Rows that tasks have put into parquet files whose columns are numbered."""
+    """Rows that have been put into parquet files whose columns are numbered; see `put_aside`."""
 
     way: SinkExit
     files: Sequence[Place]
@@ -72,16 +83,38 @@ class Aside:
 
     def frame(self, session: SparkSession) -> DataFrame:
         """Return them as a frame, read by tasks again."""
-        from pyspark.sql.types import LongType, StructField, StructType
+        from pyspark.sql.types import StructType
 
-        fields = StructType.fromJson(json.loads(self.way.shape)).fields
-        shape = [StructField(f"c{number}", each.dataType, True) for number, each in enumerate(fields)]
-        names = [each.name for each in fields]
-        if self.way.format == "kafka":
-            shape.append(StructField("_id", LongType(), True))
-            names.append("_id")
-        reader = session.read.schema(StructType(shape))
-        return reader.parquet(*(file.uri for file in self.files)).toDF(*names)
+        shape, numbered = shape_of(self.way), StructType()
+        for number, each in enumerate(shape.fields):
+            numbered.add(f"c{number}", each.dataType)
+        return session.read.schema(numbered).parquet(*(file.uri for file in self.files)).toDF(*shape.names)
+
+
+def shape_of(way: SinkExit) -> StructType:
+    """Return the type of a sink's rows, any of which may be null, with ``_id`` where they have identities."""
+    from pyspark.sql.types import LongType, StructType
+
+    shape = StructType()
+    for each in StructType.fromJson(json.loads(way.shape)).fields:
+        shape.add(each.name, each.dataType)
+    return shape.add("_id", LongType()) if way.format == "kafka" else shape
+
+
+def filed(kind: DataType, *, top: bool = False) -> bool:
+    """Whether Spark reads a type from parquet as pyarrow writes it; ``top``: of rows, whose columns are numbered."""
+    import pyspark.sql.types as kinds
+
+    if isinstance(kind, kinds.StructType):
+        names = {name.lower() for name in kind.names}
+        return (top or 0 < len(names) == len(kind.names)) and all(filed(field.dataType) for field in kind.fields)
+    if isinstance(kind, kinds.ArrayType):
+        return filed(kind.elementType)
+    if isinstance(kind, kinds.MapType):
+        return filed(kind.keyType) and filed(kind.valueType)
+    times = (kinds.DateType, kinds.DayTimeIntervalType, kinds.TimestampNTZType, kinds.TimestampType)
+    others = (kinds.BinaryType, kinds.BooleanType, kinds.NullType, kinds.NumericType, kinds.StringType)
+    return isinstance(kind, (*times, *others, kinds.VariantType))
 
 
 @dataclass(frozen=True)
@@ -155,6 +188,8 @@ def deliver(
         return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, rows.files), left=[rows.scratch])
     if form is None:
         return _parquet(spec, way, batch, rows, note)
+    if isinstance(rows, Here):
+        rows = rows.aside(spec, batch)
     if is_folder(form, way.options):
         scratch = scratch_of(spec, way, batch)
         files = lay(way, rows.frame(session), scratch)
@@ -180,6 +215,12 @@ def scratch_of(spec: WriterSpec, way: SinkExit, batch: int) -> Place:
 def scratches(way: SinkExit) -> str:
     """Return how the names of such folders begin among a user's files."""
     return f"_penstock-{way.label}-"
+
+
+def written_in(way: SinkExit, name: str) -> int | None:
+    """Return which generation wrote in a folder of this name, None if it is none of the sink's."""
+    found = re.fullmatch(re.escape(scratches(way)) + r"\d{12}-(\d+)", name)
+    return int(found[1]) if found else None
 
 
 def lay(way: SinkExit, frame: DataFrame, scratch: Place) -> list[Place]:

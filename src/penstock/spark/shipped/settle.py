@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.spark.shipped.deliver import Delivery, is_folder, noted, scratches
+from penstock.spark.shipped.deliver import Delivery, is_folder, noted, written_in
 from penstock.spark.shipped.gate import committing
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.spec import WriterSpec
@@ -46,22 +46,36 @@ def intend(spec: WriterSpec, batch: int, delivered: Sequence[Delivery], manifest
 
 
 def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
-    """Show what is left of a batch that was cut off while it was shown, and remove what no batch will show."""
-    if not manifest.exists():
-        try:
-            said = json.loads(intent_of(spec.folder, spec.query, batch).read())
-        except FileNotFoundError:
-            pass
-        else:
-            with committing(spec.folder, spec.query, spec.generation):
+    """Show what is left of a batch that was cut off while it was shown, and remove what no batch will show.
+
+    Raises
+    ------
+    Fenced
+        If another generation of the unit delivers: what is left is its own to show.
+    """
+    with committing(spec.folder, spec.query, spec.generation):
+        if not manifest.exists():
+            try:
+                said = json.loads(intent_of(spec.folder, spec.query, batch).read())
+            except FileNotFoundError:
+                pass
+            else:
                 _finish(said, manifest)
-    (spec.folder / INTENTS / spec.query).remove()
-    spec.aside.remove()
+        (spec.folder / INTENTS / spec.query).remove()
+        _clear(spec)
+
+
+def _clear(spec: WriterSpec) -> None:
+    """Remove what this generation and earlier ones have prepared: on an object store a later one may be at work."""
+    for number in spec.asides.numbers():
+        if number <= spec.generation:
+            (spec.asides / str(number)).remove()
     for way in spec.sinks:
         if is_folder(way.format, way.options):
             folder = place_of(way.options["path"])
             for name in folder.names():
-                if name.startswith(scratches(way)):
+                generation = written_in(way, name)
+                if generation is not None and generation <= spec.generation:
                     (folder / name).remove()
 
 
@@ -70,6 +84,9 @@ def _finish(said: Document, manifest: Place) -> None:
         # Those that were moved before are not there any more.
         if place_of(file).exists():
             place_of(file).move(place_of(target))
+        elif not place_of(target).exists():
+            # A query that goes on without it would lose rows, and one that does the batch again may repeat some.
+            raise RuntimeError(f"neither {target} nor {file} is there: if you took one away, put it back")
     for name in said["notes"]:
         _restamp(place_of(name))
     manifest.publish(json.dumps({**said["manifest"], "visible": time.time()}).encode())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.spark.shipped import BITS, ENVELOPE
 from penstock.spark.shipped.identity import unique
+from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
 
 if TYPE_CHECKING:
@@ -61,6 +63,11 @@ class Brought:
     stimulus: pa.ChunkedArray
     ids: pa.Array | None = None
 
+    @property
+    def identified(self) -> pa.Table:
+        """The rows, with ``_id`` where they have identities."""
+        return self.rows if self.ids is None else self.rows.append_column("_id", self.ids)
+
 
 def brought(way: SinkExit, table: pa.Table) -> Brought:
     """Return the rows that arrived at a sink and were not dropped on the way."""
@@ -72,6 +79,24 @@ def brought(way: SinkExit, table: pa.Table) -> Brought:
     )
     ids = unique(table.column("_id").filter(there)) if way.format == "kafka" else None
     return Brought(rows, table.column("_stimulus").filter(there), ids)
+
+
+def put_aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> Place:
+    """Put rows for a sink aside, in a parquet file.
+
+    Its columns are numbered, unless it is to be shown as it is: Spark reads none by names that differ only in case.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = given.identified
+    if way.format is not None:
+        rows = rows.rename_columns([f"c{number}" for number in range(rows.num_columns)])
+    buffer = pa.BufferOutputStream()
+    pq.write_table(rows, buffer)
+    file = spec.aside / f"{batch:012d}-{uuid.uuid4().hex}.parquet"
+    file.replace(buffer.getvalue())
+    return file
 
 
 def arrived(table: pa.Table, way: SinkExit) -> pa.BooleanArray:

@@ -81,7 +81,8 @@ class SinkExit:
     format, options
         Of Spark's writer; None: parquet in the run's folder.
     label
-        Begins the names of the files in a folder that others may use too: the run's, query's and sink's own.
+        Begins the names of the files in a folder that others may use too: the run's, query's and sink's own. Between
+        the names of query and sink is what no name has.
     shape
         JSON of the columns' type.
     """
@@ -233,7 +234,12 @@ class WriterSpec:
 
     @property
     def aside(self) -> Place:
-        """Where tasks prepare rows for sinks."""
+        """Where this generation prepares rows for sinks."""
+        return self.asides / str(self.generation)
+
+    @property
+    def asides(self) -> Place:
+        """Where each generation of the unit has a folder of that name."""
         return self.folder / "aside" / self.query
 
     @property

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.spark.hop import Stored
 from penstock.spark.hop.logs import log_of
-from penstock.spark.shipped.share import Brought, Counts, Reached, added, brought, count, logged, reached_by
-from penstock.spark.shipped.spec import SinkExit, WriterSpec
+from penstock.spark.shipped.share import Counts, Reached, added, brought, count, logged, put_aside, reached_by
+from penstock.spark.shipped.spec import WriterSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,25 +74,9 @@ def _taken(spec: WriterSpec, batch: int, table: pa.Table, part: int, store: bool
         blobs += values
     for exit_ in spec.sinks if store else ():
         given = brought(exit_, table)
-        said["sinks"].append(_aside(spec, exit_, batch, given) if given.rows.num_rows else None)
+        said["sinks"].append(put_aside(spec, exit_, batch, given).name if given.rows.num_rows else None)
         blobs.append(given.stimulus.to_numpy().tobytes())
     return said, blobs
-
-
-def _aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> str:
-    """Put rows for a sink aside, in a file; return its name."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rows = given.rows
-    if way.format is not None:
-        rows = rows.rename_columns([f"c{number}" for number in range(rows.num_columns)])
-        rows = rows if given.ids is None else rows.append_column("_id", given.ids)
-    name = f"{batch:012d}-{uuid.uuid4().hex}.parquet"
-    buffer = pa.BufferOutputStream()
-    pq.write_table(rows, buffer)
-    (spec.aside / name).replace(buffer.getvalue())
-    return name
 
 
 def gather(spec: WriterSpec, task: bytes, frame: DataFrame, batch: int, *, store: bool) -> Written:

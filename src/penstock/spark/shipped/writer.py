@@ -141,7 +141,8 @@ def _here(spec: WriterSpec, logs: Sequence[Hop], table: pa.Table, number: int) -
     for log, way in zip(logs, spec.logs, strict=True):
         rows = logged(way, table, way.base + number if way.numbered else None)
         appends.append((partial(_write, log, rows), rows.num_rows))
-    sinks = [Here(given) if given.rows.num_rows else None for given in (brought(way, table) for way in spec.sinks)]
+    given = [brought(way, table) for way in spec.sinks]
+    sinks = [Here(way, own) if own.rows.num_rows else None for way, own in zip(spec.sinks, given, strict=True)]
     return Batch(number, reached_by(table, spec), count(table, spec.passes), appends, sinks)
 
 
