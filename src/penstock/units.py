@@ -105,6 +105,17 @@ def spark_interval(duration: float) -> str:
     return f"{round(duration * 1e6)} microseconds"
 
 
+def two_digits(value: float) -> str:
+    """Return a number for people, with two digits and no power of ten below a million.
+
+    Examples
+    --------
+    >>> two_digits(0.4912), two_digits(134.2)
+    ('0.49', '130')
+    """
+    return f"{float(f'{value:.2g}'):g}"
+
+
 def human(duration: float) -> str:
     """Return a duration in seconds for people: three digits and a fitting unit, minutes from two of them on.
 
