@@ -125,6 +125,18 @@ def test_what_is_kept_fills_hosts_at_the_costs_of_now():
     assert now.host_load(where, keep, rates)[:, 0] == pytest.approx(room, rel=2e-3)
 
 
+def test_what_is_kept_and_has_not_come_yet_is_no_sign_of_low_costs():
+    """Where the fractions in force keep several times what a host can do, nothing that waits there yet says nothing."""
+    now = situation(two_queries(), APART, stepped((10, 1500.0)))
+    for share, beyond in ((0.9, False), (0.2, True)):
+        seen = attrs.evolve(now.seen, keep=dict.fromkeys(("s1->cheap1", "s2->cheap2"), share), waiting=np.zeros(4))
+        found = Shed()(attrs.evolve(now, seen=seen), np.random.default_rng(0))
+        rates = now.known.steady(now.network, now.seen.period)
+        load = now.host_load(now.where(), found.plan.keep, rates)[:, 0]
+        # A tenth more than fits lets a queue grow; a tenth more than what is kept shows what costs are.
+        assert load == pytest.approx(1.1 * (0.2 * 6.6 if beyond else now.usable), rel=1e-6)
+
+
 def test_what_was_learned_counts_where_the_network_says_nothing():
     """A filter whose selectivity nobody gave lets through what it was seen to, and nothing is dropped for the rest."""
     steps = [

@@ -19,6 +19,9 @@ LARGEST = 2_000
 USUAL = 1.5
 """Batches of work that wait at a host on average, with the one that runs, which brings nothing before it ends."""
 
+FELT = 2.0
+"""Factor on what a host can work off up to which costs may be believed too high."""
+
 EXACT = 1e-3
 """Share of its room by which a host may be filled too much or too little."""
 
@@ -82,7 +85,9 @@ class Shed:
             kept = now.host_load(where, now.seen.keep, rates=rates)[:, 0]
             # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
             # what is dropped teaches nothing. A little more than now shows it.
-            room = np.where(lacks > 0, np.maximum(room, self.probe * np.minimum(kept, load)), room)
+            # Far beyond its room, what is kept has not come there yet.
+            felt = (lacks > 0) & (kept <= FELT * spare)
+            room = np.where(felt, np.maximum(room, self.probe * np.minimum(kept, load)), room)
             full = load > room
             if full.any() and not excess[full].any() and self._fits(kept, full, room):
                 return None
