@@ -21,3 +21,8 @@ Numbers = NDArray[Any]
 
 Records = NDArray[np.void]
 """Rows of named fields."""
+
+
+def deviation(rest: Array) -> float:
+    """Return the standard deviation of normal noise about zero of which up to half may be something else."""
+    return 1.4826 * float(np.median(np.abs(rest)))

@@ -30,6 +30,7 @@ MAX_BYTES = 256 * 2**20
 """No file that people write is larger; a longer one is a mistake (a data file, a device)."""
 
 
+NAME = re.compile(r"\w[\w.\-]*")
 TOO_LONG = "a number has more digits than a computer counts with"
 
 
@@ -273,6 +274,20 @@ def shortened(value: object, length: int = 60) -> str:
     """Return a value as it is shown in a message: on one line, and not endless."""
     text = repr(value)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def check_name(name: str, at: str) -> None:
+    """Refuse a name that is not one of letters, digits and a few signs, so that it may also be part of a file's.
+
+    Raises
+    ------
+    InputError
+        Naming the place.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(
+            "expected a name of letters, digits, '_', '-' and '.'", at=at, hint="begin it with a letter, a digit or '_'"
+        )
 
 
 def suggest(word: str, known: Iterable[str], what: str = "known keys") -> str:

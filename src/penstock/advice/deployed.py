@@ -11,7 +11,7 @@ from penstock.advice.company import Alone, alone
 from penstock.advice.planned import checked_weights
 from penstock.advice.scheduled import Schedule, schedule
 from penstock.advice.values import Deployment, Facts, Job
-from penstock.arrays import Array
+from penstock.arrays import Array, deviation
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.inspection import Inspection, Query, fit_batches
@@ -145,7 +145,7 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
 
 def _spread(seconds: Array, typical: float) -> float:
     """Return the scale of the relative differences between batches of which no fit tells."""
-    return 1.4826 * float(np.median(np.abs(seconds / typical - 1))) if seconds.size else 0.0
+    return deviation(seconds / typical - 1) if seconds.size else 0.0
 
 
 def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:

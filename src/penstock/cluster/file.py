@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 
 import msgspec
 
@@ -12,11 +11,8 @@ from penstock.cluster.model import Cluster, Host, Link
 from penstock.cluster.spark_table import SparkTable, spark_settings
 from penstock.cluster.tables import ClusterFile, HostTable, LinkTable, MachineTable
 from penstock.errors import InputError
-from penstock.files import Document, Text, convert, schema_of
+from penstock.files import Document, Text, check_name, convert, schema_of
 from penstock.units import size
-
-NAME = re.compile(r"\w[\w.\-]*")
-"""Names of hosts, which are also those of files."""
 
 
 def read_cluster(path: str | os.PathLike[str]) -> Cluster:
@@ -53,10 +49,7 @@ def parse_cluster(document: Document) -> Cluster:
 
 def _host(name: str, document: object) -> Host:
     at = f"hosts.{name}"
-    if not NAME.fullmatch(name):
-        raise InputError(
-            "expected a name of letters, digits, '_', '-' and '.'", at=at, hint="begin it with a letter, a digit or '_'"
-        )
+    check_name(name, at)
     table = convert(document, HostTable, at)
     for key in ("capacity", "quota", "price"):
         if not math.isfinite(getattr(table, key)):

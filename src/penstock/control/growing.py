@@ -27,7 +27,7 @@ def growing_from(network: Network, learned: Collection[str], arrivals: Floats) -
     for operator in network.operators.values():
         here = arrivals[place : (place := place + len(operator.inputs))]
         found.append(_growing_from(operator, here) if operator.name in learned else operator)
-    return Network.of(network.name, network.sources.values(), found, network.sinks.values(), network.file)
+    return network.having(found)
 
 
 def _growing_from(operator: Operator, rates: Floats) -> Operator:

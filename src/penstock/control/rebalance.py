@@ -220,8 +220,7 @@ def observed_loads(policy: Rebalance, network: Network, memory: Memory) -> tuple
     rows = {name: memory.known.operators.get(name, nothing) for name in network.operators}
     seen = Statistics(operators=rows).complete(network, override=True)
     # What was seen has the growth in it.
-    steps = [attrs.evolve(operator, growth=None) for operator in seen.operators.values()]
-    seen = Network.of(seen.name, seen.sources.values(), steps, seen.sinks.values(), seen.file)
+    seen = seen.having(attrs.evolve(operator, growth=None) for operator in seen.operators.values())
     return seen, Rates.of(policy.step, dict(zip(last.sources, rates, strict=True)))
 
 

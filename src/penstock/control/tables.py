@@ -122,8 +122,7 @@ def priced(flow: Flow, cost: Floats, selectivity: Floats) -> Network:
         shares = tuple(selectivity[here].tolist()) if changing else None
         # What was learned has the growth in it, and programs are linear.
         found.append(attrs.evolve(operator, cost=tuple(cost[here].tolist()), selectivity=shares, growth=None))
-    old = flow.network
-    return Network.of(old.name, old.sources.values(), found, old.sinks.values(), old.file)
+    return flow.network.having(found)
 
 
 def rounded(now: Situation, step: float = STEP) -> tuple[Floats, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.arrays import Array
+from penstock.arrays import Array, deviation
 
 REJECT = 4.685
 """Tukey's biweight: residuals of so many scales do not count (95 % efficiency on normal noise)."""
@@ -28,7 +28,7 @@ def weights(rows: Array, seconds: Array, overhead: float, cost: float) -> tuple[
     """Return Tukey's weights over the squared prediction, and the scale of the relative residuals."""
     expected = np.maximum(overhead + cost * rows, 1e-6)
     rest = seconds / expected - 1
-    scale = max(1.4826 * float(np.median(np.abs(rest))), 1e-9)
+    scale = max(deviation(rest), 1e-9)
     share = np.clip(1 - (rest / (REJECT * scale)) ** 2, 0.0, None) ** 2
     return share / expected**2, scale
 

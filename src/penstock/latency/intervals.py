@@ -14,7 +14,6 @@ from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.models import model_of
 from penstock.latency.spread import spread_of
 from penstock.load import LoadModel, Statistics, load_model
-from penstock.network import Network
 
 FEW, NUMBERS = 50, 20_000_000
 """Draws of models that are slower than Mace, and loads (operators times periods times draws) followed at most."""
@@ -73,8 +72,7 @@ def _recomputed(
             attrs.evolve(operator, cost=tuple(cost * factor for cost in operator.cost or ()))
             for operator, factor in zip(network.operators.values(), row, strict=True)
         ]
-        made = Network.of(network.name, network.sources.values(), dear, network.sinks.values(), network.file)
-        answers.append(decide(load_model(made, model.rates), placement, cluster, statistics))
+        answers.append(decide(load_model(network.having(dear), model.rates), placement, cluster, statistics))
     rows = np.array([attrs.astuple(answer.total) for answer in answers])
     sinks = {name: np.array([attrs.astuple(answer.sinks[name]) for answer in answers]) for name in found.sinks}
     return spread_of(rows, sinks, np.array([answer.series for answer in answers]))

@@ -92,8 +92,7 @@ def mace(
     excess = cumulative_excess(load, capacity, model.period)
     links = link_excess(model, placement, cluster)
     ways = Ways.of(model, placement, cluster)
-    waits = {name: row / c for name, row, c in zip(names, excess, capacity, strict=True)}
-    waits |= {name: row / bandwidth for name, (row, bandwidth) in links.items()}
+    waits = waits_of(cluster, excess, links)
     shortest = ways.shortest()
     lower = {name: row + shortest.get(name, 0.0) for name, row in waits.items()}
     series = np.max(list(lower.values()), axis=0)
@@ -198,6 +197,20 @@ def link_excess(model: LoadModel, placement: Mapping[str, str], cluster: Cluster
     return dict(zip(ends, zip(rows, limited.values(), strict=True), strict=True))
 
 
+def waits_of(cluster: Cluster, excess: Array, links: Mapping[str, tuple[Array, float]]) -> dict[str, Array]:
+    """Return how long what waits takes, by host and link, arrays (periods,), s.
+
+    Parameters
+    ----------
+    excess
+        Array (hosts, periods), benchmark-core seconds.
+    links
+        See `link_excess`.
+    """
+    waits = {name: row / host.capacity for (name, host), row in zip(cluster.hosts.items(), excess, strict=True)}
+    return waits | {name: row / bandwidth for name, (row, bandwidth) in links.items()}
+
+
 @attrs.frozen(eq=False)
 class Ways:
     """Which hosts and links tuples pass on their ways to each sink, and the propagation delays of these ways.
@@ -210,7 +223,7 @@ class Ways:
     idle
         Ends that get no tuple.
     longest
-        By host and link the largest delay of a way through it (s).
+        By host and link the largest delay of a way through it (s); none where links have none.
     """
 
     least: Mapping[str, Mapping[str, float]]
@@ -254,18 +267,21 @@ class _Follower:
         for name in network.operators:
             if not network.outputs(name):
                 ends[name] = name, any(self.some[stream.name] for stream in network.inputs(name))
-        near, far = self._before(min, only=True), self._before(max)
+        near = {busy: self._before(min, only=busy) for busy in {busy for _, busy in ends.values()}}
+        far = {} if self.free else self._before(max)
         least, longest = {}, dict[str, float]()
         for end, (operator, busy) in ends.items():
             way = sorted(before.get(operator, ()), key=self.rows.__getitem__, reverse=True)
-            least[end] = self._through(way, operator, near if busy else self._before(min), min, only=busy)
-            for place, delay in self._through(way, operator, far, max).items():
+            least[end] = self._through(way, operator, near[busy], min, only=busy)
+            for place, delay in self._through(way, operator, far, max).items() if far else ():
                 longest[place] = max(longest.get(place, 0.0), delay)
         return Ways(least, frozenset(end for end, (_, busy) in ends.items() if not busy), longest)
 
     def _delay(self, start: str, end: str) -> float:
+        if self.free:
+            return 0.0
         a, b = self.first.get(start), self.first.get(end)
-        return 0.0 if self.free or a is None or b is None else self.cluster.link(a, b).delay
+        return 0.0 if a is None or b is None else self.cluster.link(a, b).delay
 
     def _before(self, best: Best, *, only: bool = False) -> dict[str, float]:
         """Return the delay of the best way from a source to each operator (s); ``only``: over streams with tuples."""

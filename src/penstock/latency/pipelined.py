@@ -20,7 +20,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.latency.bounds import service_times
 from penstock.latency.estimate import Estimate, Quantiles, episodes
-from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess
+from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess, waits_of
 from penstock.latency.slices import followed
 from penstock.load import LoadModel, Statistics, growth_factor
 
@@ -83,8 +83,7 @@ def pipelined(
     service = service_times(network, cluster)
     worst = float(series.max(initial=0.0))
     links = link_excess(model, placement, cluster)
-    waits = {name: row / c for name, row, c in zip(cluster.hosts, excess, capacity, strict=True)}
-    waits |= {name: row / bandwidth for name, (row, bandwidth) in links.items()}
+    waits = waits_of(cluster, excess, links)
     bottleneck = max((bar.host, *links), key=lambda name: float(waits[name].max(initial=0.0)))
     return Estimate(
         model="pipelined",

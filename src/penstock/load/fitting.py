@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arrays import Array
+from penstock.arrays import Array, deviation
 from penstock.load.statistics import HostStatistics
 
 FAR = 0.5
@@ -382,7 +382,7 @@ def fit(load: Array, took: Array) -> HostStatistics:
     scale = math.inf
     for _ in range(50):
         rest = took - overhead - factor * load
-        before, scale = scale, max(1.4826 * float(np.median(np.abs(rest))), 1e-6)
+        before, scale = scale, max(deviation(rest), 1e-6)
         found = least_squares(
             misfit, (overhead, factor), bounds=(least, np.inf), loss="huber", f_scale=scale, x_scale=(0.1, 1.0)
         )

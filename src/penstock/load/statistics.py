@@ -165,7 +165,7 @@ class Statistics:
                     changes["state"] = known.state
                 operator = attrs.evolve(operator, **changes)
             operators.append(operator)
-        return Network.of(network.name, network.sources.values(), operators, network.sinks.values(), network.file)
+        return network.having(operators)
 
     def document(self) -> Document:
         """Return the content of a statistics file."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from statistics import fmean
@@ -12,11 +11,9 @@ from types import MappingProxyType
 import attrs
 
 from penstock.errors import InputError
-from penstock.files import suggest
+from penstock.files import check_name, suggest
 
 KINDS = ("filter", "map", "union", "join", "aggregate", "delay", "python")
-NAME = re.compile(r"\w[\w.\-]*")
-BEGINNING = "begin it with a letter, a digit or '_'"
 
 
 def _plain(form: str | None) -> str | None:
@@ -189,8 +186,7 @@ class Network:
         ):
             for member in names:
                 at = f"{table}.{member}"
-                if not NAME.fullmatch(member) or "->" in member:
-                    raise InputError("expected a name of letters, digits, '_', '-' and '.'", at=at, hint=BEGINNING)
+                check_name(member, at)
                 if member in kinds:
                     raise InputError(f"the name is already used in {kinds[member]}", at=at, hint="rename one")
                 kinds[member] = table
@@ -215,6 +211,11 @@ class Network:
         for operator in network.operators.values():
             _check_route(operator, [stream.reader for stream in network.outputs(operator.name)])
         return network
+
+    def having(self, operators: Iterable[Operator], sinks: Iterable[Sink] | None = None) -> Network:
+        """Return the network with other operators, and maybe other sinks."""
+        ends = self.sinks.values() if sinks is None else sinks
+        return Network.of(self.name, self.sources.values(), operators, ends, self.file)
 
     @cached_property
     def streams(self) -> tuple[Stream, ...]:

@@ -140,7 +140,7 @@ def _moved(network: Network, one: Operator, reader: str | None = None) -> Networ
     if any(network.operators[name].route is not None for name in (old, after) if name in network.operators):
         return None
     sinks = [attrs.evolve(sink, input=given(sink.input, sink.name)) for sink in network.sinks.values()]
-    return Network.of(network.name, network.sources.values(), operators.values(), sinks, network.file)
+    return network.having(operators.values(), sinks)
 
 
 def _names(network: Network, join: Operator) -> tuple[dict[str, str], dict[str, str]] | None:

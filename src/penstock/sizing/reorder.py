@@ -159,7 +159,7 @@ def reordered(network: Network, row: Sequence[str], order: Sequence[str]) -> Net
     if first in operators and operators[first].route is not None:
         route = {order[0] if name == row[0] else name: share for name, share in (operators[first].route or {}).items()}
         operators[first] = attrs.evolve(operators[first], route=route)
-    return Network.of(network.name, network.sources.values(), operators.values(), sinks, network.file)
+    return network.having(operators.values(), sinks)
 
 
 def variants(network: Network) -> Iterator[tuple[tuple[tuple[str, ...], ...], Network]]:

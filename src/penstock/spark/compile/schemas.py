@@ -68,17 +68,16 @@ def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str] |
     frames: dict[str, DataFrame] = {}
     found: dict[str, StructType] = {}
 
-    def note(name: str, shape: StructType, at: str) -> None:
-        # The envelope comes last: before it there may be no column of such a name.
+    def note(name: str, shape: StructType) -> None:
+        # The envelope comes last.
         fields = shape.fields[: -len(ENVELOPE)]
-        check_names([field.name for field in fields], at)
         frames[name] = session.createDataFrame([], shape)
         found[name] = StructType([StructField(field.name, nullable(field.dataType), True) for field in fields])
 
     for name, source in network.sources.items():
         with blame(f"sources.{name}"):
             rows = session.createDataFrame([], ROWS) if source.scheduled else read_source(session, source, kafka)
-            note(name, rows.schema, f"sources.{name}.schema")
+            note(name, rows.schema)
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):
             if operator.kind == "python":
@@ -87,7 +86,8 @@ def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str] |
             # The client guesses the columns of some plans; this makes the host look at them.
             result.isStreaming  # noqa: B018
             at = f"operators.{name}{'.select' if operator.select else ''}"
-            note(name, result.schema, at)
+            check_names(result.schema.names[: -len(ENVELOPE)], at)
+            note(name, result.schema)
             check_types(found[name].fields, at)
     for sink in network.sinks.values():
         check_file(sink, found[sink.input])
