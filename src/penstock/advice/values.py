@@ -114,6 +114,11 @@ class Job:
     facts: Facts = attrs.field(factory=Facts)
 
     @property
+    def advisable(self) -> bool:
+        """Whether its batches can be advised on: it always runs, and their overhead and cost could be told."""
+        return self.certain and not self.scheduled
+
+    @property
     def known_as(self) -> str:
         """Whose errors it shares."""
         return self.origin or self.name

@@ -20,7 +20,7 @@ from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
-from penstock.placement.linked import improved, linked_latency, matters
+from penstock.placement.linked import improved, linked_latency, matters, whole
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
@@ -249,8 +249,8 @@ def place(
         seconds = parameters.get("seconds")
         where = improved(held, arrays, where, quotas=feasible, seconds=seconds)  # type: ignore[arg-type]
     short_links = over_link(arrays, where)
-    if short_links and not terms.overload and row.replicas != "apart" and (whole := _whole(arrays)) is not None:
-        where, short_links = whole, []
+    if short_links and not terms.overload and row.replicas != "apart" and (kept := _within_links(arrays)) is not None:
+        where, short_links = kept, []
     if wrong := [*([] if terms.overload else short_links), *over_memory(arrays, where)]:
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
@@ -290,9 +290,9 @@ def _within(arrays: Arrays, solve: Algorithm, rng: np.random.Generator, apart: b
     raise Infeasible("; ".join(over_memory(arrays, where))) if full else short(arrays, where)
 
 
-def _whole(arrays: Arrays) -> Ints | None:
+def _within_links(arrays: Arrays) -> Ints | None:
     """Return a placement within quotas, memories and links that keeps queries whole; None where it is not within."""
-    where = Connected()(arrays, np.random.default_rng(0))
+    where = whole(arrays)
     return where if fits(arrays, where) and not over_link(arrays, where) else None
 
 

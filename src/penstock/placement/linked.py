@@ -36,6 +36,11 @@ def linked_latency(problem: Problem, arrays: Arrays, where: Ints) -> float:
     return mace(problem.model, arrays.placement(where), problem.cluster).total.worst
 
 
+def whole(arrays: Arrays) -> Ints:
+    """Return the placement that keeps queries whole where hosts have room for them; single moves seldom lead there."""
+    return Connected()(arrays, np.random.default_rng(0))
+
+
 def improved(
     problem: Problem, arrays: Arrays, where: Ints, *, quotas: bool = True, seconds: float | None = None
 ) -> Ints:
@@ -68,11 +73,10 @@ def improved(
             if value is not None:
                 where, least = tried, value
         return where
-    # Where each query is whole no link is crossed; single moves seldom lead there.
-    whole = Connected()(arrays, np.random.default_rng(0))
-    value = better(whole, least)
+    together = whole(arrays)
+    value = better(together, least)
     if value is not None:
-        where, least = whole, value
+        where, least = together, value
     ways = free.size * (count - 1)
     each = ways * (len(problem.model.network.streams) + count) * arrays.load.shape[1]
     for _ in range(max(1, WORK // max(each, 1)) if ways <= MOVES else 0):

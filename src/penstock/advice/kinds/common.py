@@ -17,8 +17,8 @@ def on_driver(deployment: Deployment, driver: str) -> Deployment:
 
 
 def known(deployment: Deployment, driver: str) -> bool:
-    """Return whether a driver's cores can be advised on: its queries always run, and their costs could be told."""
-    return all(deployment.jobs[name].certain and not deployment.jobs[name].scheduled for name in deployment.on(driver))
+    """Return whether a driver's cores can be advised on."""
+    return all(deployment.jobs[name].advisable for name in deployment.on(driver))
 
 
 def moved(deployment: Deployment, names: Iterable[str], driver: str, cores: float) -> Deployment:

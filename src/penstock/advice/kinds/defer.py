@@ -28,8 +28,7 @@ def defer(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
         gains = {}
         for name, job in here.jobs.items():
             others = here.without(name)
-            waits = job.certain and not job.scheduled
-            if waits and job.weight == lightest and late - {name} and job.rate > 0:
+            if job.advisable and job.weight == lightest and late - {name} and job.rate > 0:
                 before = harm_of(here, aims) - job.weight * _own(here, name, aims)
                 gains[name] = before - harm_of(others, aims)
         if not gains or max(gains.values()) <= 0:

@@ -41,7 +41,7 @@ def rate_limit(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     }
     for name, job in deployment.jobs.items():
         # Where the overhead is not known, small batches would look free.
-        if job.rate <= 0 or job.progressive or not job.certain or job.scheduled or job.driver not in late:
+        if job.rate <= 0 or job.progressive or not job.advisable or job.driver not in late:
             continue
         here = on_driver(deployment, job.driver)
         found = best_limit(here, name, aims)

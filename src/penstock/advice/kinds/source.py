@@ -30,7 +30,7 @@ def source(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     groups: dict[tuple[str, str, float], list[Job]] = {}
     for job in deployment.jobs.values():
         told = job.facts.reads
-        if not job.certain or job.scheduled:
+        if not job.advisable:
             continue
         if len(told) == 1 and (SHARED.match(told[0]) or "[" not in told[0]) and np.isinf(job.limit):
             groups.setdefault((job.driver, told[0], job.trigger), []).append(job)

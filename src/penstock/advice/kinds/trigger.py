@@ -30,7 +30,7 @@ def trigger(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     share overhead / T of the time. So the longest trigger that keeps the bound is the cheapest.
     """
     for job in deployment.jobs.values():
-        if job.rate <= 0 or not job.certain or job.scheduled:
+        if job.rate <= 0 or not job.advisable:
             continue
         here = on_driver(deployment, job.driver)
         shorter = _shorter(here, job, aims)
