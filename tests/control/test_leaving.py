@@ -11,7 +11,7 @@ import pytest
 from engines import APART, TOGETHER, simulated, stepped, two_queries
 
 from penstock.cluster import Cluster, Host
-from penstock.control.controller import Controller, drained
+from penstock.control.controller import Controller, drained, moved
 from penstock.control.folder import Folder
 from penstock.control.loop import Asked, Control, chosen
 from penstock.control.policies import policies
@@ -107,6 +107,16 @@ def test_refused_drain_is_not_in_force(
     assert controller.state.draining == frozenset()
     assert report["decisions"] == decisions
     assert report["placement"] == COPIED
+
+
+def test_nothing_is_moved_to_a_host_that_is_to_become_empty() -> None:
+    """Who asks for it is told so: the next look would send it away again."""
+    engine = simulated(two_queries(), APART, stepped((20, 20.0)), 3)
+    control, state = Control(policies=(), act=True), attrs.evolve(State(), draining=frozenset({"h3"}))
+    engine.wait(1.0)
+    turned = control.turn(engine, state, None, [Asked("me", moved({"operator": "dear2", "host": "h3"}))])
+    assert turned.answers["me"]["done"] is False
+    assert "'h3' is to become empty" in turned.answers["me"]["why"]
 
 
 def test_drain_that_gets_no_further_is_told_of_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,6 +263,8 @@ def moved(given: Document) -> Proposing:
         here = now.seen.placement[name]
         if here == host:
             raise InputError(f"{name!r} is on {host!r} already")
+        if host in now.draining:
+            raise InputError(f"{host!r} is to become empty: what comes there would leave again")
         moves = now.together({name: host})
         told = now.ready and here not in now.seen.down
         expected = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}
