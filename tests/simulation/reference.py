@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import Counter, defaultdict
+from fractions import Fraction
 from types import SimpleNamespace as Tuple
 
 import numpy as np
@@ -207,20 +209,24 @@ class Reference:
                 ahead += [o.name for o in self.net.operators.values() if operator.name in o.inputs]
         return max((length for length in lengths if length), default=None)
 
-    def put(self, writer, start, identity, stimulus, work, now, part=0):
-        crossing, low = {}, 0.0
-        streams = self.net.outputs(base_name(writer))
+    def put(self, writer, start, identity, stimulus, work, now):
+        crossing = {}
+        for t in self.copied(writer, identity, stimulus, work):
+            self.arrive(t, start, now, crossing)
+
+    def arrive(self, t, start, now, crossing):
+        self.counts[t.stream.name]["arrived"] += 1
+        self.write(t, start, now, crossing)
+
+    def copied(self, writer, identity, stimulus, work):
+        """Iterate over a tuple for each reader."""
+        low, streams = 0.0, self.net.outputs(base_name(writer))
         routed = getattr(self.net.operators.get(base_name(writer)), "route", None) is not None
         for stream in streams:
             high = 1.0 if stream is streams[-1] else low + stream.share
             u = uniform(int(key("route", base_name(writer), self.seed)), identity) if routed else low
             for reader in self.copies.get(stream.reader, [stream.reader]) if low <= u < high or not routed else ():
-                home = self.place.get(reader)
-                if part and (part == 1) != (home == start):
-                    continue
-                self.counts[stream.name]["arrived"] += 1
-                t = Tuple(id=identity, stimulus=stimulus, work=work, reader=reader, port=stream.port, stream=stream)
-                self.write(t, start, now, crossing)
+                yield Tuple(id=identity, stimulus=stimulus, work=work, reader=reader, port=stream.port, stream=stream)
             low = high
 
     def write(self, t, start, now, crossing):
@@ -331,18 +337,15 @@ class Reference:
         self.counts[t.stream.name]["consumed"] += 1
         if operator.kind == "aggregate" and operator.window is not None:
             slide = operator.slide or operator.window
-            k = math.floor((now - operator.window) / slide) + 1
-            while k * slide + operator.window <= now:
-                k += 1
-            k = max(k, 0)
+            k = next(k for k in itertools.count() if self.end(operator, k) > now)
             while k * slide <= now:
                 count, *newest = self.panes[unit].get(k, (0, -math.inf, 0.0, 1.0))
                 if t.stimulus >= newest[0]:
-                    newest = [t.stimulus, t.stimulus + (k * slide + operator.window - now), t.work]
+                    newest = [t.stimulus, t.stimulus + (self.end(operator, k) - now), t.work]
                 self.panes[unit][k] = (count + 1, *newest)
                 if unit not in self.pending:
                     self.pending[unit] = k
-                    self.push(k * slide + operator.window, WINDOW, (unit, k))
+                    self.push(self.end(operator, k), WINDOW, (unit, k))
                 k += 1
         elif operator.kind != "join":
             for j in range(self.outputs(unit, t.port, selectivity, t.id)):
@@ -365,6 +368,12 @@ class Reference:
                 for j in range(self.outputs(unit, t.port, selectivity, pair)):
                     self.emit(unit, host, mix(((pair ^ salt) + j) & MASK), newest.stimulus, newest.work, now)
 
+    def end(self, operator, k):
+        """Return when a window ends: where it is a whole number of slides, at the float at which another begins."""
+        slide = operator.slide or operator.window
+        whole = Fraction(str(operator.window)) / Fraction(str(slide))
+        return (k + int(whole)) * slide if whole.denominator == 1 else k * slide + operator.window
+
     def close(self, unit, k, now):
         operator = self.net.operators[base_name(unit)]
         slide, selectivity = operator.slide or operator.window, (operator.selectivity or (1.0,))[0]
@@ -379,7 +388,7 @@ class Reference:
         del self.pending[unit]
         if self.panes[unit]:
             self.pending[unit] = min(self.panes[unit])
-            self.push(self.pending[unit] * slide + operator.window, WINDOW, (unit, self.pending[unit]))
+            self.push(self.end(operator, self.pending[unit]), WINDOW, (unit, self.pending[unit]))
         for j in range(outputs):
             self.put(unit, self.place[unit], mix(((mix(k) ^ salt) + j) & MASK), stimulus, work, now)
 
@@ -422,7 +431,7 @@ class Reference:
 
 
 class Batches(Reference):
-    """The same with hosts that work in micro-batches; without failures and moves."""
+    """The same with hosts that work in micro-batches."""
 
     def __init__(self, network, cluster, placement, arrivals, options, seed=0):
         self.batch = {h: Tuple(began=-1.0, until=-1.0, planned=False, held=[], total=0.0) for h in cluster.hosts}
@@ -435,14 +444,43 @@ class Batches(Reference):
         super().deliver(t, now)
         self.cores = cores
         host = self.place.get(t.reader)
-        if host is not None and not self.batch[host].planned and self.waiting(host):
+        if host is not None and self.waiting(host):
             self.plan(host, now)
 
     def waiting(self, host):
-        return sorted((t for u in self.units if self.place[u] == host for t in self.queue[u]), key=lambda t: t.order)
+        return sorted(
+            (t for u in self.units if self.place[u] == host and not self.paused[u] for t in self.queue[u]),
+            key=lambda t: t.order,
+        )
+
+    def control(self, event, host, now, controls):
+        left = self.place[event.operator] if isinstance(event, Move) else None
+        super().control(event, host, now, controls)
+        if isinstance(event, Failure):
+            state = self.batch[host]
+            self.heap = [e for e in self.heap if not (e[1] in (BATCH, RELEASE) and e[3] == host)]
+            heapq.heapify(self.heap)
+            state.held, state.planned, state.until = [], False, min(state.until, now)
+        elif isinstance(event, Recovery):
+            for name, gate in self.gates.items():
+                if self.place.get(name[1]) == host:
+                    gate.read = 0
+        else:
+            self.more(self.place[event] if isinstance(event, str) else left, now)
+
+    def next(self, host, core, now):
+        """Do nothing: no core is served, and a batch is planned instead."""
+
+    def more(self, host, now):
+        """Plan a batch where something is to be read."""
+        gates = (g.held and not self.away(name[1]) for name, g in self.gates.items() if self.place.get(name[1]) == host)
+        if host not in self.down and (self.waiting(host) or any(gates)):
+            self.plan(host, now)
 
     def plan(self, host, now):
         state, trigger = self.batch[host], self.options.microbatch.trigger
+        if state.planned:
+            return
         start = max(now, state.until)
         if trigger > 0:
             start = max(state.until, (math.floor(state.began / trigger + EPSILON) + 1) * trigger)
@@ -468,7 +506,7 @@ class Batches(Reference):
             self.serve(t, host, now)
         for name, gate in self.gates.items():
             if self.place.get(name[1]) == host:
-                gate.read = 0
+                gate.read = 0 if not self.away(name[1]) else gate.read
                 self.let(name, now)
         state.until, state.total, state.released = now + total, len(state.held), 0
         state.step = total / len(state.held) if self.options.microbatch.progressive and state.held else 0.0
@@ -476,30 +514,37 @@ class Batches(Reference):
 
     def release(self, host, state, now):
         while state.held:
-            self.put(*state.held.pop(0), now, part=2)
+            crossing = {}
+            for t in state.held.pop(0):
+                self.arrive(t, host, now, crossing)
             state.released += 1
             if state.step > 0 and state.held:
                 last = state.released + 1 == state.total
                 self.push(state.until if last else state.began + state.step * (state.released + 1), RELEASE, host)
                 return
         state.planned = False
-        if self.waiting(host) or any(g.held for name, g in self.gates.items() if self.place.get(name[1]) == host):
-            self.plan(host, now)
+        self.more(host, now)
 
     def let(self, name, now):
         gate, host = self.gates[name], self.place.get(name[1])
         if host is None:
             super().let(name, now)
             return
+        if self.away(name[1]):
+            return
         most = max(1, round(self.options.limits.get(name[0], 0) * (self.options.microbatch.trigger or 1.0)))
         while gate.held and gate.read < most:
             gate.read += 1
             self.write(gate.held.pop(0), self.net.sources[name[0]].host, now, {})
-        if gate.held and not self.batch[host].planned:
+        if gate.held:
             self.plan(host, now)
 
     def emit(self, unit, host, identity, stimulus, work, now):
-        self.put(unit, host, identity, stimulus, work, now, part=1)
-        readers = [c for s in self.net.outputs(base_name(unit)) for c in self.copies.get(s.reader, [s.reader])]
-        if any(self.place.get(reader) != host for reader in readers):
-            self.batch[host].held.append((unit, host, identity, stimulus, work))
+        away = []
+        for t in self.copied(unit, identity, stimulus, work):
+            if self.place.get(t.reader) == host:
+                self.arrive(t, host, now, {})
+            else:
+                away.append(t)
+        if away:
+            self.batch[host].held.append(away)

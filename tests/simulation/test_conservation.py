@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.shedding import Exact, Question, build_program, build_table
-from penstock.simulation import Arrivals, MicroBatch, Shed, simulate
+from penstock.simulation import Arrivals, MicroBatch, Move, Shed, simulate
 from penstock.workload import Rates
 
 spec = importlib.util.spec_from_file_location("simulation_networks", Path(__file__).with_name("networks.py"))
@@ -47,6 +49,28 @@ def test_conservation(seed, stops, batches):
     assert grown(*found)
     drained = simulate(network, cluster, placement, arrivals, attrs.evolve(options, drain=True, seed=seed))
     assert drained.balanced
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=st.integers(0, 10**6), batches=st.booleans())
+def test_moves_neither_lose_nor_double(seed, batches):
+    """However operators move, what comes out of an exact one on each stream is its selectivity of what it consumed."""
+    network, cluster, placement, arrivals, options = networks.random_case(seed)
+    rng = np.random.default_rng(seed)
+    moves = tuple(
+        Move(str(rng.choice(list(network.operators))), str(rng.choice(list(cluster.hosts))), float(rng.uniform(0, 4)))
+        for _ in range(6)
+    )
+    batch = MicroBatch(trigger=0.3, overhead=0.2, progressive=seed % 2 == 0) if batches else None
+    options = attrs.evolve(options, failures=(), recoveries=(), moves=moves, drain=True, microbatch=batch, seed=seed)
+    placement = {name: placement[name] for name in network.operators}
+    found = simulate(network, cluster, placement, arrivals, attrs.evolve(options, keep={})).streams
+    for name, operator in network.operators.items():
+        if operator.emit != "exact" or operator.stateful or operator.route is not None:
+            continue
+        inputs = [found[stream.name]["consumed"] for stream in network.inputs(name)]
+        made = sum(math.floor(n * share + 1e-9) for n, share in zip(inputs, operator.selectivity, strict=True))
+        assert all(found[stream.name]["arrived"] == made for stream in network.outputs(name))
 
 
 @settings(max_examples=40, deadline=None)

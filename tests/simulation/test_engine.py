@@ -158,6 +158,46 @@ def test_events_are_those_of_options():
     assert {key: report[key] for key in told} == told
 
 
+def test_kills_leave_no_events_behind():
+    """However often a host dies while it serves, the events to come have room, and counts are those of `simulate`."""
+    network = Network.of(
+        "long",
+        [Source(name="s")],
+        [Operator(name="o", kind="map", inputs=("s",), cost=(1000.0,), selectivity=(1.0,))],
+        [Sink(name="t", input="o")],
+    )
+    cluster, rates = Cluster.of([Host(name="h1", capacity=8.0, cores=8)]), Rates.constant({"s": 10.0}, 101.0)
+    times = range(0, 100, 2)
+    options = Options(
+        failures=tuple(Failure("h1", at + 1.0) for at in times),
+        recoveries=tuple(Recovery("h1", at + 2.0) for at in times),
+    )
+    told = simulate(network, cluster, {"o": "h1"}, rates, options).document()
+    engine = SimulationEngine(network, cluster, {"o": "h1"}, rates)
+    state = engine._sim.run.state
+    for at in times:
+        engine.wait(at + 1.0)
+        engine.happen(Kill("h1"))
+        engine.wait(at + 2.0)
+        engine.happen(Recover("h1"))
+        assert state.g["heaped"][0] <= 10 <= state.heap.size
+    run_out(engine)
+    report = engine.report()
+    assert {key: report[key] for key in told} == told
+
+
+def test_a_report_has_what_happens_at_the_end():
+    """What completes at the very end counts, as in `simulate`."""
+    network, cluster, placement, _ = small()
+    rates = Rates.constant(dict.fromkeys(network.sources, 10.0), 5.0)
+    end = simulate(network, cluster, placement, rates, Options(drain=True)).end
+    told = simulate(network, cluster, placement, rates, Options(duration=end)).document()
+    engine = SimulationEngine(network, cluster, placement, rates, Options(duration=end))
+    engine.wait(end)
+    report = engine.report()
+    assert {key: report[key] for key in told} == told
+
+
 def test_slow_host_takes_longer():
     """A host at half its speed serves at half its rate, and the observation says so."""
     network, cluster, placement, rates = small()

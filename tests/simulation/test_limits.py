@@ -208,6 +208,23 @@ def test_nothing_is_read_while_its_reader_is_away(batch):
     assert (np.diff(result.trace["stimulus"]) > 0).all()
 
 
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_drained_run_ends_though_a_reader_is_gone(looks):
+    """What waits for a reader whose host has died for good stays where it is when nothing else is left to happen."""
+    options = Options(limits={"s": 5.0}, drain=True, failures=(Failure("h1", 1.0),))
+    arguments = one(0.01), Cluster.uniform(1), {"o": "h1"}, Rates.constant({"s": 10.0}, 3.0), options
+    run = Simulation(*arguments, record=Recording(sample=0.5))
+    stops = 0
+    while looks and run.go(stops + 1.0):
+        stops += 1
+        assert stops < 9
+    run.go()
+    found = run.result()
+    assert found.end == 2.9
+    assert found.streams["s->o"]["queued"] == 25
+    assert found.balanced
+
+
 def test_each_reader_reads_by_itself():
     """Two readers of one source on hosts with different triggers each get all of it, at their own pace."""
     operators = [Operator(name=f"o{k}", kind="map", inputs=("s",), cost=(0.001,), selectivity=(1.0,)) for k in (1, 2)]

@@ -24,7 +24,7 @@ random_case = _load("networks").random_case
 
 
 def compare(seed, batches=False):
-    network, cluster, placement, arrivals, options = random_case(seed, features=not batches)
+    network, cluster, placement, arrivals, options = random_case(seed)
     if batches:
         trigger = (0.0, 0.1, 0.25)[seed % 3]
         batch = MicroBatch(trigger=trigger, overhead=0.01 * (1 + seed % 4), progressive=seed % 2 == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -112,6 +113,17 @@ def test_aggregates_put_out_at_the_end_of_windows(slide, ends):
     assert set(trace["egress"].tolist()) <= set(ends)
     np.testing.assert_allclose(trace["egress"] - trace["stimulus"], 0.0001, atol=1e-9)
     assert len(trace) in (5, 6)
+
+
+@pytest.mark.parametrize(("window", "slide"), [(0.1, 0.1), (0.3, 0.3), (0.3, 0.1), (2.1, 0.7), (0.07, 0.01)])
+def test_every_tuple_is_in_its_windows(window, slide):
+    """A tuple counts in as many windows as slides fit into one, also where these are no binary fractions."""
+    network = one("aggregate", window=window, slide=slide, selectivity=(1.0,), cost=(0.0,))
+    result = run(network, Rates.constant({"s": 100}, 40), Options(drain=True))
+    # At first there are fewer windows; a tuple at the beginning of one may be on either side.
+    whole = round(window / slide)
+    pairs = sum(min(whole, math.floor(n / (100 * slide) + 1e-9) + 1) for n in range(4000))
+    assert result.latency["count"] == pytest.approx(pairs / whole, abs=0 if whole == 1 else 1)
 
 
 def test_warmup_is_left_out_of_latency_but_not_of_counts():
@@ -308,6 +320,17 @@ def test_progressive_micro_batches_put_out_what_leaves_the_host():
     np.testing.assert_allclose(trace["egress"], [1.04, 1.08, 1.12, 1.16])
 
 
+@pytest.mark.parametrize(("failures", "lasted"), [((), 2.5), ((Failure("h1", 1.5),), 0.5)])
+def test_a_batch_in_hand_counts_as_far_as_it_is(failures, lasted):
+    """Operators and their host have worked as long as a batch has lasted, which its end or a failure cuts off."""
+    network = chain([0.4, 0.2])
+    options = Options(duration=3.5, microbatch=MicroBatch(trigger=0.0, overhead=1.0), failures=failures)
+    result = run(network, Arrivals.of([1.0] * 10, "s1"), options)
+    first, second = (row["busy"] for row in result.operators.values())
+    assert (first, second) == pytest.approx((4 / 7 * lasted / 3.5, 2 / 7 * lasted / 3.5))
+    assert result.hosts["h1"] == pytest.approx(lasted / 3.5)
+
+
 def test_a_late_micro_batch_is_followed_at_once():
     """A batch that outlasts the trigger is followed at its end by what has come; a new tuple waits for a multiple."""
     batch = MicroBatch(trigger=1.0, overhead=0.1)
@@ -408,6 +431,16 @@ def test_samples_change_nothing():
     # 150 a second come, 100 are served.
     np.testing.assert_allclose(sampled.series.queued[0, :8], 50 * sampled.series.times[:8], atol=2)
     np.testing.assert_allclose(sampled.series.busy[0, :8], 1.0, atol=0.01)
+
+
+def test_samples_of_a_long_run_are_few():
+    """Where there would be more samples than wanted, they lie farther apart, and still tell how busy hosts were."""
+    options = Options(drain=True, moves=(Move("a", "h2", 1.0),), move_time=1e9)
+    result = run(one(), Rates.constant({"s": 10}, 3), options, hosts=2, sample=0.125, most=20)
+    times = result.series.times
+    assert 10 <= times.size <= 20
+    np.testing.assert_allclose(np.diff(times[:-1]), times[0])
+    assert result.series.busy[0] @ np.diff(times, prepend=0.0) == pytest.approx(0.1)
 
 
 def test_a_queued_tuple_takes_few_bytes():

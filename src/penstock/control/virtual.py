@@ -19,7 +19,7 @@ from penstock.simulation import Job, Recording, SimulationResult, Steering, repe
 from penstock.workload import Rates
 
 PICTURED = 200
-"""Samples in the picture of a run."""
+"""Samples in the picture of a run, if it ends with its input; twice as many at most."""
 
 
 def once(job: Job, seed: int, tell: Report, trace: str | None = None, plot: str | None = None) -> SimulationResult:
@@ -35,14 +35,14 @@ def once(job: Job, seed: int, tell: Report, trace: str | None = None, plot: str 
     from penstock.simulation.plot import plot as draw
 
     end = _span(job)
-    step = None if plot is None else end / PICTURED
     with ExitStack() as files:
         write = None
         if trace is not None:
             write = _writer(files.enter_context(atomic(trace)), sorted(job.network.sinks))
         record = Recording(
             trace=True if plot is not None else write or False,
-            sample=step,
+            sample=None if plot is None else end / PICTURED,
+            most=2 * PICTURED,
             progress=lambda reached: tell("simulating", min(reached / end, 1.0)),
         )
         result = job.run(seed, record)

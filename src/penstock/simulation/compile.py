@@ -86,8 +86,8 @@ def compile_run(
     hosts = hosts_of(cluster, units, moves, options.microbatch)
     gates = gates_of(sources)
     links, link_of = links_of(cluster, units, sources, (outputs, inputs.table), moves)
-    failures = sum(control.kind == FAIL for control in controls)
-    events = (len(hosts.cores) + len(units)) * (1 + failures) + 2 * len(hosts.table) * (2 + len(controls))
+    # Each of these has at most one event, and a trace one of its own.
+    events = sum(map(len, (hosts.cores, units, hosts.table, links, sources, gates))) + 1
     state = layout.State(
         g=np.zeros(1, layout.GLOBALS),
         nodes=layout.table(_NODES, layout.NODE),
@@ -100,7 +100,7 @@ def compile_run(
         links=links,
         sources=sources,
         gates=gates,
-        heap=layout.table(events + len(links) + len(sources) + len(gates) + 8, layout.EVENT),
+        heap=layout.table(events + 8, layout.EVENT),
         rings=layout.table(max(inputs.rings, 1), layout.KEPT),
         panes=layout.table(max(int(units["panes"].sum()), 1), layout.PANE),
         words=hosts.words,
@@ -139,7 +139,7 @@ def _scalars(state: layout.State, options: Options, *, replicated: bool) -> None
     g["queue"] = 2**62 if options.queue is None else options.queue
     g["drain"], g["free"] = options.drain, -1
     g["wide"] = len(units) > WIDE
-    g["fan"] = max([*state.sources["readers"].tolist(), *(units["readers"] + 1).tolist(), 1])
+    g["fan"] = max([*state.sources["readers"].tolist(), *units["readers"].tolist(), 1])
     g["replicated"] = replicated
     simple = not (len(state.log) or replicated or options.microbatch or (units["kind"] != layout.STATELESS).any())
     most = float(state.inputs["selectivity"].max(initial=0.0))

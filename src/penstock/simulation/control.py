@@ -13,11 +13,12 @@ import attrs
 import numpy as np
 
 from penstock.cluster import base_name
+from penstock.simulation.busy import unfinished
 from penstock.simulation.compile import FAIL, MOVE, RECOVER, RESUME, Compiled, Control, wire
 from penstock.simulation.gates import open_again, settle
-from penstock.simulation.lists import Tuples, chain, walk
+from penstock.simulation.lists import Tuples, chain, coming, expect, groups, walk
 from penstock.simulation.places import position
-from penstock.simulation.state import EPSILON, FCFS, KEEP, ROUND_ROBIN, State
+from penstock.simulation.state import BATCH, COMPLETE, EPSILON, FCFS, KEEP, RELEASE, ROUND_ROBIN, WINDOW, State
 from penstock.simulation.watch import Watch
 
 
@@ -197,22 +198,33 @@ def _fail(run: Compiled, h: int) -> None:
             host["busy"] += busy
             s.units["busy"][s.inputs["unit"][int(s.nodes[int(core["node"])]["input"])]] += busy
             _lose(s, int(core["node"]))
-            core["node"] = core["key"] = -1
+            core["node"] = -1
     for index in np.flatnonzero(s.links["start"] == h).tolist():
         link = s.links[index]
-        for n in list(walk(s, int(link["waithead"]))):
-            while n >= 0:
-                after = int(s.nodes[n]["child"])
-                _lose(s, n)
-                n = after
+        for n in list(groups(s, int(link["waithead"]))):
+            _lose(s, n)
         link["waithead"] = link["waittail"] = -1
-    for n in list(walk(s, int(host["held"]))):
+    for n in list(groups(s, int(host["held"]))):
         _release(s, n)
     if host["until"] > now:
+        mine, left = unfinished(run, h, now)
+        s.units["cut"][mine] += left
         host["busy"] -= float(host["until"]) - now
     host["held"] = host["heldtail"] = -1
-    host["planned"], host["key"], host["until"] = 0, -1, min(float(host["until"]), now)
+    host["planned"], host["until"] = 0, min(float(host["until"]), now)
     host["idle"], host["down"] = host["cores"], 1
+    _forget(s, h)
+
+
+def _forget(s: State, h: int) -> None:
+    """Take out of the events to come what a failed host will not do."""
+    host, events = s.hosts[h], coming(s)
+    kind, index = events["key"] >> 56, events["index"]
+    core = index - host["core"]
+    gone = (kind == COMPLETE) & (core >= 0) & (core < host["cores"])
+    gone |= ((kind == BATCH) | (kind == RELEASE)) & (index == h)
+    gone |= (kind == WINDOW) & np.isin(index, np.flatnonzero(s.units["host"] == h))
+    expect(s, events[~gone])
 
 
 def _suspend(run: Compiled, u: int, target: int) -> int:

@@ -156,7 +156,9 @@ class SimulationEngine:
             raise InputError("queries are attached by a plan, not by themselves", at="admit")
 
     def report(self) -> Document:
-        """Return what came of the run so far."""
+        """Return what came of the run so far, with what happens at its very end."""
+        if self.now >= self._sim.input_end - 1e-9 and not self._sim.options.drain:
+            self._sim.go()
         run = self._sim.run
         places = zip(run.units, run.state.units["host"].tolist(), strict=True)
         document = self._sim.result().document()

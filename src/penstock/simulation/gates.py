@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Ints, Records
 from penstock.simulation import state as layout
-from penstock.simulation.lists import chain, walk
+from penstock.simulation.lists import chain, coming, expect, walk
 from penstock.simulation.state import LET, State
 from penstock.steering import rows_a_batch
 
@@ -84,17 +84,14 @@ def ask(s: State, gates: NDArray[np.bool_]) -> None:
     """Let some gates see at once what they let in now."""
     g = s.g
     wanted = np.flatnonzero(gates & (s.gates["held"] > 0))
-    events = s.heap[: int(g["heaped"][0])]
+    events = coming(s)
     events = events[(events["key"] >> 56 != LET) | ~np.isin(events["index"], wanted)]
     made = np.zeros(wanted.size, layout.EVENT)
     made["time"], made["index"] = g["now"], wanted
     made["key"] = (LET << 56) | (g["sequence"] + 1 + np.arange(wanted.size))
     g["sequence"] += wanted.size
     s.gates["pending"][wanted] = 1
-    every = np.concatenate([events, made])
-    # In order it is a heap.
-    s.heap[: every.size] = every[np.lexsort((every["key"], every["time"]))]
-    g["heaped"] = every.size
+    expect(s, np.concatenate([events, made]))
 
 
 def open_again(s: State, host: int, unit: int = -1) -> None:

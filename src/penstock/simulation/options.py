@@ -199,6 +199,9 @@ class Recording:
         Keep a row per event.
     sample
         Seconds between samples of the hosts' queues and load.
+    most
+        Samples at most: where there would be more, every second one is left out and twice as much time lies between
+        them, again and again.
     progress
         Called now and then with the time that the run has reached (s).
     """
@@ -206,6 +209,7 @@ class Recording:
     trace: bool | Callable[[Records], None] = False
     log: bool = False
     sample: float | None = None
+    most: int | None = None
     progress: Callable[[float], None] | None = None
 
 

@@ -52,9 +52,9 @@ def hosts_of(cluster: Cluster, units: Records, moves: Moves, microbatch: MicroBa
         word += int(row["wide"])
         cores["host"][core : core + host.cores] = index
         core += host.cores
-    cores["node"] = cores["key"] = -1
+    cores["node"] = -1
     placed = layout.table(len(members), layout.MEMBER)
-    placed["unit"] = members
+    placed["unit"], placed["began"] = members, -1.0
     for unit, home in enumerate(units["host"].tolist()):
         units[unit]["position"] = position(table[home], placed, unit)
     return Hosts(table, cores, placed, layout.table(word, layout.WORD))

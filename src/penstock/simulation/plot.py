@@ -11,6 +11,9 @@ from penstock.errors import InputError
 from penstock.pictures.save import save
 from penstock.simulation.result import SimulationResult
 
+LEAST = 20
+"""Intervals that the latency of a sink is drawn over at least, where they are made longer."""
+
 
 def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     """Draw a run that kept its trace and its samples.
@@ -20,7 +23,7 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     path
         A file that matplotlib can write, by its ending.
     result
-        Of ``simulate(…, trace=True, sample=…)``.
+        Of ``simulate(…, record=Recording(trace=True, sample=…))``.
 
     Raises
     ------
@@ -30,15 +33,16 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     from matplotlib.figure import Figure
 
     if result.series is None:
-        raise InputError("expected a run with samples", hint="simulate with trace=True and sample=SECONDS")
+        raise InputError("expected a run with samples", hint="record=Recording(trace=True, sample=SECONDS)")
     series = result.series
     figure = Figure(figsize=(8, 8), layout="constrained")
     top, centre, bottom = figure.subplots(3, 1, sharex=True)
     for index, name in enumerate(result.sinks):
         mine = None if result.trace is None else result.trace[result.trace["sink"] == index]
         if mine is not None and len(mine):
-            edges = np.concatenate(([0.0], series.times))
-            top.plot(series.times, _mean(mine["egress"], mine["egress"] - mine["stimulus"], edges), label=name)
+            edges = _edges(np.concatenate(([0.0], series.times)), mine["egress"])
+            mean = _mean(mine["egress"], mine["egress"] - mine["stimulus"], edges)
+            top.plot(edges[1:], mean, label=name, marker="o", markersize=3, markevery=_alone(mean))
     for index, name in enumerate(result.hosts):
         centre.plot(series.times, series.queued[index], label=name)
         bottom.plot(series.times, series.busy[index], label=name)
@@ -48,8 +52,26 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     for axes in (top, centre, bottom):
         axes.grid(alpha=0.3)
         if 0 < len(axes.get_lines()) <= 12:
-            axes.legend(loc="upper left", fontsize="small")
+            # Beside the axes, where it covers nothing.
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
     save(figure, path)
+
+
+def _edges(edges: NDArray[np.float64], times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the edges of the intervals, twice as far apart as a sink puts rows out where that leaves some without.
+
+    Where too few intervals would be left, they stay as they are.
+    """
+    busy = np.flatnonzero(np.histogram(times, edges)[0])
+    apart = int(np.median(np.diff(busy))) if busy.size > 1 else 1
+    return np.append(edges[: -1 : 2 * apart], edges[-1]) if 1 < apart <= edges.size / (2 * LEAST) else edges
+
+
+def _alone(values: NDArray[np.float64]) -> list[int]:
+    """Return which values stand between nan: no line goes through them."""
+    known = np.concatenate(([False], ~np.isnan(values), [False]))
+    found: list[int] = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:]).tolist()
+    return found
 
 
 def _mean(times: NDArray[np.float64], values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -61,7 +61,9 @@ def _window(row: Records, operator: Operator, pane: int) -> int:
         row["kind"] = layout.STATELESS
         return 0
     row["window"], row["slide"] = operator.window, operator.slide or operator.window
-    row["panes"] = math.ceil(operator.window / row["slide"]) + 2
+    slides = operator.window / (operator.slide or operator.window)
+    row["whole"] = round(slides) if abs(slides - round(slides)) <= layout.EPSILON else 0
+    row["panes"] = math.ceil(slides) + 2
     row["pane"] = pane
     return int(row["panes"])
 

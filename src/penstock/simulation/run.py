@@ -112,6 +112,7 @@ class Simulation:
         self._log, self._progress = record.log, record.progress
         self._final = float(self.run.state.g["end"][0])
         self._step = math.inf if record.sample is None else record.sample
+        self._most = math.inf if record.most is None else record.most
         self._samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
         self.run.state.g["end"] = min(self._final, self._step)
         self.at, self.over = 0.0, False
@@ -161,7 +162,9 @@ class Simulation:
             s.g["control"] = self.pending[0].at if self.pending else np.inf
             s.g["budget"] = _STRIDE
             status = self._advance(s.g)
-            if status == layout.DONE:
+            if s.g["heaped"][0] > s.heap.size:
+                raise RuntimeError("more events to come than there is room for")
+            if status == layout.DONE or (status == layout.CONTROL and self._spent()):
                 self.over = self._ended()
             elif status == layout.CONTROL:
                 if self.pending[0].kind == PAUSE:
@@ -281,11 +284,19 @@ class Simulation:
         reached = float(s.g["end"][0])
         if math.isfinite(self._step):
             self._samples.append((min(reached, final), _waiting(self.run), busy(self.run, reached)[1]))
-        if reached == final or (self.options.drain and s.g["heaped"][0] == 0 and s.g["used"][0] == 0):
+        if reached == final or self._spent():
             self.at = float(s.g["now"][0]) if self.options.drain else final
             return True
+        if len(self._samples) >= self._most:
+            self._samples, self._step = self._samples[1::2], 2 * self._step
         s.g["end"] = min(final, (len(self._samples) + 1) * self._step)
         return False
+
+    def _spent(self) -> bool:
+        """Whether nothing will happen any more by itself, whatever still waits for a reader that will not come back."""
+        g = self.run.state.g
+        done = self.options.drain and g["heaped"][0] == 0
+        return bool(done and (g["used"][0] == 0 or all(each.kind == PAUSE for each in self.pending)))
 
     def _flush(self) -> None:
         """Take the sinks' rows out of the kernel's table."""

@@ -38,21 +38,24 @@ def table(count: int, kind: np.dtype[np.void]) -> Records:
 
 
 # What every event touches stands first in each record, in as few cache lines as can be.
-# One tuple: queued, in service, on a link, or held as output of a batch (then input is -2 - unit).
-# next: in a list, or the sibling in a pairing heap. child: first child in the heap, or next reader of a crossing.
+# One tuple: queued, in service, on a link, or held for a reader until a batch ends (then input is -2 - output).
+# next: in a list, or the sibling in a pairing heap. child: first child in the heap, or next reader of a crossing or of
+# what is held.
 NODE = _lines(
     [
         ("stimulus", "f8"), ("enqueued", "f8"), ("order", "i8"), ("identity", "u8"), ("work", "f8"),
         ("input", "i8"), ("next", "i8"), ("child", "i8"),
     ]
 )  # fmt: skip
+# pending: whether an event will end its lowest window. whole: slides in a window, 0 if their number is none.
+# cut: work (s) within busy that failures have cut off from batches.
 UNIT = _lines(
     [
         ("host", "i8"), ("kind", "i8"), ("service", "i8"), ("paused", "i8"), ("key", "u8"), ("chance", "i8"),
         ("outputs", "i8"), ("readers", "i8"), ("served", "i8"), ("begun", "i8"), ("wait", "f8"), ("busy", "f8"),
         ("position", "i8"), ("head", "i8"), ("tail", "i8"), ("first", "i8"), ("draw", "u8"), ("shape", "f8"),
         ("share", "f8"), ("panes", "i8"), ("window", "f8"), ("slide", "f8"), ("pane", "i8"), ("lowest", "i8"),
-        ("pending", "i8"),
+        ("pending", "i8"), ("whole", "i8"), ("cut", "f8"),
     ]
 )  # fmt: skip
 # A stream is counted at each reader's input: copies of a reader have inputs of their own.
@@ -79,16 +82,15 @@ HOST = _lines(
         ("speed", "f8"), ("down", "i8"), ("idle", "i8"), ("batch", "i8"), ("waiting", "i8"), ("head", "i8"),
         ("tail", "i8"), ("core", "i8"), ("cores", "i8"), ("busy", "f8"), ("stamp", "i8"), ("last", "i8"),
         ("root", "i8"), ("cursor", "i8"), ("words", "i8"), ("wide", "i8"), ("members", "i8"), ("size", "i8"),
-        ("trigger", "f8"), ("overhead", "f8"), ("began", "f8"), ("until", "f8"), ("step", "f8"), ("key", "i8"),
-        ("held", "i8"), ("heldtail", "i8"), ("outputs", "i8"), ("released", "i8"), ("planned", "i8"),
-        ("gate", "i8"),
+        ("trigger", "f8"), ("overhead", "f8"), ("began", "f8"), ("until", "f8"), ("step", "f8"), ("held", "i8"),
+        ("heldtail", "i8"), ("outputs", "i8"), ("released", "i8"), ("planned", "i8"), ("gate", "i8"),
     ]
 )  # fmt: skip
 # input, unit, outputs, next: of what it serves and of its first reader, to be fetched before the service ends.
 CORE = _lines(
     [
-        ("host", "i8"), ("node", "i8"), ("key", "i8"), ("start", "f8"), ("input", "i8"), ("unit", "i8"),
-        ("outputs", "i8"), ("next", "i8"),
+        ("host", "i8"), ("node", "i8"), ("start", "f8"), ("input", "i8"), ("unit", "i8"), ("outputs", "i8"),
+        ("next", "i8"),
     ]
 )  # fmt: skip
 LINKS = _lines(
@@ -120,7 +122,9 @@ SEEN = np.dtype([("key", "u8"), ("count", "i8")])
 LOGGED = np.dtype([("time", "f8"), ("identity", "u8"), ("kind", "i8"), ("index", "i8")])
 
 CURVE = np.dtype([("integral", "f8"), ("rate", "f8")])
-WORD, MEMBER, KICK = np.dtype([("bits", "u8")]), np.dtype([("unit", "i8")]), np.dtype([("host", "i8")])
+WORD, KICK = np.dtype([("bits", "u8")]), np.dtype([("host", "i8")])
+# A unit that may run on a host, and its work (s) in the host's batch that began at a time.
+MEMBER = np.dtype([("unit", "i8"), ("began", "f8"), ("work", "f8")])
 
 TABLES = {
     "nodes": NODE, "units": UNIT, "inputs": INPUT, "outputs": OUTPUT, "streams": STREAM, "hosts": HOST,

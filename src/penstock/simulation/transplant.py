@@ -17,6 +17,7 @@ from penstock.cluster import Cluster
 from penstock.simulation import state as layout
 from penstock.simulation.compile import Compiled, written
 from penstock.simulation.gates import settle
+from penstock.simulation.lists import coming, expect
 from penstock.simulation.maps import Maps, linked
 from penstock.simulation.state import (
     ARRIVAL,
@@ -31,15 +32,15 @@ from penstock.simulation.state import (
     State,
 )
 
-_UNIT = ("paused", "served", "begun", "wait", "busy", "head", "tail", "lowest", "pending")
+_UNIT = ("paused", "served", "begun", "wait", "busy", "head", "tail", "lowest", "pending", "cut")
 _INPUT = (
     "waiting", "arrived", "count", "consumed", "delivered", "dropped", "lost", "last", "head", "length", "capacity",
 )  # fmt: skip
 _HOST = (
     "speed", "down", "idle", "waiting", "head", "tail", "root", "busy", "stamp", "last", "trigger", "overhead", "began",
-    "until", "step", "key", "held", "heldtail", "outputs", "released", "planned",
+    "until", "step", "held", "heldtail", "outputs", "released", "planned",
 )  # fmt: skip
-_CORE = ("node", "key", "start")
+_CORE = ("node", "start")
 _LINK = ("flying", "sent", "head", "tail", "waithead", "waittail")
 _SOURCE = ("number", "target", "limit")
 _GATE = ("head", "tail", "held", "passed", "last", "pending")
@@ -82,9 +83,11 @@ def transplanted(
     for name in _GATE:
         b.gates[name][outputs[: len(a.gates)]] = a.gates[name]
     _services(a, b, maps)
-    state = b._replace(nodes=_nodes(a, maps), keeps=a.keeps, seen=a.seen, log=a.log, rows=_rows(a, maps))
+    state = b._replace(nodes=_nodes(a, maps, outputs), keeps=a.keeps, seen=a.seen, log=a.log, rows=_rows(a, maps))
     state = state._replace(rings=_rings(a, state, maps), kicks=_kicks(a, state, maps))
     _panes(a, state, maps)
+    if new.options.microbatch is not None:
+        _members(a, state, maps)
     for name in _CLOCK:
         state.g[name] = a.g[name]
     state.g["hole"] = 0
@@ -92,7 +95,7 @@ def transplanted(
         COMPLETE: maps.cores, WINDOW: maps.units, BATCH: maps.hosts, RELEASE: maps.hosts,
         LINK: _links(old, new, maps), LET: outputs, ARRIVAL: maps.sources,
     }  # fmt: skip
-    state = state._replace(heap=_heap(a, state, places, same, now))
+    _events(a, state, places, same, now)
     settle(state)
     if state.g["policy"][0] >= ROUND_ROBIN:
         _turns(state)
@@ -128,13 +131,13 @@ def _services(a: State, b: State, maps: Maps) -> None:
         mine["next"] = b.outputs["input"][unit["outputs"]] if unit["readers"] > 0 else at
 
 
-def _nodes(a: State, maps: Maps) -> Records:
+def _nodes(a: State, maps: Maps, outputs: Ints) -> Records:
     nodes = a.nodes
     known = nodes[: int(a.g["fresh"][0])]["input"]
     held, queued = known <= -2, known >= 0
     fresh = known.copy()
     fresh[queued] = maps.inputs[known[queued]]
-    fresh[held] = -2 - maps.units[-2 - known[held]]
+    fresh[held] = -2 - outputs[-2 - known[held]]
     nodes["input"][: known.size] = fresh
     return nodes
 
@@ -168,15 +171,24 @@ def _kicks(a: State, b: State, maps: Maps) -> Records:
     return b.kicks
 
 
-def _heap(a: State, b: State, places: Mapping[int, Ints], same: Collection[int], now: float) -> Records:
-    """Return the events that are to come, and the next arrivals of sources that are new or have other rates.
+def _members(a: State, b: State, maps: Maps) -> None:
+    """Carry over the work of batches in hand."""
+    for old, new in enumerate(maps.hosts.tolist()):
+        first, count = int(a.hosts["members"][old]), int(a.hosts["size"][old])
+        mine = a.members[first : first + count]
+        rows = int(b.hosts["members"][new]) + maps.units[mine["unit"]]  # every host has a place for each
+        b.members["began"][rows], b.members["work"][rows] = mine["began"], mine["work"]
+
+
+def _events(a: State, b: State, places: Mapping[int, Ints], same: Collection[int], now: float) -> None:
+    """Carry over the events to come, and schedule the next arrivals of sources that are new or have other rates.
 
     Parameters
     ----------
     places
         By kind of event, the new number of each thing that it is about.
     """
-    events = a.heap[: int(a.g["heaped"][0])].copy()
+    events = coming(a).copy()
     kinds = events["key"] >> 56
     for kind, numbers in places.items():
         mine = kinds == kind
@@ -190,12 +202,7 @@ def _heap(a: State, b: State, places: Mapping[int, Ints], same: Collection[int],
         elif (time := _next_arrival(b, index, now, fresh=index not in carried)) is not None:
             b.g["sequence"] += 1
             made.append((time, (ARRIVAL << 56) | int(b.g["sequence"][0]), index))
-    heap = layout.table(max(b.heap.size, a.heap.size) + len(b.sources), layout.EVENT)
-    every: Records = np.concatenate([events, np.array(made, layout.EVENT)])
-    # In order it is a heap.
-    heap[: every.size] = every[np.lexsort((every["key"], every["time"]))]
-    b.g["heaped"] = every.size
-    return heap
+    expect(b, np.concatenate([events, np.array(made, layout.EVENT)]))
 
 
 def _catch_up(b: State, index: int) -> int:

@@ -88,6 +88,7 @@ class Watch:
         """Count the work done so far at the speed of the hosts where it was done."""
         s = run.state
         speed = s.hosts["speed"] * s.hosts["cores"]
+        # That of a batch counts when its tuples do, at its start: what a tuple costs is the quotient of the two.
         self._work += (s.units["busy"] - self._busy) * speed[s.units["host"]]
         self._busy = s.units["busy"].copy()
 
@@ -241,13 +242,13 @@ def _emitted(run: Compiled) -> NDArray[np.int64]:
 
 
 def everywhere(run: Compiled) -> Compiled:
-    """Return a run in which any operator may come to any host: every host knows a turn for each."""
+    """Return a run in which any operator may come to any host: every host knows a place for each."""
     s = run.state
-    if s.g["policy"][0] < ROUND_ROBIN:
+    if s.g["policy"][0] < ROUND_ROBIN and run.options.microbatch is None:
         return run
     count, wide = len(run.units), max(1, -(-len(run.units) // 64))
     members = layout.table(len(run.hosts) * count, layout.MEMBER)
-    members["unit"] = np.tile(np.arange(count), len(run.hosts))
+    members["unit"], members["began"] = np.tile(np.arange(count), len(run.hosts)), -1.0
     s.hosts["members"], s.hosts["size"] = np.arange(len(run.hosts)) * count, count
     s.hosts["words"], s.hosts["wide"] = np.arange(len(run.hosts)) * wide, wide
     s.units["position"] = np.arange(count)

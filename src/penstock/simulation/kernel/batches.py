@@ -6,11 +6,20 @@ import math
 
 from penstock.simulation.kernel.draws import duration
 from penstock.simulation.kernel.heap import push
-from penstock.simulation.kernel.routine import Content, Readers, Scalars, routine
+from penstock.simulation.kernel.routine import Scalars, routine
 from penstock.simulation.kernel.serving import serve
-from penstock.simulation.kernel.tables import cores_at, gates_at, hosts_at, inputs_at, nodes_at, panes_at, units_at
-from penstock.simulation.kernel.travel import let_in, plan_batch, put_out
-from penstock.simulation.kernel.waiting import free_node
+from penstock.simulation.kernel.tables import (
+    cores_at,
+    gates_at,
+    hosts_at,
+    inputs_at,
+    members_at,
+    nodes_at,
+    outputs_at,
+    panes_at,
+    units_at,
+)
+from penstock.simulation.kernel.travel import let_in, plan_batch, write
 from penstock.simulation.state import (
     COMPLETE,
     CONSTANT,
@@ -35,7 +44,7 @@ def room_for(g: Scalars, kind: int, index: int) -> int:
     ``TAKE``: not an event but the tuple at an input that a micro-batch takes next.
     """
     outputs, at = 1.0, -1
-    if kind == COMPLETE and cores_at(g.cores, index).node >= 0:
+    if kind == COMPLETE:
         at = nodes_at(g.nodes, cores_at(g.cores, index).node).input
     elif kind == TAKE:
         at = index
@@ -111,6 +120,10 @@ def run_batch(g: Scalars, h: int, now: float) -> int:
             unit.begun += 1
             unit.wait += now - nodes_at(g.nodes, n).enqueued
         unit.busy += mean
+        member = members_at(g.members, host.members + unit.position)
+        if member.began != host.began:
+            member.began, member.work = host.began, 0.0
+        member.work += mean
         host.step += mean
         serve(g, n, h, now)
     o = host.gate
@@ -125,7 +138,7 @@ def run_batch(g: Scalars, h: int, now: float) -> int:
     progressive = host.batch == 2 and host.outputs > 0
     host.step = total / host.outputs if progressive else 0.0
     due = now + host.step if progressive and host.outputs > 1 else host.until
-    host.key = push(g, due, RELEASE, h)
+    push(g, due, RELEASE, h)
     return DONE
 
 
@@ -136,15 +149,19 @@ def release(g: Scalars, h: int, now: float) -> None:
     progressive = host.step > 0.0
     while host.held >= 0:
         n = host.held
-        node = nodes_at(g.nodes, n)
-        host.held = node.next
-        unit, content = units_at(g.units, -2 - node.input), Content(node.identity, node.stimulus, node.work)
-        free_node(g, n)
+        host.held = nodes_at(g.nodes, n).next
         host.released += 1
-        put_out(g, Readers(unit.outputs, unit.readers), h, 2, content, now)
+        g.stamp += 1
+        while n >= 0:
+            node = nodes_at(g.nodes, n)
+            o, after = -2 - node.input, node.child
+            node.input = outputs_at(g.outputs, o).input
+            node.next = node.child = -1
+            write(g, o, n, h, now)
+            n = after
         if progressive and host.held >= 0:
             due = host.began + host.step * (host.released + 1)
-            host.key = push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)
+            push(g, due if host.released + 1 < host.outputs else host.until, RELEASE, h)
             return
     host.planned = 0
     if has_work(g, h):

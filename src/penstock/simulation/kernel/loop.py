@@ -54,7 +54,6 @@ from penstock.simulation.state import (
     EPSILON,
     LET,
     LINK,
-    RELEASE,
     TRACE,
     WINDOW,
 )
@@ -93,8 +92,6 @@ def _fetch(g: Scalars, at: int) -> None:
     if event.key >> 56 != COMPLETE:
         return
     core = cores_at(g.cores, event.index)
-    if core.node < 0:
-        return
     waiting = hosts_at(g.hosts, core.host).head
     if at < 3:
         # What was asked for before names what comes next.
@@ -156,26 +153,18 @@ def advance(address: int) -> Any:
         if now > g.end:
             return DONE
         kind = key >> 56
-        stale = (
-            (kind == COMPLETE and cores_at(g.cores, index).key != key)
-            or (kind == WINDOW and units_at(g.units, index).pending != key)
-            or (kind in (BATCH, RELEASE) and hosts_at(g.hosts, index).key != key)
-        )
-        if not stale:
-            if g.events >= stop:
-                return BUDGET
-            # Where no event can put out more than a fixed number of tuples, most need no closer look.
-            if g.size_nodes - g.used < g.plenty or g.size_rows - g.rowed < g.plenty:
-                status = room_for(g, kind, index)
-                if status != DONE:
-                    return status
-            g.events += 1
-            g.now = now
+        if g.events >= stop:
+            return BUDGET
+        # Where no event can put out more than a fixed number of tuples, most need no closer look.
+        if g.size_nodes - g.used < g.plenty or g.size_rows - g.rowed < g.plenty:
+            status = room_for(g, kind, index)
+            if status != DONE:
+                return status
+        g.events += 1
+        g.now = now
         g.hole = 1
         identity = np.uint64(0)
-        if stale:
-            pass
-        elif kind == COMPLETE:
+        if kind == COMPLETE:
             core = cores_at(g.cores, index)
             host, h = hosts_at(g.hosts, core.host), core.host
             n = core.node
@@ -185,7 +174,6 @@ def advance(address: int) -> Any:
             host.busy += (now - core.start) / host.cores
             serve(g, n, h, now)
             core.node = -1
-            core.key = -1
             host.idle += 1
             if host.waiting > 0:
                 take_next(g, h, index, now)
@@ -240,7 +228,7 @@ def advance(address: int) -> Any:
                 return status
         else:
             release(g, index, now)
-        if g.size_log > 0 and not stale:
+        if g.size_log > 0:
             entry = log_at(g.log, g.logs)
             entry.time, entry.kind, entry.index, entry.identity = now, kind, index, identity
             g.logs += 1

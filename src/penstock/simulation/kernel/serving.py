@@ -9,34 +9,25 @@ import numpy as np
 from penstock.simulation.kernel.draws import OTHER, mix, uniform
 from penstock.simulation.kernel.heap import push
 from penstock.simulation.kernel.routine import Content, Readers, Scalars, routine
-from penstock.simulation.kernel.tables import hosts_at, inputs_at, nodes_at, outputs_at, panes_at, rings_at, units_at
+from penstock.simulation.kernel.tables import hosts_at, inputs_at, nodes_at, panes_at, rings_at, units_at
 from penstock.simulation.kernel.travel import put_out
-from penstock.simulation.kernel.waiting import free_node, new_node
+from penstock.simulation.kernel.waiting import free_node
 from penstock.simulation.state import AGGREGATE, EPSILON, JOIN, WINDOW
 
 
 @routine
 def _emit(g: Scalars, u: int, start: int, content: Content, now: float) -> None:
     """Put out one tuple of an operator; a host of micro-batches holds back what leaves it."""
-    unit, host = units_at(g.units, u), hosts_at(g.hosts, start)
-    readers = Readers(unit.outputs, unit.readers)
-    if host.batch == 0:
-        put_out(g, readers, start, 0, content, now)
-        return
-    put_out(g, readers, start, 1, content, now)
-    leaves = False
-    for o in range(unit.outputs, unit.outputs + unit.readers):
-        u_there = inputs_at(g.inputs, outputs_at(g.outputs, o).input).unit
-        leaves = leaves or u_there < 0 or units_at(g.units, u_there).host != start
-    if not leaves:
-        return
-    n = new_node(g, -2 - u, content.identity, content.stimulus, content.work)
-    if host.held < 0:
-        host.held = n
-    else:
-        nodes_at(g.nodes, host.heldtail).next = n
-    host.heldtail = n
-    host.outputs += 1
+    unit = units_at(g.units, u)
+    put_out(g, Readers(unit.outputs, unit.readers), start, hosts_at(g.hosts, start).batch > 0, content, now)
+
+
+@routine
+def _end(g: Scalars, u: int, k: int) -> float:
+    """Return when a window ends: at the very moment when another begins, where it is a whole number of slides."""
+    unit = units_at(g.units, u)
+    end: float = (k + unit.whole) * unit.slide if unit.whole > 0 else k * unit.slide + unit.window
+    return end
 
 
 @routine
@@ -52,20 +43,20 @@ def serve(g: Scalars, n: int, start: int, now: float) -> None:
     free_node(g, n)
     selectivity = i.selectivity
     if unit.kind == AGGREGATE:
-        lowest = math.floor((now - unit.window) / unit.slide) + 1
-        while lowest * unit.slide + unit.window <= now:
-            lowest += 1
-        k = max(lowest, 0)
+        k = max(math.floor((now - unit.window) / unit.slide), 0)
+        while _end(g, u, k) <= now:
+            k += 1
         while k * unit.slide <= now:
             pane = panes_at(g.panes, unit.pane + k % unit.panes)
             if pane.count == 0 or stimulus >= pane.youngest:
                 pane.youngest, pane.work = stimulus, work
                 # What a result's latency counts is how long its youngest contributor waited, and not the window.
-                pane.stimulus = stimulus + (k * unit.slide + unit.window - now)
+                pane.stimulus = stimulus + (_end(g, u, k) - now)
             pane.count += 1
             if unit.pending == 0:
                 unit.lowest = k
-                unit.pending = push(g, k * unit.slide + unit.window, WINDOW, u)
+                unit.pending = 1
+                push(g, _end(g, u, k), WINDOW, u)
             k += 1
         return
     if unit.kind != JOIN:
@@ -140,8 +131,9 @@ def close_window(g: Scalars, u: int, now: float) -> None:
     for ahead in range(k + 1, k + unit.panes):
         if panes_at(g.panes, unit.pane + ahead % unit.panes).count > 0:
             unit.lowest = ahead
-            unit.pending = push(g, ahead * unit.slide + unit.window, WINDOW, u)
+            unit.pending = 1
+            push(g, _end(g, u, ahead), WINDOW, u)
             break
     for j in range(outputs):
         identity = mix((mix(np.uint64(k)) ^ unit.key) + np.uint64(j))
-        put_out(g, Readers(unit.outputs, unit.readers), unit.host, 0, Content(identity, stimulus, work), now)
+        put_out(g, Readers(unit.outputs, unit.readers), unit.host, False, Content(identity, stimulus, work), now)

@@ -70,7 +70,7 @@ def plan_batch(g: Scalars, h: int, now: float) -> None:
             # It came when a batch could have started: the next multiple is the next look.
             start = max(now, math.ceil(now / host.trigger - EPSILON) * host.trigger)
     host.planned = 1
-    host.key = push(g, start, BATCH, h)
+    push(g, start, BATCH, h)
 
 
 @routine
@@ -111,7 +111,7 @@ def deliver(g: Scalars, n: int, now: float) -> None:
         return
     i.waiting += 1
     enqueue(g, n, i.unit, now)
-    if host.batch > 0 and host.planned == 0:
+    if host.batch > 0 and host.planned == 0 and unit.paused == 0:
         plan_batch(g, unit.host, now)
 
 
@@ -206,27 +206,61 @@ def _send(g: Scalars, o: int, n: int, start: int, now: float) -> None:
 
 
 @routine
-def put_out(g: Scalars, readers: Readers, start: int, part: int, content: Content, now: float) -> None:
-    """Write one tuple to its readers, from a host (-1: from outside).
+def _admit(g: Scalars, o: int, n: int, start: int, now: float) -> None:
+    """Drop a tuple that has arrived on its stream, or send it."""
+    node = nodes_at(g.nodes, n)
+    if outputs_at(g.outputs, o).keep < 1.0 and not _kept(g, o, node.identity, node.stimulus):
+        inputs_at(g.inputs, node.input).dropped += 1
+        free_node(g, n)
+        return
+    _send(g, o, n, start, now)
 
-    ``part``: 0 to all readers, 1 to those on the same host, 2 to the others.
+
+@routine
+def write(g: Scalars, o: int, n: int, start: int, now: float) -> None:
+    """Write a tuple to one reader, from a host (-1: from outside)."""
+    i = inputs_at(g.inputs, outputs_at(g.outputs, o).input)
+    i.arrived += 1
+    _admit(g, o, n, start, now)
+
+
+@routine
+def _hold(g: Scalars, h: int, n: int, before: int) -> None:
+    """Hold a tuple for a reader until a host's batch ends; ``before``: what it holds for another one, or -1."""
+    if before >= 0:
+        nodes_at(g.nodes, before).child = n
+        return
+    host = hosts_at(g.hosts, h)
+    if host.held < 0:
+        host.held = n
+    else:
+        nodes_at(g.nodes, host.heldtail).next = n
+    host.heldtail = n
+    host.outputs += 1
+
+
+@routine
+def put_out(g: Scalars, readers: Readers, start: int, batch: bool, content: Content, now: float) -> None:
+    """Write one tuple to its readers, from a host (-1: from outside); in a batch, hold it for those that are elsewhere.
+
+    Where a reader is, is asked here alone: it may move before the batch ends.
     """
     g.stamp += 1
+    before = -1
     identity, stimulus, work = content
     for o in range(readers.first, readers.first + readers.number):
         out = outputs_at(g.outputs, o)
-        i = inputs_at(g.inputs, out.input)
-        if part > 0 and (part == 1) != (i.unit >= 0 and units_at(g.units, i.unit).host == start):
-            continue
         if out.routed > 0:
-            u = uniform(out.draw, identity)
-            if u < out.low or u >= out.high:
+            drawn = uniform(out.draw, identity)
+            if drawn < out.low or drawn >= out.high:
                 continue
-        i.arrived += 1
-        if out.keep < 1.0 and not _kept(g, o, identity, stimulus):
-            i.dropped += 1
-            continue
-        _send(g, o, new_node(g, out.input, identity, stimulus, work), start, now)
+        u = inputs_at(g.inputs, out.input).unit
+        if batch and (u < 0 or units_at(g.units, u).host != start):
+            n = new_node(g, -2 - o, identity, stimulus, work)
+            _hold(g, start, n, before)
+            before = n
+        else:
+            write(g, o, new_node(g, out.input, identity, stimulus, work), start, now)
 
 
 @routine
@@ -238,12 +272,8 @@ def _pass(g: Scalars, o: int, now: float) -> None:
     gate.head = node.next
     gate.held -= 1
     node.next = -1
-    if outputs_at(g.outputs, o).keep < 1.0 and not _kept(g, o, node.identity, node.stimulus):
-        inputs_at(g.inputs, node.input).dropped += 1
-        free_node(g, n)
-        return
     g.stamp += 1
-    _send(g, o, n, sources_at(g.sources, gate.source).host, now)
+    _admit(g, o, n, sources_at(g.sources, gate.source).host, now)
 
 
 @routine
@@ -282,7 +312,7 @@ def enter(g: Scalars, index: int, identity: Hash, work: float, now: float) -> No
     if free:
         source.limit = 0.0
     if source.limit == 0.0:
-        put_out(g, Readers(source.outputs, source.readers), source.host, 0, Content(identity, now, work), now)
+        put_out(g, Readers(source.outputs, source.readers), source.host, False, Content(identity, now, work), now)
         return
     for o in range(source.outputs, source.outputs + source.readers):
         gate, at = gates_at(g.gates, o), outputs_at(g.outputs, o).input

@@ -87,7 +87,7 @@ def begin(g: Scalars, n: int, core: int, now: float) -> None:
     c.outputs = unit.outputs
     c.next = outputs_at(g.outputs, unit.outputs).input if unit.readers > 0 else node.input
     c.start = now
-    c.key = push(g, now + mean, COMPLETE, core)
+    push(g, now + mean, COMPLETE, core)
 
 
 @routine
