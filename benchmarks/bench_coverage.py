@@ -156,7 +156,8 @@ def measure(number: int, record: Record) -> dict[str, Any]:
         "forecast": [row for row in report["forecast"] if row["horizon"] == 10.0],
         "drifts": report["drifts"], "balanced": report["balanced"],
         "slower": {name: row["slower"] for name, row in report["hosts"].items()},
-        "calibrated": hosts_of(statistics), "in_run": hosts_of(after), "measured_by": dict(statistics.measured),
+        "intervals": dict(statistics.intervals), "calibrated": hosts_of(statistics), "in_run": hosts_of(after),
+        "measured_by": dict(statistics.measured),
     }  # fmt: skip
 
 

@@ -92,6 +92,32 @@ def test_a_host_slowed_in_mid_run(factor: float) -> None:
     assert drifts[0].slower == pytest.approx(factor, rel=0.15)
 
 
+@pytest.mark.parametrize(("trigger", "took"), [(5.0, 1.0), (20.0, 1.0), (1.0, 8.0), (1.0, 15.0)])
+def test_drift_is_seen_however_far_batches_lie_apart(trigger: float, took: float) -> None:
+    """A host that becomes half as fast is called drifting within six batches, though few of them end in 15 s."""
+    watch, ends = Watch.of(BatchHosts.of(STATISTICS, CLUSTER)), []
+    for number in range(20):
+        begin = max([number * trigger, *ends[-1:]])
+        ends.append(begin + took * (1 if number < 10 else 2))
+        watch = watch.after(Seen("h1", begin, ends[-1], ends[-1] - begin, took, 0.2))
+    (drift,) = watch.drifts
+    assert ends[10] < drift.time <= ends[15]
+    assert drift.slower == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_host_that_was_never_calibrated_does_not_drift() -> None:
+    """Where no error is known, nothing is certain: forecasts are wide at first, learn, and call nothing drift."""
+    bare = HostStatistics(overhead=0.2, factor=1.0)
+    watch = Watch.of(BatchHosts.of(Statistics(hosts={"h1": bare}), CLUSTER))
+    at_first = watch.ahead("h1", 0.0, np.random.default_rng(0))[0]
+    for number in range(40):
+        watch = watch.after(Seen("h1", number, number + 0.9, 0.9, 0.3, 0.2))
+    later = np.exp([1, 0.2 / 0.3] @ np.log(watch.ahead("h1", 40.0, np.random.default_rng(0))))
+    assert not watch.drifts
+    assert np.quantile(at_first, 0.9) > 4
+    assert np.quantile(later, [0.1, 0.9]) == pytest.approx([3, 3], rel=0.5)
+
+
 def test_forecasts_hold_what_comes() -> None:
     """Of the forecasts of steady runs nine of ten hold what is measured, for ten seconds and for sixty."""
     held: dict[float, list[bool]] = {horizon: [] for horizon in HORIZONS}

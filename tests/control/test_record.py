@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -107,6 +108,21 @@ def test_spreads_are_the_likeliest(rows: list[tuple[float, float, float]], befor
     assert unlikely(found) <= unlikely(np.full(2, math.log(before))) + 1e-9
 
 
+def test_spreads_are_the_likeliest_of_several() -> None:
+    """Where overheads differ by 0.3 and speeds hardly, that is told, though starting from like variances misses it."""
+    for seed in range(3, 7):
+        rng = np.random.default_rng(seed)
+        overhead, speed = 0.3 * rng.standard_normal(20), 0.03 * rng.standard_normal(20)
+        lines = [
+            Line("here", float(own + fixed * over), fixed, busy)
+            for over, own in zip(overhead, speed, strict=True)
+            for fixed, busy in ((0.7, 0.1), (0.1, 0.3))
+        ]
+        found = spread(lines, 0.02)
+        assert found[0] < 0.05
+        assert found[1] == pytest.approx(0.3, rel=0.4)
+
+
 def drawn(width: float, **stretch: float) -> Spread:
     """Return the interval of a prediction of 10 s that may be off by a share, as it was drawn."""
     ends = dict.fromkeys(KEYS, (10 * (1 - width), 10 * (1 + width)))
@@ -145,6 +161,16 @@ def test_what_an_interval_was_off_by_does_not_depend_on_how_it_was_stretched() -
         assert off_by(told, dict.fromkeys(came, 10.0), came) == pytest.approx(dict.fromkeys(KEYS, 0.5))
         assert off_by(told, dict.fromkeys(came, 10.0), dict.fromkeys(came)) == {}
         assert off_by(Spread.none(center, {}, np.zeros(0)), dict.fromkeys(came, 10.0), came) == {}
+
+
+def test_a_miss_counts_where_the_interval_ends_at_the_prediction() -> None:
+    """On a side on which draws left no room, what comes is as far off as can be, and never farther."""
+    keys = ("max", "p99", "p50", "mean")
+    for low in (10.0, 9.99):
+        told = Spread(draws=9, total=dict.fromkeys(KEYS, (low, 14.0)), sinks={}, low=np.zeros(1), high=np.zeros(1))
+        came = dict(zip(keys, (7.0, 12.0, 10.0, 30.0), strict=True))
+        off = off_by(told, dict.fromkeys(keys, 10.0), came)
+        assert off == pytest.approx({"worst": -OUTSIDE, "p99": 0.5, "p50": 0.0, "mean": OUTSIDE})
 
 
 def test_stretches_are_root_mean_squares() -> None:
@@ -197,6 +223,27 @@ def test_the_file_stays_small_and_may_be_anything(tmp_path: Path) -> None:
     lost = Record(tmp_path / "file" / "runs.jsonl")
     lost.note(KNOWN, CLUSTER, report(1.1, 1.1))
     assert between(lost) is None
+
+
+def test_a_broken_line_takes_no_other_with_it(tmp_path: Path) -> None:
+    """What a writer that was killed left half written is passed over."""
+    record = Record(tmp_path / "runs.jsonl")
+    record.note(KNOWN, CLUSTER, report(1.1, 1.1))
+    known = between(record)
+    with record.file.open("a") as file:
+        file.write('{"place": "here", "level": 0.1, "fi\n[1]\n')
+    assert between(record) == known
+    record.note(KNOWN, CLUSTER, report(1.1, 1.1))
+    assert len(record.file.read_text().splitlines()) == 4
+
+
+def test_runs_that_end_together_are_all_noted(tmp_path: Path) -> None:
+    """Those that write at the same time wait for each other."""
+    record = Record(tmp_path / "some" / "runs.jsonl")
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(40):
+            pool.submit(record.note, KNOWN, CLUSTER, report(1.1, 1.1))
+    assert len(record.file.read_text().splitlines()) == 80
 
 
 def test_the_variable_names_it(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 import numpy as np
 import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT, STATISTICS, world
 
 from penstock.control.job import Job, finish
+from penstock.control.record import Record
 from penstock.files import to_json
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.spark.run import Batch, Outcome
@@ -83,6 +86,24 @@ def test_report_says_how_fast_cores_were() -> None:
         assert len(series) == len(found["series"]["time"])
         assert {speed for speed in series if speed is not None} == {2.4e7}
     assert all("core" not in row for row in finish(job, outcome).report["hosts"].values())
+
+
+def test_a_run_that_is_to_stop_is_predicted_until_then(tmp_path: Path) -> None:
+    """Rates that a run does not come to are no part of its prediction, and the record is told of whole runs only."""
+    course, _, result = world(np.random.default_rng(4), 120)
+    calibrated = {name: attrs.evolve(row, speed=3e7) for name, row in STATISTICS.hosts.items()}
+    known = attrs.evolve(STATISTICS, hosts=calibrated)
+    whole = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=known, rates=course.rates)
+    cut = attrs.evolve(whole, seconds=30.0)
+    short = attrs.evolve(whole, rates=course.rates.until(30.0))
+    outcome = outcome_of(result)
+    assert finish(cut, outcome).report["predicted"] == finish(short, outcome).report["predicted"]
+    assert {row["time"] for row in finish(cut, outcome).report["forecast"]} == {10.0, 20.0}
+    runs = [(cut, 120.0), (whole, 60.0), (whole, 120.0), (attrs.evolve(whole, seconds=120.0), 120.0)]
+    for number, (job, seconds) in enumerate(runs):
+        record = Record(tmp_path / f"{number}.jsonl")
+        finish(job, attrs.evolve(outcome, seconds=seconds), record=record)
+        assert ('"off"' in record.file.read_text()) == (number > 1)
 
 
 def test_long_periods_are_divided() -> None:

@@ -24,7 +24,6 @@ def microbatch(
     idle: Mapping[str, float] | None = None,
     reading: float = READING,
     commit: float = COMMIT,
-    drain: float = 3600.0,
     **more: Any,
 ) -> MicrobatchResult:
     """Predict as `reference_batches.microbatch` does; ``more`` goes to `penstock.latency.carried.carried`."""
@@ -40,6 +39,5 @@ def microbatch(
         noise=[np.ones(1) for _ in made.hosts],
         reading=reading,
         commit=commit,
-        limit=model.rates.duration + drain,
     )
     return predicted(made, fragments, pace, factors)

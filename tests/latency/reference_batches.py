@@ -81,7 +81,6 @@ def microbatch(
     reading: float = READING,
     commit: float = COMMIT,
     progressive: bool = False,
-    drain: float = 3600.0,
     keep: Mapping[str, float | Array] | None = None,
 ) -> MicrobatchResult:
     """Predict every batch and every tuple's latency.
@@ -104,8 +103,6 @@ def microbatch(
         Seconds between the output's becoming visible and the batch's end.
     progressive
         Whether output appears evenly during the batch (Kafka) rather than at its end (directory).
-    drain
-        Seconds after the end of the rates at which the recursion stops at the latest.
     keep
         Keep fractions by stream: fixed, or one per period of the rates for what enters in it.
     """
@@ -127,11 +124,10 @@ def microbatch(
     free: dict[str, float] = {}
     batches: list[BatchEstimate] = []
     arrived: dict[str, list[tuple[Array, Array, Array]]] = {name: [] for name in network.sinks}
-    limit = model.rates.duration + drain
     while True:
         starts = [_next_start(query, trigger, free.get(query.fragment.host, 0.0), reading) for query in queries]
         place = min(range(len(queries)), key=lambda k: (starts[k], k), default=-1)
-        if place < 0 or not starts[place] < limit:
+        if place < 0 or starts[place] == math.inf:
             break
         query, start = queries[place], starts[place]
         host = query.fragment.host

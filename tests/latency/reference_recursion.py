@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from penstock.latency.shape import Pace, Shape
+from penstock.latency.tables import LONGEST
 
 Numbers = Sequence[int]
 Figures = Sequence[float]
@@ -455,6 +456,11 @@ def longer_by(pace: Any, host: int, turn: int, alone: float) -> float:
     return noise * max(1 + chance * spread / alone, 0.5)
 
 
+def possible(seconds: float) -> float:
+    """Return what a batch takes: never more than the longest, nor what is no number."""
+    return seconds if seconds < LONGEST else LONGEST
+
+
 def follow(shape: Shape, pace: Pace) -> Batches:
     """Follow the batches of a placed network."""
     shape, pace = listed(shape, pace)
@@ -475,13 +481,13 @@ def follow(shape: Shape, pace: Pace) -> Batches:
     starts = [next_start(shape, pace, side, batches, q) for q in range(queries)]
     while starts:
         start = min(starts)
-        if not start < pace.limit:
+        if start == inf:
             break
         query = starts.index(start)
         low, high = shape.inlet_first[query], shape.inlet_first[query + 1]
         was = side.position[low:high]
         fed = take(shape, side, batches, query, start + pace.reading)
-        work, host = work_of(shape, pace, side, was, query), shape.host[query]
+        work, host = possible(work_of(shape, pace, side, was, query)), shape.host[query]
         batches.of[query].append(len(batches.query))
         batches.query.append(query)
         batches.start.append(start)
@@ -491,7 +497,7 @@ def follow(shape: Shape, pace: Pace) -> Batches:
         fixed, tasks = (pace.overhead[host], work) if fed else (pace.idle[host], 0.0)
         fixed += pace.extra[query]
         longer = longer_by(pace, host, floor((start - pace.phase) / pace.trigger + 1e-9), fixed + tasks)
-        cores.begin(batches, query, longer * fixed, longer * tasks, pace.commit)
+        cores.begin(batches, query, possible(longer * fixed), possible(longer * tasks), pace.commit)
         for q in others[query]:
             starts[q] = next_start(shape, pace, side, batches, q)
     return batches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 
 import attrs
@@ -16,7 +17,8 @@ from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
 from penstock.control.as_modelled import simulated
 from penstock.control.prediction import predict
 from penstock.control.summary import error_bar, summary
-from penstock.latency.batches import microbatch_estimate
+from penstock.latency.batches import BatchHosts, microbatch_estimate
+from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.intervals import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model
 from penstock.load.setting import Setting
@@ -240,3 +242,83 @@ def test_a_trigger_of_0_looks_as_often_as_spark_does(penstock, tmp_path) -> None
     assert found[0]["worst"] == found[1]["worst"] > 0
     simulated = penstock("simulate", *given, "--cluster", tmp_path / "c.toml", "--trigger", 0, "--drain").document
     assert simulated["latency"]["max"] == pytest.approx(found[0]["worst"], rel=0.1)
+
+
+def overloaded(load: float, duration: float, known: Statistics) -> tuple[Estimate, Spread]:
+    """Return what the batch model says of two hosts, of which the first has so many times the work that it can do."""
+    model = load_model(chain([0.001, 1e-5]), Rates.constant({"s1": 1000 * load}, duration))
+    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
+    placement = {"o1.1": "h1", "o1.2": "h2"}
+    placed = BatchHosts.of(known, cluster).placed(model, placement)
+    spread = placed.spread(np.random.default_rng(1), count=20)
+    assert spread is not None
+    return microbatch_estimate(model, placement, cluster, known), spread
+
+
+@pytest.mark.parametrize(("load", "duration"), [(20.0, 300.0), (2.0, 2 * 3600.0)])
+def test_what_takes_hours_to_deliver_counts(load: float, duration: float) -> None:
+    """Rows wait for all the work that comes before them, however long after the rates end that is done."""
+    error = HostStatistics(error=0.01)
+    found, spread = overloaded(load, duration, Statistics(hosts={"h1": error, "h2": error}))
+    behind = (load - 1) * duration
+    assert behind < found.total.worst < 1.02 * load * duration
+    assert found.series[-1] > 0.95 * behind
+    assert 0.9 * behind < spread.total["worst"][0] < found.total.worst < spread.total["worst"][1]
+
+
+@pytest.mark.parametrize("silly", [{"overhead": 1e9}, {"factor": 1e300}, {"overhead": 1e300, "factor": 1e300}])
+def test_numbers_without_sense_give_no_small_latency(silly: dict[str, float]) -> None:
+    """A host whose batches never end makes the worst latency huge, and it stays a number."""
+    found, spread = overloaded(0.5, 30.0, Statistics(hosts={"h1": HostStatistics(**silly, error=0.01)}))
+    assert 1e9 < found.total.p50 <= found.total.worst < math.inf
+    assert 0.9e9 < spread.total["worst"][0] <= spread.total["worst"][1] < math.inf
+
+
+@pytest.mark.filterwarnings("error")
+def test_runs_that_differ_without_bounds_are_drawn() -> None:
+    """Where earlier runs were off by more than numbers can say, there is an interval all the same."""
+    _, spread = overloaded(0.5, 30.0, Statistics(hosts={"h1": HostStatistics(overhead=0.1, between_runs=800.0)}))
+    low, high = spread.total["worst"]
+    assert 0 < low < 1e6 < high < math.inf
+
+
+def test_an_estimate_of_scheduled_sources_is_that_of_the_run(penstock, tmp_path) -> None:
+    """Whatever a file of rates calls the moment at which it begins, scheduled sources begin with a window."""
+    text = '[operators.a]\nkind = "aggregate"\ninput = "s"\nby = "auction"\nwindow = 10.0\nselect = "count(*) AS n"\n'
+    text += 'cost = 1e-4\nselectivity = 0.1\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n[sources.s]\nformat = "nexmark"\n' + text)
+    (tmp_path / "c.toml").write_text('[hosts.h1]\n[spark]\ntrigger = "3 s"\n')
+    found = []
+    for begin in (0, 3):
+        (tmp_path / "r.csv").write_text("time,s\n" + "".join(f"{begin + k},200\n" for k in range(30)))
+        given = [tmp_path / "n.toml", "--rates", tmp_path / "r.csv", "--placement", "a=h1"]
+        found.append(penstock("estimate", *given, "--cluster", tmp_path / "c.toml", "--json").document)
+    assert found[0]["worst"] > 0
+    assert found[0] == found[1]
+
+
+def test_estimate_says_where_hosts_will_share_cores(penstock, tmp_path, monkeypatch) -> None:
+    """Hosts that would be started here and are more than the cores are said to share them in a run."""
+    monkeypatch.setattr("penstock.spark.hosts.cores_here", lambda: 2)
+    given = ["estimate", "--rates", "s1=10", "--model", "microbatch", "--json"]
+    (tmp_path / "n.toml").write_text(
+        'name = "n"\n[sources.s1]\n'
+        + "".join(f'[operators.o{k}]\nkind = "map"\ninput = "s1"\ncost = 0.001\n' for k in range(3))
+        + "".join(f'[sinks.t{k}]\ninput = "o{k}"\n' for k in range(3))
+    )
+    for hosts, said in (("h1,h2,h3", True), ("h1,h2,h2", False)):
+        placed = ",".join(f"o{k}={host}" for k, host in enumerate(hosts.split(",")))
+        notes = penstock(*given, tmp_path / "n.toml", "--hosts", 3, "--placement", placed).document["notes"]
+        assert any("they share 2 cores" in note for note in notes) == said
+
+
+def test_the_simulator_is_said_to_share_no_cores(penstock, tmp_path) -> None:
+    """Where hosts share a machine with too few cores, a note says that the simulator gives each its own."""
+    text = '[sources.s]\n[operators.a]\nkind = "map"\ninput = "s"\ncost = 0.001\n[sinks.t]\ninput = "a"\n'
+    (tmp_path / "n.toml").write_text('name = "n"\n' + text)
+    given = [tmp_path / "n.toml", "--rates", "s=100", "--duration", 5, "--placement", "a=h1", "--model", "microbatch"]
+    for cores in (1, 2):
+        machine = 'machine = "m"\n'
+        (tmp_path / "c.toml").write_text(f"[hosts.h1]\n{machine}[hosts.h2]\n{machine}[machines.m]\ncores = {cores}\n")
+        done = penstock("estimate", *given, "--cluster", tmp_path / "c.toml", "--check-with", "simulation", "--json")
+        assert any("cores of their own" in note for note in done.document["notes"]) == (cores == 1)

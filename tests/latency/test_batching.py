@@ -115,7 +115,6 @@ def test_compiled_batches_are_those_of_plain_python(seed: int) -> None:
             noise=[np.exp(rng.normal(0, 0.2, rng.integers(1, 40))) for _ in range(count)],
             reading=float(rng.choice([0.0, 0.004])),
             commit=float(rng.choice([0.0, 0.01, 0.3])),
-            limit=float(rng.choice([8.0, 600.0])),
             jitter=rng.uniform(0, 0.1, count),
             residual=rng.uniform(0, 0.1, count),
             chance=[rng.normal(0, 1, rng.integers(1, 40)) for _ in range(count)],

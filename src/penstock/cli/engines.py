@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -197,9 +196,9 @@ def _with_spares(cluster: Cluster, spare: int, used: Collection[str], folder: st
 
 
 def _crowded(cluster: Cluster) -> Cluster:
-    from penstock.spark.hosts import available_cpus
+    from penstock.spark.hosts import cores_here
 
-    return cluster.crowded(sorted(cluster.hosts), len(available_cpus()) or os.cpu_count() or 1)
+    return cluster.crowded(sorted(cluster.hosts), cores_here())
 
 
 def first_placement(

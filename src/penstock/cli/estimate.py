@@ -11,7 +11,10 @@ from penstock.cli import common, options
 from penstock.files import Document
 
 if TYPE_CHECKING:
+    from penstock.cluster import Cluster, Placement
     from penstock.latency.estimate import Estimate
+    from penstock.load.setting import Setting
+    from penstock.workload import Rates
 
 MEASURED = {"worst": "max", "p99": "p99", "p50": "p50", "mean": "mean"}
 """What the simulator's latencies are called that stand beside those of an estimate."""
@@ -38,10 +41,12 @@ def command(
     Example: penstock estimate examples/two-chains/network.toml --hosts 1 --rates clicks=100,buys=20
     --placement views=h1,paid=h1,scored=h1,billed=h1
     """
+    import attrs
     import numpy as np
 
     from penstock.cli import reading
-    from penstock.control.as_modelled import simulated
+    from penstock.control.as_modelled import unlike
+    from penstock.control.prediction import begun
     from penstock.latency.intervals import with_interval
     from penstock.latency.models import checked_bound, default_model, model_of
     from penstock.latency.second_opinion import second_opinion
@@ -53,22 +58,38 @@ def command(
     graph, known, cluster = reading.get_deployment(network)
     placed = reading.get_placement(placement, graph, cluster)
     loads = reading.get_model(graph, *rates)
+    loads = attrs.evolve(loads, rates=begun(loads.rates, graph))
     decide = model_of(model.model or default_model(cluster, graph, placed))
     found = decide(loads, placed, cluster, known)
     found = with_interval(found, loads, placed, cluster, known, np.random.default_rng(answer.seed))
     document = {"network": graph.name, **found.document()}
     document["notes"] += second_opinion(found, loads, placed, cluster, known)
+    if found.model == "microbatch":
+        document["notes"] += _crowded(cluster, placed)
     if bound is not None:
         together, single = largest(loads, bound, lambda trial: decide(trial, placed, cluster, known).total.worst)
         document["headroom"] = {"latency": bound, "together": together, "sources": single}
     if check:
         deployed = Setting(network=graph, cluster=cluster, placement=placed, statistics=known)
-        result = simulated(deployed, loads.rates, found.model, answer.seed)
-        document["simulation"] = _checked(found, {key: float(value) for key, value in result.latency.items()})
+        document["notes"] += unlike(cluster, found.model)
+        document["simulation"] = _checked(found, deployed, loads.rates, answer.seed)
     if answer.json:
         common.answer(document)
         return
     _print(graph.name, found, document)
+
+
+def _crowded(cluster: Cluster, placed: Placement) -> list[str]:
+    """Return a note where ``run`` would start more hosts here than there are cores, which they would share."""
+    from penstock.spark.hosts import cores_here
+
+    cores, names = cores_here(), sorted(set(placed.values()))
+    if cluster.crowded(names, cores) is cluster:
+        return []
+    here = ", ".join(
+        name for name in names if cluster.hosts[name].spark is None and cluster.hosts[name].machine is None
+    )
+    return [f"penstock run starts {here} on this machine, where they share {cores} cores; here each has its own"]
 
 
 def _print(name: str, found: Estimate, document: Document) -> None:
@@ -118,8 +139,11 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:+.1f} %"
 
 
-def _checked(found: Estimate, latency: dict[str, float]) -> Document:
+def _checked(found: Estimate, deployed: Setting, rates: Rates, seed: int) -> Document:
     """Return the simulator's latency, and how far the estimate is above it, as a share."""
+    from penstock.control.as_modelled import simulated
+
+    latency = {key: float(value) for key, value in simulated(deployed, rates, found.model, seed).latency.items()}
     return {
         "latency": latency,
         "disagreement": {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import InputError
+from penstock.errors import EngineError, InputError
 from penstock.files import Document
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def command(
     else:
         placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
     check_placement(placed)
-    cluster = cluster.crowded(sorted(set(placed.values())), len(hosts.available_cpus()) or os.cpu_count() or 1)
+    cluster = cluster.crowded(sorted(set(placed.values())), hosts.cores_here())
     job = Job(
         network=graph, cluster=cluster, placement=placed, folder=folder, statistics=known, rates=expected,
         scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
@@ -149,21 +148,25 @@ def command(
     document: Document = {**done.report, "directory": folder, **told}
     if end.report is not None:
         common.write_document(end.report, document)
-    if end.learn is not None:
-        _learned(job, done).write(end.learn)
     if answer.json:
         common.answer(document)
-        return
-    show(document)
+    else:
+        show(document)
+    if end.learn is not None:
+        _learn(job, done, end.learn)
 
 
-def _learned(job: Job, done: Done) -> Statistics:
-    """Return the statistics of a job with what its run showed."""
+def _learn(job: Job, done: Done, out: str) -> None:
+    """Write the statistics of a job with what its run showed; exit 1 if it showed too little, for the run is over."""
     from penstock.control.learned import learned
     from penstock.control.record import Record
 
-    told = learned(job.network, job.cluster, job.placement, done.outcome, done.rates, job.statistics)
-    return Record.of_user().applied(told, job.cluster)
+    try:
+        told = learned(job.network, job.cluster, job.placement, done.outcome, done.rates, job.statistics)
+    except EngineError as error:
+        common.say(f"penstock: no: --learn {out}: not written, since this run tells too little: {error}")
+        raise typer.Exit(1) from error
+    Record.of_user().applied(told, job.cluster).write(out)
 
 
 def _check(drop: DropOptions, end: EndOptions) -> None:

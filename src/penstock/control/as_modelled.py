@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.cluster import Cluster
 from penstock.latency.batches import BatchHosts
 from penstock.load.setting import Setting
 from penstock.workload import Rates
@@ -31,6 +32,15 @@ def simulated(setting: Setting, rates: Rates, model: str = "microbatch", seed: i
         cluster = hosts.paced(cluster)
     options = Options(policy="stimulus", drain=True, microbatch=batches, seed=seed)
     return simulate(setting.network, cluster, placement, rates, options)
+
+
+def unlike(cluster: Cluster, model: str = "microbatch") -> list[str]:
+    """Return a note for what `simulated` takes otherwise than the model does."""
+    shared = BatchHosts.of(None, cluster).machines if model == "microbatch" else {}
+    names = [name for name, (members, cores) in shared.items() if len(members) > cores]
+    if not names:
+        return []
+    return [f"the simulator gives the hosts of {' and '.join(names)} cores of their own; in the model they share these"]
 
 
 def worst_simulated(setting: Setting, rates: Rates, model: str, seed: int) -> float:

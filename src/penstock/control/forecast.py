@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.latency.batches import BatchHosts
+from penstock.latency.draws import uncertain
 from penstock.load.fitting import STRETCH
 from penstock.load.statistics import LASTING, HostStatistics
 
@@ -24,8 +25,8 @@ Array = NDArray[np.float64]
 MEMORY, KEPT = 20.0, 60.0
 """Seconds after which what a batch taught counts a third, and after which it does not count at all."""
 
-WINDOW = 15.0
-"""Seconds of batches that are judged together."""
+WINDOW, FEWEST = 15.0, 6
+"""Seconds of batches that are judged together, and the latest batches that are, however long ago they ended."""
 
 MISSED, UNLIKELY = 0.1, 1e-3
 """Share of batches that may miss their interval, and how improbable as many misses are that are called drift."""
@@ -40,7 +41,7 @@ LEAST = 0.02
 """Batches of one second differ by so much at least (s), whatever a calibration says."""
 
 VAGUE = 1.5
-"""Error (as a logarithm) of an overhead of which calibration tells nothing."""
+"""Error (as a logarithm) of an overhead of which calibration tells nothing, and of a host that was never calibrated."""
 
 EDGE = 1.645
 """Standard deviations from the middle of an interval to p05 and p95."""
@@ -150,7 +151,12 @@ class Speed:
 
     @classmethod
     def of(cls, known: HostStatistics) -> Speed:
-        """Return what calibration knows: what its regression left open, and what runs were off by."""
+        """Return what calibration knows: what its regression left open, and what runs were off by.
+
+        No error at all is not certainty: such a host was never calibrated.
+        """
+        if not uncertain(known):
+            return cls(doubt=VAGUE, fixed_doubt=VAGUE)
         fixed = min(known.overhead_error / max(known.overhead, 1e-6), VAGUE)
         both = known.correlation * known.error * fixed
         # The overhead's error is that of all of a batch, and what is off besides.
@@ -215,6 +221,12 @@ def _blurred(info: Array, told: Array, variance: float) -> tuple[Array, Array]:
     return info - less * np.outer(info[0], info[0]), told - less * told[0] * info[0]
 
 
+def _latest(batches: Sequence[Seen], after: float) -> tuple[Seen, ...]:
+    """Return the batches that ended after a time (s), or the last `FEWEST` where those reach further back."""
+    first = next((k for k, batch in enumerate(batches) if batch.end > after), len(batches))
+    return tuple(batches[min(first, max(len(batches) - FEWEST, 0)) :])
+
+
 def chance(missed: int, batches: int) -> float:
     """Return how probable it is that at least so many of some batches miss an interval that one in ten may miss."""
     rest = range(missed, batches + 1)
@@ -261,9 +273,9 @@ class Watch:
     known
         Their speeds as calibrated, or as learned since they drifted.
     calibrated
-        Their speeds as calibrated.
+        Their speeds as calibrated; of those of which that told any error, since no other can drift.
     recent
-        The batches of each host in the last minute.
+        The batches of each host in the last minute, or the latest few.
     drifts
         Of all hosts, in the order of time.
     """
@@ -278,12 +290,12 @@ class Watch:
         """Return what calibration knows of hosts."""
         rows = {} if hosts.statistics is None else hosts.statistics.hosts
         known = {name: Speed.of(rows.get(name, HostStatistics())) for name in hosts.overhead}
-        return cls(known=known, calibrated=known)
+        return cls(known=known, calibrated={n: speed for n, speed in known.items() if n in rows and uncertain(rows[n])})
 
     def after(self, batch: Seen) -> Watch:
         """Return what is believed after a batch, in the order in which batches end."""
         name, now = batch.host, batch.end
-        mine = (*(each for each in self.recent.get(name, ()) if each.end > now - KEPT), batch)
+        mine = _latest((*self.recent.get(name, ()), batch), now - KEPT)
         drift = self._drift(name, mine, now)
         if drift is None and not any(each.host == name and now < each.time + SETTLED for each in self.drifts):
             return attrs.evolve(self, recent={**self.recent, name: mine})
@@ -304,7 +316,9 @@ class Watch:
 
     def _drift(self, name: str, batches: Sequence[Seen], now: float) -> Drift | None:
         """Say whether the latest batches miss their interval more often than chance has it."""
-        window = [batch for batch in batches if batch.end > now - WINDOW]
+        if name not in self.calibrated:
+            return None
+        window = _latest(batches, now - WINDOW)
         missed = [self.known[name].misses(batch) for batch in window]
         # The change is where, from there on, so many misses are the least probable.
         since = [k for k, outside in enumerate(missed) if outside]

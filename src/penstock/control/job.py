@@ -5,6 +5,7 @@ The commands ``run`` and ``demo`` share it. Nothing here imports pyspark: the en
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from penstock.control.ended import seen, slower
 from penstock.control.learned import measured_rates
 from penstock.control.lookout import Lookout
 from penstock.control.outlook import reported
-from penstock.control.prediction import Prediction, Report, kept, predict, priced
+from penstock.control.prediction import Prediction, Report, begun, kept, predict, priced
 from penstock.control.record import NOTHING, Record, off_by
 from penstock.control.report import compare
 from penstock.files import Document, to_json
@@ -85,6 +86,13 @@ class Job:
         return frozenset() if self.once else prompt_operators(self.network, self.cluster.spark)
 
     @property
+    def expected(self) -> Rates | None:
+        """The rates, as far as the run goes: whole periods, until it is to be stopped."""
+        if self.rates is None or self.seconds is None:
+            return self.rates
+        return self.rates.until(self.seconds)
+
+    @property
     def setting(self) -> Setting:
         """What is deployed, for those who look on."""
         return Setting(
@@ -127,7 +135,8 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
     tell
         Told how far it is.
     say
-        Told in a sentence of a host that is not what it was calibrated to be, while the run goes on.
+        Told in a sentence of a host that is not what it was calibrated to be, while the run goes on, and of rows that
+        windows and joins left out because they are from before 1970.
     """
     deployment = engine.prepare(
         job.network,
@@ -140,23 +149,27 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         about=job.setting.document(),
     )
     if job.once:
-        return engine.run_once(deployment, trigger=job.trigger, report=tell)
-    heard = None
-    if not job.real_time and priced(job.network, job.statistics):
-        heard = watching(job, deployment.place / "forecasts.json", say).hear
-    return engine.run(
-        deployment,
-        seconds=job.seconds,
-        trigger=job.trigger,
-        shedder=job.shedder,
-        report=tell,
-        heard=heard,
-    )
+        outcome = engine.run_once(deployment, trigger=job.trigger, report=tell)
+    else:
+        heard = None
+        if not job.real_time and priced(job.network, job.statistics):
+            heard = watching(job, deployment.place / "forecasts.json", say).hear
+        outcome = engine.run(
+            deployment,
+            seconds=job.seconds,
+            trigger=job.trigger,
+            shedder=job.shedder,
+            report=tell,
+            heard=heard,
+        )
+    if outcome.early:
+        say("penstock: rows before 1970 enter no window or join: Spark's watermark begins there")
+    return outcome
 
 
 def watching(job: Job, file: Place, say: Callable[[str], None]) -> Lookout:
     """Return what watches a job's batches; the ``file``, a place of the engine, gets the forecasts as they are made."""
-    rates = Rates.of(1.0, dict.fromkeys(job.network.sources, np.zeros(1))) if job.rates is None else job.rates
+    rates = job.expected or Rates.of(1.0, dict.fromkeys(job.network.sources, np.zeros(1)))
     told: list[Document] = []
 
     def ahead(forecasts: Sequence[Forecast]) -> None:
@@ -172,10 +185,8 @@ def predicted(job: Job, rates: Rates | None) -> Prediction | None:
     if rates is None or job.once or job.real_time or not priced(job.network, job.statistics):
         return None
     scheduled = job.rates is not None and job.network.scheduled
-    # Scheduled sources begin with a window, whatever the file of rates calls that moment.
-    begun = attrs.evolve(rates, start=0.0) if scheduled else rates
     rng = np.random.default_rng(job.seed)
-    return predict(job.setting, begun, _kept(job, rates), rng=rng, scheduled=scheduled)
+    return predict(job.setting, begun(rates, job.network), _kept(job, rates), rng=rng, scheduled=scheduled)
 
 
 def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
@@ -185,7 +196,7 @@ def _kept(job: Job, rates: Rates) -> Mapping[str, float | Array]:
 
 def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, record: Record = NOTHING) -> Done:
     """Compare a job's outcome with its prediction, made from measured rates where none were expected; note it."""
-    rates = job.rates or measured_rates(job.network, outcome, even=bool(job.real_time))
+    rates = job.expected or measured_rates(job.network, outcome, even=bool(job.real_time))
     prediction = prediction or predicted(job, rates)
     report = compare(job.network, job.cluster, job.placement, outcome, prediction, job.shedder)
     if prediction is not None:
@@ -195,7 +206,9 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
         report |= reported(course, batches, outcome, np.random.default_rng(job.seed))
         for host, share in slower(batches).items():
             report["hosts"][host]["slower"] = share
-        off = {} if prediction.spread is None else off_by(prediction.spread, report["predicted"], report["latency"])
+        # A run that ended before its rates did not deliver what was predicted.
+        whole = job.rates is None or min(job.seconds or math.inf, outcome.seconds) >= job.rates.duration
+        off = off_by(prediction.spread, report["predicted"], report["latency"]) if whole and prediction.spread else {}
         record.note(job.statistics, job.cluster, batches, off)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)

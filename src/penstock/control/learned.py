@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.arrays import Array
 from penstock.cluster import Cluster
 from penstock.errors import EngineError
 from penstock.load import Statistics
@@ -27,7 +28,8 @@ def learned(
 ) -> Statistics:
     """Return statistics as a run showed them: overhead and factor of its hosts, selectivities.
 
-    Its beginning does not count as far as its batches show that code was young: the rule of all calibration in place.
+    Rates that were expected say when tuples came, its batches how many. Its beginning does not count as far as its
+    batches show that code was young: the rule of all calibration in place.
 
     Raises
     ------
@@ -36,9 +38,19 @@ def learned(
     """
     from penstock.spark.calibrate import calibrate_in_place
 
-    if rates is None:
+    came = measured_rates(network, outcome)
+    if came is None:
         raise EngineError("nothing to learn from: no tuple came")
-    return calibrate_in_place(statistics, network, cluster, placement, outcome, rates)
+    if rates is not None:
+        came = Rates.of(rates.period, {name: _as_many(rates, came, name) for name in rates.sources}, rates.start)
+    return calibrate_in_place(statistics, network, cluster, placement, outcome, came)
+
+
+def _as_many(rates: Rates, came: Rates, source: str) -> Array:
+    """Return the rates of a source (tuples/s, by period), such that they are as many tuples as came."""
+    row = rates.of_source(source)
+    scaled: Array = row * (came.of_source(source).sum() * came.period / max(row.sum() * rates.period, 1e-300))
+    return scaled
 
 
 def measured_rates(network: Network, outcome: Outcome, *, even: bool = False) -> Rates | None:

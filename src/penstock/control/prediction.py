@@ -77,6 +77,11 @@ def predict(
     return Prediction(model, result, statistics, None if rng is None else interval(placed, result, rng, scheduled))
 
 
+def begun(rates: Rates, network: Network) -> Rates:
+    """Return rates as a run has them: scheduled sources begin with a window, whatever a file calls that moment."""
+    return attrs.evolve(rates, start=0.0) if network.scheduled else rates
+
+
 def interval(
     placed: PlacedBatches, result: MicrobatchResult, rng: np.random.Generator, scheduled: bool = True
 ) -> Spread:

@@ -7,9 +7,10 @@ the prediction, and how near to the end of its interval, the measured latency wa
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -43,7 +44,10 @@ OUTSIDE = 2.0
 """A prediction that is off by so many times the way to the end of its interval is as far off as any can be."""
 
 ROUNDS, LEAST = 100, 0.01
-"""Rounds until variances have settled, and the standard deviation that they start from at least."""
+"""Rounds until variances have settled, and the standard deviation that calibration says at least."""
+
+UNLIKE = 0.1, 0.3
+"""Standard deviations of a speed and of an overhead from which variances start besides: there may be several maxima."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -113,7 +117,7 @@ class Record:
             return
         if off:
             rows.append(Came(_places(cluster), dict(off)))
-        with contextlib.suppress(InputError), atomic(self.file, "wb") as file:
+        with contextlib.suppress(InputError, OSError), _alone(self.file), atomic(self.file, "wb") as file:
             file.write(msgspec.json.Encoder().encode_lines([*self._lines(), *rows][-KEPT:]))
 
     def applied(self, statistics: Statistics, cluster: Cluster) -> Statistics:
@@ -131,10 +135,28 @@ class Record:
         return attrs.evolve(statistics, hosts=hosts, intervals=stretches(came[-PREDICTED:]))
 
     def _lines(self) -> list[Line | Came]:
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            rows = [] if self.file is None else msgspec.json.Decoder(Document).decode_lines(self.file.read_bytes())
-            return [msgspec.convert(row, Came) if "off" in row else msgspec.convert(row, Line) for row in rows]
-        return []
+        lines: list[bytes] = []
+        with contextlib.suppress(OSError):
+            lines = [] if self.file is None else self.file.read_bytes().splitlines()
+        decode, found = msgspec.json.Decoder(Document).decode, list[Line | Came]()
+        for line in lines:
+            # One that is broken takes no other with it.
+            with contextlib.suppress(msgspec.MsgspecError):
+                row = decode(line)
+                found.append(msgspec.convert(row, Came) if "off" in row else msgspec.convert(row, Line))
+        return found
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep other runs from a file's folder while it is read and written anew."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 NOTHING = Record(None)
@@ -145,7 +167,8 @@ def spread(lines: Sequence[Line], before: float) -> tuple[float, float]:
     """Return how far runs were off: standard deviations of the logarithm of a host's speed, and of its overhead.
 
     A level is the speed's plus the overhead's times its share, both normal: the likeliest variances, by expectation and
-    maximization. What hardly ran says little of what work takes: each line counts by how busy it was.
+    maximization from several starts. What hardly ran says little of what work takes: each line counts by how busy it
+    was.
 
     Parameters
     ----------
@@ -157,13 +180,17 @@ def spread(lines: Sequence[Line], before: float) -> tuple[float, float]:
     level = np.clip([line.level for line in lines], -FAR, FAR)
     parts = np.stack([np.ones(len(lines)), np.clip([line.fixed for line in lines], 0.0, 1.0)])
     busy = np.clip([line.busy for line in lines], 0.0, 1.0)
-    found = np.full(2, max(before, LEAST) ** 2)
+    before = max(before, LEAST)
+    found = np.array([(before, before), (before, UNLIKE[1]), (UNLIKE[0], before)]) ** 2
     for _ in range(ROUNDS):
-        mine = found[:, None] * parts
-        total = (mine * parts).sum(axis=0)
-        expected = (mine / total * level) ** 2 + found[:, None] - mine**2 / total
+        mine = found[:, :, None] * parts
+        total = (mine * parts).sum(axis=1, keepdims=True)
+        expected = (mine / total * level) ** 2 + found[:, :, None] - mine**2 / total
         found = (expected @ busy + TRUSTED * before**2) / (busy.sum() + TRUSTED)
-    return float(math.sqrt(found[0])), float(math.sqrt(found[1]))
+    each = found @ parts**2
+    unlikely = (np.log(each) + level**2 / each) @ busy + TRUSTED * (np.log(found) + before**2 / found).sum(axis=1)
+    speed, overhead = np.sqrt(found[np.argmin(unlikely)]).tolist()
+    return speed, overhead
 
 
 def off_by(
@@ -183,9 +210,11 @@ def off_by(
         middle, came = (row["max" if key == "worst" else key] for row in (predicted, measured))
         if middle is None or came is None:
             continue
-        way = abs(ends[came > middle] - middle)
-        if way > 0:
-            found[key] = spread.stretch.get(key, 1.0) * (came - middle) / way
+        stretch, far = spread.stretch.get(key, 1.0), came - middle
+        if ends[0] < ends[1]:
+            # On a side on which the interval ends at the prediction itself, all that comes is as far off as can be.
+            way = max(abs(ends[far > 0] - middle), stretch * abs(far) / OUTSIDE, 1e-300)
+            found[key] = stretch * far / way
     return found
 
 

@@ -24,9 +24,6 @@ from penstock.latency.steady import steady_state
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
 
-DRAIN = 3600.0
-"""Seconds after the end of the rates at which a prediction stops at the latest."""
-
 BESIDES = 0.03
 """How far forecasts are off besides what is drawn, as a share: triggers, files and commits are late, too."""
 
@@ -269,7 +266,6 @@ class PlacedBatches:
             noise=[np.ones(1)] * len(names) if drawn is None else drawn.noise(k, hosts.trigger),
             reading=READING,
             commit=COMMIT,
-            limit=self.model.rates.duration + DRAIN,
             jitter=np.array([hosts.of_host(name).jitter for name in names]),
             residual=np.array([hosts.of_host(name).residual for name in names]),
             chance=[np.zeros(1)] * len(names) if drawn is None else list(drawn.chance[k]),

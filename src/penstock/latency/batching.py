@@ -53,7 +53,7 @@ class Recursion:
 
     def _set(self, pace: Pace) -> None:
         g, hosts = self.g, self.tables["hosts"]
-        g["trigger"], g["phase"], g["limit"] = pace.trigger, pace.phase, pace.limit
+        g["trigger"], g["phase"] = pace.trigger, pace.phase
         g["reading"], g["commit"], g["count"] = pace.reading, pace.commit, 0
         hosts["overhead"], hosts["idle"] = pace.overhead, pace.idle
         hosts["jitter"], hosts["residual"] = pace.jitter, pace.residual

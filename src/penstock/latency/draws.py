@@ -26,6 +26,8 @@ BATCHES = 64
 STRETCHES = 64
 """Stretches of time in which a core's speed differs, before the same differences come again."""
 
+FARTHEST = 20.0
+"""Logarithm of how many times slower or faster things are drawn at most."""
 
 TAILS, SCALE = 4, 0.8
 """Degrees of freedom of Student's t, and its share of a standard deviation, with which batches differ by chance: of
@@ -87,13 +89,12 @@ class Draws:
 def certain(statistics: Statistics | None) -> bool:
     """Whether the statistics tell of no error at all, so that nothing of costs can be drawn."""
     known = statistics or Statistics()
-    errors = [row.error for row in known.operators.values()]
-    errors += [
-        error
-        for row in known.hosts.values()
-        for error in (row.error, row.overhead_error, row.residual, row.jitter, row.may_differ)
-    ]
-    return not any(errors)
+    return not any(row.error for row in known.operators.values()) and not any(map(uncertain, known.hosts.values()))
+
+
+def uncertain(host: HostStatistics) -> bool:
+    """Whether the statistics of a host tell of any error."""
+    return any((host.error, host.overhead_error, host.residual, host.jitter, host.may_differ))
 
 
 def draw(
@@ -131,13 +132,13 @@ def draw(
     factor = 1 + both[:, 0] * [row.error for row in rows]
     other = tied * both[:, 0] + np.sqrt(1 - tied**2) * both[:, 1]
     # Cores wander for minutes too: where no earlier run tells, as far as between two stretches of the calibration.
-    speed = np.exp(rng.standard_normal((count, len(rows))) * [row.may_differ for row in rows])
-    wander = np.exp(
+    speed = _times(rng.standard_normal((count, len(rows))) * [row.may_differ for row in rows])
+    wander = _times(
         rng.standard_normal((count, len(rows), STRETCHES)) * np.array([row.wander for row in rows])[:, None]
     )
     chance = by_chance(rng, (count, len(rows), BATCHES))
     phase = rng.random(count)
-    fixed = np.exp(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])
+    fixed = _times(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])
     cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, [row.error > 0 for row in rows])
     return Draws(
         cost=cost,
@@ -149,6 +150,12 @@ def draw(
         chance=chance,
         phase=phase,
     )
+
+
+def _times(logarithms: Array) -> Array:
+    """Return by how many times things differ, as far as numbers go on from there without overflow."""
+    differs: Array = np.exp(np.clip(logarithms, -FARTHEST, FARTHEST))
+    return differs
 
 
 def _mixed(

@@ -35,7 +35,7 @@ from penstock.latency.inlets import (
     take_feed,
     waters_at,
 )
-from penstock.latency.tables import COMMIT, DONE, ENDED, FIXED, FULL, TASKS, WAITING
+from penstock.latency.tables import COMMIT, DONE, ENDED, FIXED, FULL, LONGEST, TASKS, WAITING
 
 # It is called by address, so it needs no wrappers.
 _compiler: Any = njit
@@ -325,6 +325,12 @@ def _longer(g: Scalars, number: int, turn: int, alone: float) -> float:
 
 
 @inside
+def _possible(seconds: float) -> float:
+    """Return what a batch takes, which is never more than `LONGEST`, nor what is no number."""
+    return seconds if seconds < LONGEST else LONGEST
+
+
+@inside
 def _batch(g: Scalars, number: int, start: float) -> None:
     """Let a query's next batch begin."""
     query = queries_at(g.queries, number)
@@ -341,6 +347,7 @@ def _batch(g: Scalars, number: int, start: float) -> None:
                 g, g.work, inlet.root, inlet.work, inlet.before
             )
         numbers_at(g.upto, n * g.wide + i - query.inlet).value = inlet.position
+    work = _possible(work)
     host = hosts_at(g.hosts, query.host)
     fixed, tasks = (host.overhead, work) if fed else (host.idle, 0.0)
     fixed += query.extra
@@ -354,12 +361,12 @@ def _batch(g: Scalars, number: int, start: float) -> None:
         batches_at(g.batches, query.last).next = n
     query.last = n
     _announce(g, number, n)
-    _begin(g, n, longer * fixed, longer * tasks)
+    _begin(g, n, _possible(longer * fixed), _possible(longer * tasks))
 
 
 @_entry
 def follow(address):  # type: ignore[no-untyped-def]
-    """Follow the batches of a placed network until there are no more, or no room for them."""
+    """Follow the batches of a placed network until all input is taken, or there is no room for them."""
     g = scalars_at(address, 0)
     if g.count == 0:
         for q in range(g.size_queries):
@@ -369,7 +376,7 @@ def follow(address):  # type: ignore[no-untyped-def]
         for q in range(g.size_queries):
             if queries_at(g.queries, q).start < start:
                 number, start = q, queries_at(g.queries, q).start
-        if number < 0 or not start < g.limit:
+        if number < 0:
             return ENDED
         if g.count == g.size_batches:
             return FULL

@@ -105,8 +105,6 @@ class Pace(NamedTuple):
         By host: by how many of these standard deviations they do, likewise.
     reading, commit
         Seconds from a batch's start until it sees its input, and from its output's being visible to its end.
-    limit
-        When the recursion stops at the latest (s).
     """
 
     trigger: float
@@ -117,7 +115,6 @@ class Pace(NamedTuple):
     noise: Sequence[Array]
     reading: float
     commit: float
-    limit: float
     jitter: ArrayLike = 0.0
     residual: ArrayLike = 0.0
     chance: Sequence[Array] | None = None

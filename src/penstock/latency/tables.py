@@ -10,6 +10,9 @@ FIXED, WAITING, TASKS, COMMIT = range(4)
 DONE = 1e-12
 """Seconds of a stage that are as good as none."""
 
+LONGEST = 1e9
+"""Seconds (30 years) that a batch takes at most, so that numbers without sense still give numbers."""
+
 ENDED, FULL = range(2)
 """Why the recursion returns: there are no more batches, or no more room for them."""
 
@@ -53,7 +56,7 @@ TABLES = {
 }
 
 GLOBALS = np.dtype(
-    [(name, "f8") for name in ("trigger", "phase", "reading", "commit", "limit")]
+    [(name, "f8") for name in ("trigger", "phase", "reading", "commit")]
     + [(name, "i8") for name in ("progressive", "count", "wide", "voices")]
     + [(name, "i8") for name in TABLES]
     + [(f"size_{name}", "i8") for name in TABLES]

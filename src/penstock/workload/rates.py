@@ -105,6 +105,13 @@ class Rates:
         """Return the rates of some of the sources."""
         return Rates.of(self.period, {name: self.of_source(name) for name in sources}, self.start)
 
+    def until(self, seconds: float) -> Rates:
+        """Return the first periods, those that begin within some seconds (s)."""
+        periods = max(1, math.ceil(seconds / self.period - 1e-9))
+        if periods >= self.periods:
+            return self
+        return Rates.of(self.period, dict(zip(self.sources, self.values[:, :periods], strict=True)), self.start)
+
     def scaled(self, factor: float) -> Rates:
         """Return all rates times a factor."""
         return Rates.of(self.period, dict(zip(self.sources, self.values * factor, strict=True)), self.start)

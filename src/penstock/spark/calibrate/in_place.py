@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 import attrs
@@ -19,6 +20,7 @@ from penstock.load.fitting import HostBatches, overhead_anew, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
 from penstock.spark.run import Batch, Engine, Outcome
+from penstock.spark.run.outcome import added
 from penstock.workload import Rates
 
 
@@ -46,7 +48,7 @@ def calibrate_in_place(
     outcome
         Of a run whose batches had many sizes.
     rates
-        Of the sources during the run.
+        Of the sources during the run, at the level at which they came.
 
     Raises
     ------
@@ -62,7 +64,8 @@ def calibrate_in_place(
             raise too_few(host, len(batches))
         found[host] = known
     measured = {**statistics.measured, "pass": "alone, then in place"}
-    return attrs.evolve(measured_selectivities(statistics, network, outcome, rates), hosts=found, measured=measured)
+    statistics = measured_selectivities(statistics, network, outcome, rates)
+    return attrs.evolve(statistics, hosts={**statistics.hosts, **found}, measured=measured)
 
 
 def too_few(host: str, batches: int) -> EngineError:
@@ -79,7 +82,7 @@ def host_batches(
     """Return the batches of each host of a run; those that shared it, with the seconds that each would take alone.
 
     What they took for the state of their operators is left out, and so are those up to the first with input: a query's
-    plans are compiled in them.
+    plans are compiled in them. Queries that were attached later are on no host of the placement.
 
     Parameters
     ----------
@@ -91,16 +94,17 @@ def host_batches(
     host_of = {name: fragment.host for name, fragment in queries.items()}
     state = {name: hosts.for_state(fragment.operators) for name, fragment in queries.items()}
     machine = {name: host.machine or f"host {name}" for name, host in cluster.hosts.items()}
+    ours = [b for b in outcome.batches if b.query in host_of]
     took: dict[tuple[str, int], float] = {}
     for group in sorted(set(machine.values())):
-        mine = [b for b in outcome.batches if b.known and machine[host_of[b.query]] == group]
+        mine = [b for b in ours if b.known and machine[host_of[b.query]] == group]
         seconds = alone([(b.start, b.start + b.duration) for b in mine], float(cluster.machines.get(group, 1)))
         took.update({(b.query, b.number): own - state[b.query] for b, own in zip(mine, seconds, strict=True)})
-    full = [b for b in outcome.batches if b.rows]
+    full = [b for b in ours if b.rows]
     first = {query: min((b.start for b in full if b.query == query), default=0.0) for query in host_of}
     found = {}
     for host in sorted(set(host_of.values())):
-        known = sorted((b for b in outcome.batches if host_of[b.query] == host and b.known), key=lambda b: b.start)
+        known = sorted((b for b in ours if host_of[b.query] == host and b.known), key=lambda b: b.start)
         full = [b for b in known if b.rows and b.start > first[b.query]]
         empty = [b for b in known if not b.rows and b.start > first[b.query]]
         found[host] = HostBatches(
@@ -120,18 +124,34 @@ def mean_speed(batch: Batch) -> float:
 
 
 def measured_selectivities(statistics: Statistics, network: Network, outcome: Outcome, rates: Rates) -> Statistics:
-    """Return the statistics with the selectivities that a run under known rates had, where its counts tell them."""
-    streams = outcome.streams(network)
+    """Return the statistics with the selectivities that a run had, where its counts tell them.
+
+    What came out of an operator is compared with what went in. Where that is not enough, as with joins, windows and
+    outputs that do not grow as inputs do, it is compared with what the model makes of the rates.
+
+    Parameters
+    ----------
+    rates
+        Of the sources during the run, at the level at which they came.
+    """
+    counts, left = added(batch.counts for batch in outcome.batches), Counter[str]()
+    for batch in outcome.batches:
+        left.update({writer: rows for writer, (_, rows) in batch.logged.items()})
     found = dict(statistics.operators)
-    for name in network.operators:
+    for name, operator in network.operators.items():
         outputs = [out.name for out in network.outputs(name) if out.share == 1]
         known = found.get(name)
         if not outputs or known is None or known.selectivity is None:
             continue
-        # The model with what is known so far, upstream in place already, against what came out.
-        model = load_model(attrs.evolve(statistics, operators=found).complete(network, override=True), rates)
-        expected = float(model.arrivals[model.stream_index[outputs[0]]].sum() * rates.period)
-        went = max(streams[out]["arrived"] for out in outputs)
+        if operator.stateful or known.growth is not None:
+            # The model with what is known so far, upstream in place already.
+            model = load_model(attrs.evolve(statistics, operators=found).complete(network, override=True), rates)
+            expected = float(model.arrivals[model.stream_index[outputs[0]]].sum() * rates.period)
+        else:
+            taken = [np.subtract(*counts.get(stream.name, (0, 0))) for stream in network.inputs(name)]
+            expected = float(np.dot(taken, known.selectivity))
+        # What waits in a log has left its writer, and has not arrived yet.
+        went = max([left[name], *(counts.get(out, (0, 0))[0] for out in outputs)])
         if expected > 0 and went > 0:
             scale = went / expected
             found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))
@@ -150,7 +170,7 @@ def measured_state(
     for batch in outcome.batches:
         for stream, seen in batch.state.items():
             told.setdefault(stream.partition("->")[2], []).append(seen)
-    for name in found.keys() & told.keys():
+    for name in found.keys() & told.keys() & placement.keys():
         cores = cluster.hosts[placement[name]].cores
         most, commit = max(size for size, _ in told[name]), float(np.median([spent for _, spent in told[name]]))
         found[name] = attrs.evolve(found[name], state=float(most), overhead=commit / cores)

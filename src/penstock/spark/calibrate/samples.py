@@ -52,7 +52,7 @@ def read_samples(
             # Else a file that is no such thing would be a sample of empty rows.
             options.setdefault("mode", "FAILFAST")
         with blame(at):
-            found[name] = read_source(session, attrs.evolve(source, format=form, options=options), batch=True)
+            found[name] = read_source(session, attrs.evolve(source, format=form, options=options), {}, batch=True)
     return found
 
 

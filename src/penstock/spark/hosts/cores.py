@@ -23,6 +23,11 @@ def available_cpus() -> list[int]:
     return [cpu for _, cpu in sorted(ranked)]
 
 
+def cores_here() -> int:
+    """Return how many cores penstock may use on this machine."""
+    return len(available_cpus()) or os.cpu_count() or 1
+
+
 def share_cpus(cores: Sequence[int], cpus: Sequence[int]) -> list[list[int]] | None:
     """Give each host as many CPUs of its own as it has cores, the last ones first; None if there are not enough.
 
