@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import penstock as library
-from penstock.errors import InputError
+from penstock.errors import Infeasible, InputError
 from penstock.telemetry.worker import Worker
 
 LOG = "examples/event-log/spark-4.3.zstd"
@@ -142,6 +142,25 @@ def test_networks_have_the_values_of_the_commands(penstock: Any, root: Path) -> 
     assert found.feasible
     assert found.score == pytest.approx(at["score"])
     assert dict(found.keep) == pytest.approx(at["keep"])
+
+
+def test_copies_are_shed_from_python_as_by_the_command(penstock: Any, root: Path) -> None:
+    """The planner for copies gives the command's fractions, and its no is an error."""
+    path = root / "examples/two-chains/network.toml"
+    network = library.load_network(path)
+    placed = {name: f"h{1 + k % 2}" for k, name in enumerate(network.operators)}
+    placed |= {f"{name}#2": f"h{1 + (k + 1) % 2}" for k, name in enumerate(network.operators)}
+    inline = ",".join(f"{name}={host}" for name, host in placed.items())
+    at = {"clicks": 150.0, "buys": 70.0}
+    told = penstock("shed", path, "--hosts", 2, "--placement", inline, "--planner", "replica", "--json",
+                    "--at", ",".join(f"{name}={rate}" for name, rate in at.items()))  # fmt: skip
+    found = library.shed(network, placed, at, planner="replica")
+    assert told.code == 0, told.err
+    assert found.keep == told.document["keep"]
+    assert found.keep
+    assert found.score == found.full == told.document["score"]
+    with pytest.raises(Infeasible, match="no choice of one intact copy"):
+        library.shed(network, placed, {name: 10 * rate for name, rate in at.items()}, planner="replica")
 
 
 def test_networks_refuse_what_does_not_fit(root: Path) -> None:

@@ -12,6 +12,7 @@ from penstock.control.policies import policies
 from penstock.control.situation import Goals
 from penstock.control.state import State
 from penstock.network import Network, Operator, Sink, Source
+from penstock.network.shapes import chains
 from penstock.steering import Kill
 
 
@@ -51,6 +52,36 @@ def test_shedding_leaves_to_copies_what_they_can_do(wanted):
     assert len(acted) <= 12
     # What waited before the first decision is worked off as well.
     assert np.nansum(turned.seen.waiting) < 40
+
+
+CHAIN = {"o1": "h1", "o1#2": "h3", "o2": "h2", "o2#2": "h1", "o3": "h3", "o3#2": "h2"}
+
+
+@pytest.mark.parametrize("wanted", ["replicate", "replicate,shed"])
+@pytest.mark.parametrize(("rate", "events"), [(240.0, ()), (200.0, [(20, Kill("h2"))])])
+def test_copies_stay_intact_where_a_first_copy_sheds(wanted, rate, events):
+    """Where a first copy drops its peers drop nothing, so that no result is lost, and `shed` leaves it to them."""
+    network = chains([[0.004] * 3], [[0.5] * 3])
+    steps = {f"o{k}": name for k, name in enumerate(network.operators, 1)}
+    placement = {steps[copy[:2]] + copy[2:]: host for copy, host in CHAIN.items()}
+    engine = simulated(network, placement, stepped((60, rate), sources=("s1",)), 5)
+    turned, acted = controlled(engine, wanted, 60, events)
+    assert "shed" not in acted
+    assert turned.seen.keep[f"s1->{steps['o1']}"] < turned.seen.keep[f"s1->{steps['o1']}#2"] == 1
+    # Each filter passes half by chance.
+    assert engine.report()["delivered"] == pytest.approx(60 * rate / 8, rel=0.08)
+
+
+def test_selectivities_are_learned_where_copies_drop():
+    """What copies put out is counted once, so that a filter's selectivity is learned though one of its copies drops."""
+    network = chains([[0.004] * 2], [[0.5] * 2])
+    first, second = network.operators
+    places = {first: "h1", f"{first}#2": "h2", second: "h1"}
+    engine = simulated(
+        network, places, stepped((30, 240.0), sources=("s1",)), 2, keep={f"s1->{first}": 0.1, f"s1->{first}#2": 1.0}
+    )
+    turned, _ = controlled(engine, "replicate", 30)
+    assert turned.state.known.costs(turned.flow)[1][0] == pytest.approx(0.5, rel=0.1)
 
 
 def test_copies_that_cannot_make_room_drop_like_all_others():

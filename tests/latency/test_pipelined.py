@@ -62,6 +62,27 @@ def test_one_host_is_mace(seed: int) -> None:
     )
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1))
+def test_no_tuple_of_one_host_is_later_than_the_upper_bound(seed: int) -> None:
+    """Served by age on one host, no tuple is later than the bound, however many derive from one, at whatever load."""
+    rng = np.random.default_rng(seed)
+    writers, operators = ["s"], []
+    for k in range(int(rng.integers(1, 6))):
+        operators.append(Operator(
+            name=f"o{k}", kind="filter", where="true", inputs=(str(rng.choice(writers)),), emit="exact",
+            cost=(float(rng.uniform(0.001, 0.05)),), selectivity=(float(rng.uniform(0.3, 3.5)),),
+        ))  # fmt: skip
+        writers.append(f"o{k}")
+    unread = set(writers[1:]) - {operator.inputs[0] for operator in operators}
+    network = Network.of("n", [Source(name="s")], operators, [Sink(name=f"t{name}", input=name) for name in unread])
+    rates = Rates.of(1.0, {"s": rng.integers(0, 20, 6)})
+    cluster, placement = Cluster.uniform(1), Placement(dict.fromkeys(network.operators, "h1"))
+    upper = pipelined(load_model(network, rates), placement, cluster).bounds["upper"]
+    latency = simulate(network, cluster, placement, rates, Options(policy="stimulus", drain=True)).latency
+    assert not latency["count"] or latency["max"] <= upper + 1e-9
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_compiled_is_the_plain_recursion(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled recursion gives, bit by bit, what the plain one gives."""

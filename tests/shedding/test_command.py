@@ -182,8 +182,54 @@ def test_table_of_an_earlier_version(penstock: Any, figure: Path, tmp_path: Path
     assert (found.code, "build it again with --save" in found.err) == (2, True)
 
 
+def test_planners_that_do_not_stop_refuse_a_budget(penstock: Any, figure: Path, tmp_path: Path) -> None:
+    """A budget is refused by planners that cannot stop before their table is done, and beside a table."""
+    for planner in (*PLANNERS, "replica"):
+        found = shed(penstock, figure, "--planner", planner, "--at", "x=100,y=100", "--budget", 1)
+        taken = planner.startswith("solver")
+        assert (found.code, "--budget: only solver and solver-w" in found.err) == ((0, False) if taken else (2, True))
+
+
+def test_links_are_links_for_copies_too(penstock: Any, tmp_path: Path) -> None:
+    """Copies shed what a link cannot carry, and where intact ones need more of it the answer is no and names it."""
+    network, cluster = tmp_path / "network.toml", tmp_path / "cluster.toml"
+    network.write_text(
+        'name = "copies"\n[sources.s]\n'
+        + "".join(
+            f'[operators.o{k}]\nkind = "filter"\ninput = "{given}"\ncost = 0.004\nselectivity = 0.5\n'
+            for k, given in ((1, "s"), (2, "o1"), (3, "o2"))
+        )
+        + '[sinks.k]\ninput = "o3"\n'
+    )
+    cluster.write_text("[hosts.h1]\n[hosts.h2]\n[hosts.h3]\n[links]\ndelay = 0.01\nbandwidth = 100\n")
+    places = "o1=h1,o1#2=h3,o2=h2,o2#2=h1,o3=h3,o3#2=h2"
+    common = (network, "--cluster", cluster, "--placement", places)
+    refused = penstock("shed", *common, "--planner", "replica", "--at", "s=240", "--json")
+    assert (refused.code, refused.document["link"]) == (1, "h3->h1")
+    found = penstock("shed", *common, "--planner", "replica", "--at", "s=198", "--json")
+    assert found.code == 0, found.err
+    keep = tmp_path / "keep.json"
+    keep.write_text(found.out)
+    run = ("simulate", *common, "--rates", "s=198", "--keep", keep, "--duration", 200, "--json")
+    simulated = penstock(*run).document
+    assert max(link["queued"] for link in simulated["links"].values()) < 200
+    assert simulated["latency"]["p99"] < 2
+
+
+def test_copies_have_a_note(penstock: Any, figure: Path) -> None:
+    """Planners of one share a stream say of a placement with copies that shedding on copies may lose less."""
+    common = ("shed", figure, "--hosts", 2, "--planner", "exact", "--at", "x=20,y=20", "--json", "--placement")
+    copied = penstock(*common, PLACEMENT + ",a1#2=h2,b1#2=h1").document
+    assert "--planner replica" in copied["notes"][0]
+    assert copied["optimum"] < 40
+    assert "notes" not in penstock(*common, PLACEMENT).document
+
+
 def test_budget(penstock: Any, figure: Path) -> None:
-    """Stopped at once, solver keeps and reports the error of a single cell."""
+    """Stopped at once, solvers keep and report the error of a single cell."""
+    weighted = ("--planner", "solver-w", "--at", "x=100,y=100", "--error", 0.01)
+    assert shed(penstock, figure, *weighted, "--budget", 0).document["reached"] == 1
+    assert shed(penstock, figure, *weighted).document["reached"] == 0.01
     run = ("--planner", "solver", "--at", "x=100,y=100")
     assert shed(penstock, figure, *run, "--budget", 0).document["reached"] == 1
     assert shed(penstock, figure, *run).document["reached"] == 0.05

@@ -32,6 +32,18 @@ def test_stopped_early(budget: float) -> None:
         assert program.score(kept) >= (1 - table.error) * exact.values(point[None])[0] * (1 - 1e-8)
 
 
+@pytest.mark.parametrize("budget", [0, 3, 8, 20])
+def test_mean_losses_of_a_table_stopped_early(budget: float) -> None:
+    """Solver-W stopped after some time loses no more in the mean than it reports."""
+    program = two_hosts((0.064, 0.032), (0.032, 0.064))
+    exact, upto = Exact(program), np.array([100.0, 100.0])
+    table = build_table("solver-w", Question(exact, upto, 0.002, budget=budget, clock=ticking()))
+    assert 0.002 < table.error <= 1
+    look_up, points = LookUp(program, table), np.random.default_rng(3).uniform(0, 100, (400, 2))
+    scores = np.array([program.score(look_up.plan(point)) for point in points])
+    assert float((1 - scores / exact.values(points)).mean()) <= table.error
+
+
 def test_more_time_reaches_less_error() -> None:
     """The longer it runs the smaller the error, until it is the one asked for; then the table is the whole one."""
     program = two_hosts((0.064, 0.032), (0.032, 0.064))

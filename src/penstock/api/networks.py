@@ -21,6 +21,7 @@ from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, terms_of
 from penstock.placement import place as decide
 from penstock.shedding import PLANNERS, Exact, LookUp, Question, build_program, build_table
+from penstock.shedding.answer import WITHOUT_TABLE
 from penstock.simulation import Options, SimulationResult
 from penstock.simulation import simulate as run
 from penstock.workload import Rates, read_rates
@@ -206,15 +207,22 @@ def shed(
     ------
     InputError
         If the planner or a source is unknown.
+    Infeasible
+        With ``planner="replica"``: if copies alone cannot make room.
     """
-    if planner not in PLANNERS:
-        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, PLANNERS, "planners"))
+    if planner not in PLANNERS and planner not in WITHOUT_TABLE:
+        known = [*PLANNERS, *WITHOUT_TABLE]
+        raise InputError(f"unknown planner {planner!r}", at="planner", hint=suggest(planner, known, "planners"))
     upto, error = promise.get("upto"), promise.get("error", 0.05)
     if not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error:g}", at="error")
     cluster = _cluster(hosts, network)
-    program = build_program(network, cluster, _placement(placement, network, cluster))
-    rates = _at(network, at)
+    placed = _placement(placement, network, cluster)
+    program, rates = build_program(network, cluster, placed), _at(network, at)
+    if (direct := WITHOUT_TABLE.get(planner)) is not None:
+        found = direct(program, cluster, placed, rates)
+        told = {name: found[name] for name in ("keep", "score", "optimum", "full", "feasible")}
+        return Shed(**told, load={name: row["load"] for name, row in found["hosts"].items()})
     exact = Exact(program)
     most = 2 * rates if upto is None else _at(network, upto)
     if (most < rates).any():

@@ -39,7 +39,7 @@ class TableOptions(NamedTuple):
             "--budget",
             metavar="SECONDS",
             parser=options.span,
-            help="solver: stop after this time with the table so far.",
+            help="solver, solver-w: stop after this time with the table so far.",
         ),
     ] = None
     save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table here.")] = None
@@ -99,8 +99,17 @@ def _check(wish: TableOptions, plot: str | None) -> None:
         raise InputError("expected one of --planner and --plan", at="--planner", hint="e.g. --planner exact")
     if not 0 < wish.error < 1:
         raise InputError(f"expected an error between 0 and 1, got {wish.error:g}", at="--error")
-    if wish.budget is not None and not 0 <= wish.budget < math.inf:
-        raise InputError(f"expected a time of at least 0 s, got {wish.budget:g}", at="--budget")
+    if wish.budget is not None:
+        from penstock.shedding.planners import BUDGETED
+
+        if not 0 <= wish.budget < math.inf:
+            raise InputError(f"expected a time of at least 0 s, got {wish.budget:g}", at="--budget")
+        if wish.planner not in BUDGETED:
+            raise InputError(
+                f"only {' and '.join(BUDGETED)} can stop before the table is done",
+                at="--budget",
+                hint="leave it out, or take one of them",
+            )
     if plot is not None:
         kind_of(plot)
 
@@ -179,7 +188,10 @@ def _show(document: Document, graph: Network, *, json: bool) -> None:
             [(name, row["entries"], row["bytes"]) for name, row in document["tables"].items()],
         )
     if "reached" in document:
-        common.say(f"the score is within {document['reached']:.3g} of the optimum everywhere up to --upto")
+        where = "in the mean over the workload" if document["planner"] == "solver-w" else "everywhere up to --upto"
+        common.say(f"the score is within {document['reached']:.3g} of the optimum {where}")
+    for note in document.get("notes", ()):
+        common.say(note)
     common.say(
         f"{document['entries']} entries, planned in {document['seconds']:.3g} s, "
         f"look-up {document['lookup'] * 1e6:.3g} µs"

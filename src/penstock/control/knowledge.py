@@ -82,7 +82,13 @@ class Knowledge:
             sums += fresh
         else:
             row = {name: k for k, name in enumerate(names)}
-            np.add.at(sums, [row[base_name(name)] for name in seen.operators], fresh)
+            base = np.array([row[base_name(name)] for name in seen.operators], np.int64)
+            # What copies put out is counted once for all of them: the one that has tried most stands for it.
+            fullest = np.full(len(names), -1, np.int64)
+            order = np.argsort(fresh[:, 2], kind="stable")
+            fullest[base[order]] = order
+            fresh[fullest[base] != np.arange(len(base)), 2:] = 0.0
+            np.add.at(sums, base, fresh)
         rates = {
             name: (*self.rates.get(name, ()), count / seen.period)[-self.long :]
             for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)

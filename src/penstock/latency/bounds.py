@@ -106,6 +106,11 @@ def grain(network: Network, copies: Mapping[str, list[str]], cluster: Cluster) -
     return Grain(lumps, steps)
 
 
+def capacity_of(cluster: Cluster, name: str) -> float:
+    """Return the capacity of a host (benchmark cores), or the bandwidth of a link ``a->b`` (tuples/s)."""
+    return cluster.hosts[name].capacity if name in cluster.hosts else cluster.link(*name.split("->")).bandwidth
+
+
 def _emitted(operator: Operator, port: int) -> float:
     """Return the most tuples that one tuple makes an operator put out, with exact emission."""
     selectivity = 1.0 if operator.selectivity is None else operator.selectivity[port]
@@ -173,21 +178,18 @@ def upper_bounds(
         for name, host in cluster.hosts.items()
     }
 
-    def capacity(name: str) -> float:
-        return cluster.hosts[name].capacity if name in load else cluster.link(*name.split("->")).bandwidth
-
     def prompt(name: str, late: float) -> float:
         # A link keeps no order of age: what is late meets what is younger.
         again = 0.0 if name in load else late
-        return late + again + waits[name] + single.lumps[name] / capacity(name) + single.steps[name]
+        return late + again + waits[name] + single.lumps[name] / capacity_of(cluster, name) + single.steps[name]
 
     def held(name: str, late: float) -> float:
         row = load[name] if name in load else traffic[name]
-        busy = busiest(row, capacity(name), period, single.lumps[name], late)
+        busy = busiest(row, capacity_of(cluster, name), period, single.lumps[name], late)
         return late + serving.get(name, 1) * busy + single.steps[name]
 
     upper = period + _latest(order, cluster, waits, prompt)
-    share = sum(float(row.max(initial=0.0)) / capacity(name) for name, row in load.items())
+    share = sum(float(row.max(initial=0.0)) / capacity_of(cluster, name) for name, row in load.items())
     return Bounds(upper, upper + share * period, _latest(order, cluster, waits, held))
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arrays import Array
-from penstock.cluster import Cluster, base_name
+from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
-from penstock.latency.bounds import service_times
+from penstock.latency.bounds import capacity_of, grain
 from penstock.latency.estimate import Estimate, Quantiles, episodes
 from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess, waits_of
 from penstock.latency.slices import followed
@@ -80,7 +80,6 @@ def pipelined(
     bar = error_bar(model, placement, cluster, statistics)
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
     series = _by_period(shown, fine)
-    service = service_times(network, cluster)
     worst = float(series.max(initial=0.0))
     links = link_excess(model, placement, cluster)
     waits = waits_of(cluster, excess, links)
@@ -94,12 +93,18 @@ def pipelined(
         excess=dict(zip(cluster.hosts, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
         sinks=sinks,
-        bounds={"lower": worst, "upper": worst + width + service},
+        bounds={"lower": worst, "upper": worst + width + _single(model, placement, cluster)},
         error=bar,
         notes=NOTES,
         statistics=described(statistics),
         episodes=episodes(bottleneck, waits[bottleneck], model.period),
     )
+
+
+def _single(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> float:
+    """Return what single tuples add to the fluid on all hosts and links together (s): see `penstock.latency.bounds`."""
+    found = grain(model.network, hosts_by_operator(placement), cluster)
+    return sum(found.lumps[name] / capacity_of(cluster, name) + found.steps[name] for name in found.lumps)
 
 
 @attrs.frozen(eq=False, kw_only=True)

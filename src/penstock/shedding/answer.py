@@ -11,6 +11,11 @@ from penstock.shedding.planners import PLANNERS, LookUp, Question
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.replica import replica_plan
 
+COPIES = (
+    "a stream keeps one share for all copies of its reader, also in the optimum; --planner replica drops on some "
+    "copies alone, and may lose less"
+)
+
 
 def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Document:
     """Return what a plan table says, beside the optimum and what there would be without limits."""
@@ -19,6 +24,7 @@ def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Docu
     load = program.load(kept)
     # The optimum of a network with time-window joins is the best that was found; the bound says what it may miss.
     bound = {"bound": upper_bound(program, rates)} if program.products else {}
+    copied = any(len(hosts) > 1 for hosts in program.places.values())
     return {
         "planner": table.planner,
         "feasible": program.feasible(kept),
@@ -30,6 +36,7 @@ def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Docu
         "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
         "entries": table.entries,
         **PLANNERS[table.planner].facts(table),
+        **({"notes": [COPIES]} if copied else {}),
     }
 
 
@@ -37,23 +44,13 @@ def replica_answer(program: Program, cluster: Cluster, placed: Mapping[str, str]
     """Return what replicas keep of their inputs; some copy of every operator sees everything, so nothing is lost."""
     plan = replica_plan(program, cluster, placed, rates)
     full = program.score(program.flow(rates))
-    operators = program.network.operators
-    fraction = dict(plan.keep)
-    for copy in plan.keep:
-        # A stream's fraction holds for every copy of its reader that has none of its own.
-        fraction |= {other: plan.keep.get(other, 1.0) for other in placed if copy == other.partition("#")[0]}
-    keep = {
-        f"{writer}->{copy}": kept
-        for copy, kept in sorted(fraction.items())
-        for writer in operators[copy.partition("#")[0]].inputs
-    }
     return {
         "planner": "replica",
         "feasible": True,
         "score": full,
         "optimum": full,
         "full": full,
-        "keep": keep,
+        "keep": plan.streams(program.network, placed),
         "hosts": {name: {"load": load} for name, load in plan.load.items()},
         "intact": dict(plan.intact),
         "entries": len(plan.keep),

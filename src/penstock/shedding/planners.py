@@ -24,8 +24,8 @@ from penstock.shedding.solver_w import build_solver_w
 from penstock.shedding.tables import PlanTable, fingerprint
 from penstock.shedding.trees import Tables, kept_rates, make_tables, restored, stored
 
-FURTHER, TRYING = (1.25, 1.5, 2.0, 3.0, 5.0, 8.0), 30.0
-"""Factors on an error for which tables are too large, to find one that fits, and for how long (s) to try."""
+FURTHER, TRYING = (8.0, 5.0, 3.0, 2.0, 1.5, 1.25), 5.0
+"""Factors on an error for which tables are too large, to find one that fits, and how long (s) to go on trying."""
 
 Answer = Callable[[Matrix], Matrix]
 
@@ -45,7 +45,8 @@ class Question:
     scale
         Of an exponential workload (mean rate as a share of ``upto``), for ``solver-w``; None: uniform.
     budget
-        ``solver`` stops after this time (s) with what error it has reached; None: when it has reached the promised one.
+        `BUDGETED` planners stop after this time (s) with what error they have reached; None: when they have reached the
+        promised one.
     clock
         What time is measured by.
     """
@@ -168,17 +169,22 @@ def build_distributed(question: Question) -> PlanTable:
 
 def _larger_error(question: Question) -> str:
     """Return advice: an error for which hosts' tables fit where streams split, found by trying for a while."""
-    begun = question.clock()
+    begun, fits = question.clock(), None
+    # The largest first: tables are the sooner made the larger the error.
     for factor in FURTHER:
         error = math.ceil(100 * factor * question.error) / 100
-        if error >= 1 or question.clock() - begun > TRYING:
+        if error >= 1:
+            continue
+        if question.clock() - begun > TRYING:
             break
         try:
             make_tables(question.exact.program, question.upto, error)
         except TooLarge:
-            continue
-        return f"--error {error:g} fits; --planner exact needs no grid"
-    return "take --planner exact, which needs no grid"
+            break
+        fits = error
+    if fits is None:
+        return "take --planner exact, which needs no grid"
+    return f"--error {fits:g} fits; --planner exact needs no grid"
 
 
 def host_plan(question: Question, tables: Tables) -> PlanTable:
@@ -204,16 +210,24 @@ def distributed_facts(table: PlanTable) -> Document:
     }
 
 
+def reached_fact(table: PlanTable) -> Document:
+    """Return the error that a table keeps, which is larger than the promised one where time was up before."""
+    return {"reached": table.error}
+
+
 PLANNERS: dict[str, Planner] = {
     "exact": Planner(build_exact, answer_exact),
-    "solver": Planner(build_solver, descend, lambda table: {"reached": table.error}),
-    "solver-w": Planner(build_solver_w, descend),
+    "solver": Planner(build_solver, descend, reached_fact),
+    "solver-w": Planner(build_solver_w, descend, reached_fact),
     "c-fit": Planner(build_fit, answer_fit),
     "d-fit": Planner(build_distributed, answer_distributed, distributed_facts),
     "random-drop": Planner(build_formula("random-drop"), answer_formula(random_drop)),
     "input-only": Planner(build_formula("input-only"), answer_formula(input_only)),
 }
 """The names on the command line of the planners that have a table; the others are `answer.WITHOUT_TABLE`."""
+
+BUDGETED = "solver", "solver-w"
+"""Those that can stop before they have kept their promise."""
 
 
 def build_table(planner: str, question: Question) -> PlanTable:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def build_solver_w(question: Question) -> PlanTable:
-    """Divide the cell of the greatest expected error until their sum is at most the error (section 5.2)."""
+    """Divide the cell of the greatest expected error until the sum is at most the error, or time is up (5.2)."""
+    begun = question.clock()
     exact, dims = question.exact, len(question.upto)
     full = full_load(exact.program)
     corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
@@ -39,6 +40,8 @@ def build_solver_w(question: Question) -> PlanTable:
 
     enter([0], np.zeros((1, dims)), question.upto[None, :].astype(float))
     while waiting and expected > question.error:
+        if question.budget is not None and question.clock() - begun >= question.budget:
+            break
         loss, node, low, high = heapq.heappop(waiting)
         expected += loss
         child[node] = len(child)
@@ -50,7 +53,7 @@ def build_solver_w(question: Question) -> PlanTable:
     waiting.sort(key=lambda cell: cell[1])
     low = np.array([cell[2] for cell in waiting]).reshape(-1, dims)
     leaves = np.array([cell[1] for cell in waiting], np.int64)
-    return table_of(question, "solver-w", np.array(child), leaves, low, question.error)
+    return table_of(question, "solver-w", np.array(child), leaves, low, max(expected, question.error))
 
 
 def _chance(question: Question, low: Matrix, high: Matrix) -> Matrix:

@@ -165,6 +165,10 @@ class Copies:
         """Whether a unit from elsewhere would find a copy of something in it on a host."""
         return any(self.there[base, host] for base in self.bases.get(unit, ()))
 
+    def doubled(self, unit: int, host: int) -> bool:
+        """Whether a host has more than one copy of something in a unit."""
+        return any(self.there[base, host] > 1 for base in self.bases.get(unit, ()))
+
     def move(self, unit: int, start: int, end: int) -> None:
         """Move a unit."""
         for base in self.bases.get(unit, ()):

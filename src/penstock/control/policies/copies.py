@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.cluster import Placement, base_name
+from penstock.cluster import Placement
 from penstock.control.situation import Situation
 from penstock.errors import Infeasible
 from penstock.shedding.program import build_program
@@ -39,16 +39,7 @@ def relieved(now: Situation) -> ReplicaPlan | None:
     for room in (waiting, now.usable):
         cluster = now.cluster(dict(zip(now.hosts, room.tolist(), strict=True)))
         try:
-            return replica_plan(build_program(network, cluster, placed), cluster, placed, rates, backups=True)
+            return replica_plan(build_program(network, cluster, placed), cluster, placed, rates)
         except Infeasible:
             continue
     return None
-
-
-def keep_of(now: Situation, plan: ReplicaPlan) -> dict[str, float]:
-    """Return the keep fractions of a plan by stream."""
-    return {
-        f"{writer}->{copy}": share
-        for copy, share in sorted(plan.keep.items())
-        for writer in now.network.operators[base_name(copy)].inputs
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection
 
@@ -36,6 +37,9 @@ NAMES = {
 
 ASKED = 4
 """How often an algorithm is asked at most: it knows nothing of copies, and may bring two of them to one host."""
+
+PAIRS = 1_000
+"""Exchanges of two units that are priced at most."""
 
 
 @attrs.frozen(kw_only=True)
@@ -157,30 +161,34 @@ def prices(now: Situation, load: Floats, backlog: Floats, hosts: Ints | None = N
 def paying(now: Situation, where: Ints, target: dict[str, str], before: Floats) -> dict[str, str]:
     """Return the moves towards a target that pay, the best first, at most as many as may move at a time.
 
-    None brings more state to a host than it has memory for, or an operator to a host that has a copy of it.
+    Where no move pays alone two may that exchange units between two hosts, or the whole target. None brings more state
+    to a host than it has memory for, or an operator to a host that has a copy of it.
     """
     number = {name: k for k, name in enumerate(now.hosts)}
     names, home = [now.seen.operators[k] for k in now.first.tolist()], where[now.first]
     row = {name: k for k, name in enumerate(names)}
     ways = [(row[name], int(home[row[name]]), number[host]) for name, host in target.items()]
-    trials = np.array(sorted(way for way in ways if way[1] >= 0 and before[way[1]] > 0), np.int64).reshape(-1, 3)
+    trials = np.array(sorted(way for way in ways if way[1] >= 0), np.int64).reshape(-1, 3)
     state = state_of(now)
     trying = _Trials(
         now, trials, before.copy(), now.host_load(where), now.host_backlog(where), memory_left(now, where, state),
         now.summed(now.load[now.base]), now.summed(now.backlog), now.summed(state), Copies.of(now, where),
     )  # fmt: skip
     gains, found = trying.gains(np.arange(len(trials))), dict[str, str]()
+    left = np.ones(len(trials), bool)
     while len(found) < min(now.goals.moves, len(trials)):
         # Of equal gains the last counts.
         best = len(gains) - 1 - int(np.argmax(gains[::-1]))
-        if gains[best] <= now.goals.pause:
+        most = now.goals.moves - len(found)
+        made = [best] if gains[best] > now.goals.pause else trying.joint(np.flatnonzero(left).tolist(), most)
+        if not made:
             break
-        unit, start, end = trials[best].tolist()
-        trying.made(best)
-        found[names[unit]] = now.hosts[end]
-        others = np.flatnonzero(np.isin(trials[:, 1:], (start, end)).any(axis=1) & (gains > -np.inf))
+        for one in made:
+            trying.made(one)
+            found[names[trials[one, 0]]] = now.hosts[trials[one, 2]]
+        left[made], gains[made] = False, -np.inf
+        others = np.flatnonzero(np.isin(trials[:, 1:], trials[made, 1:]).any(axis=1) & left)
         gains[others] = trying.gains(others)
-        gains[best] = -np.inf
     return now.together(found)
 
 
@@ -223,6 +231,36 @@ class _Trials:
         ways = zip(unit.tolist(), pair[:, 1].tolist(), strict=True)
         beside = np.array([self.copies.meet(*way) for way in ways] if self.copies.bases else False, bool)
         return np.where((self.state[unit] <= self.room[pair[:, 1]]) & ~beside, found, -np.inf)
+
+    def joint(self, left: list[int], most: int) -> list[int]:
+        """Return of the moves that are left some that pay only together; none: there are none."""
+        hot = [one for one in left if self.price[self.trials[one, 1]] > 0]
+        opposite: dict[tuple[int, ...], list[int]] = {}
+        for one in left:
+            opposite.setdefault((*self.trials[one, :0:-1].tolist(),), []).append(one)
+        pairs = ([one, other] for one in hot for other in opposite.get((*self.trials[one, 1:].tolist(),), ()))
+        tried = list(itertools.islice(pairs, PAIRS)) if most > 1 else []
+        if len(left) <= most:
+            tried.append(left)
+        worth = [self.together(each) - self.now.goals.pause * len(each) for each in tried]
+        best = max(range(len(tried)), key=worth.__getitem__, default=None)
+        return tried[best] if best is not None and worth[best] > 0 else []
+
+    def together(self, chosen: list[int]) -> float:
+        """Return what some moves would gain (s), made at once; -inf where they cannot be."""
+        unit, start, end = self.trials[chosen].T
+        series, waits, room = self.series.copy(), self.waits.copy(), self.room.copy()
+        there = attrs.evolve(self.copies, there=self.copies.there.copy())
+        for table, each in ((series, self.load), (waits, self.backlog), (room, -self.state)):
+            np.subtract.at(table, start, each[unit])
+            np.add.at(table, end, each[unit])
+        for way in zip(unit.tolist(), start.tolist(), end.tolist(), strict=True):
+            there.move(*way)
+        if (room[end] < 0).any() or any(there.doubled(*way) for way in zip(unit.tolist(), end.tolist(), strict=True)):
+            return -math.inf
+        hosts = np.unique(self.trials[chosen, 1:])
+        after = prices(self.now, series[hosts], np.maximum(0.0, waits[hosts]), hosts)
+        return float(self.price[hosts].sum() - after.sum())
 
     def made(self, one: int) -> None:
         """Make a move."""

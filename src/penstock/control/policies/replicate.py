@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.cluster import base_name
 from penstock.control.policies.base import Proposal, counted, evacuated
-from penstock.control.policies.copies import dropping, keep_of, relieved, replicated
+from penstock.control.policies.copies import dropping, relieved, replicated
 from penstock.control.situation import Situation
 from penstock.steering import Plan
 
@@ -44,13 +44,13 @@ class Replicate:
             return None
         if (plan := relieved(now)) is None:
             return None  # copies alone cannot make room: `shed` drops for all of them
-        keep = keep_of(now, plan)
+        keep = plan.streams(now.network, now.seen.placement)
         if all(abs(now.seen.keep.get(n, 1.0) - keep.get(n, 1.0)) < LEAST for n in {*keep, *now.seen.keep}):
             return None
         return Proposal(
             policy="replicate",
             plan=Plan(keep=keep),
-            why=f"copies need {shares.max():.2f} times what a host can work off: {', '.join(keep) or 'none'} drop, "
-            "and each operator has a copy that drops nothing",
+            why=f"copies need {shares.max():.2f} times what a host can work off: "
+            f"{', '.join(sorted(plan.keep)) or 'none'} drop, and each operator has a copy that drops nothing",
             expected={"load": max(plan.load.values(), default=0.0), "score": now.score()},
         )
