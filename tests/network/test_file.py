@@ -80,6 +80,18 @@ def test_formats_are_known_in_any_case() -> None:
     assert Sink(name="t", input="s", format="com.Example.Writer").format == "com.Example.Writer"
 
 
+def test_options_are_known_in_any_case() -> None:
+    """Options are the same in any case of their names, as Spark has them, and one that is there twice is refused."""
+    mine = {"SUBSCRIBE": "a,b", "startingoffsets": "latest", "JSON.mode": "FAILFAST", "maxOffsetsPerTrigger": 5}
+    tables = {"s": {"format": "kafka", "options": mine}}, {"t": {"input": "s", "options": {"Path": "out"}}}
+    found = parse_network({"name": "n", "sources": tables[0], "operators": {}, "sinks": tables[1]})
+    names = ["subscribe", "startingOffsets", "json.mode", "maxOffsetsPerTrigger"]
+    assert [*found.sources["s"].options] == names
+    assert (found.sinks["t"].format, found.sinks["t"].options) == ("parquet", {"path": "out"})
+    with pytest.raises(InputError, match=r"sources\.s\.options\.Subscribe: is there twice, also as 'SUBSCRIBE'"):
+        parse_network({"name": "n", "sources": {"s": {"options": {**mine, "Subscribe": "c"}}}, "operators": {}})
+
+
 def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
     """The same tables in another order give the same operators and streams in the same order."""
     head, *tables = GOOD.split("\n[")

@@ -176,3 +176,23 @@ def test_bad_options(penstock, examples, tmp_path, wrong) -> None:
     )  # fmt: skip
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("refused", [["attach: no broker answers"], []])
+def test_why_a_query_is_not_attached_is_said(penstock, examples, monkeypatch, refused) -> None:
+    """A query that fits, and that the engine refuses all the same, is told of with the engine's reason."""
+
+    class Folder:
+        """Stands in for the folder of a controller at work."""
+
+        def ask(self, kind, given):
+            """Say what was decided, and what was not applied."""
+            return {"done": not refused, "why": "it fits", "refused": refused}
+
+    monkeypatch.setattr("penstock.control.folder.folder_of", lambda _: Folder())
+    two = examples / "two-chains"
+    given = ["--hosts", 2, "--rates", "clicks=160,buys=40", "--placement", "views=h1,scored=h1,paid=h2,billed=h2"]
+    done = penstock("admit", two / "network.toml", two / "alarm.toml", *given, "--latency", 9, "--apply")
+    assert done.code == len(refused)
+    said = "not attached: attach: no broker answers" if refused else "attached: it fits"
+    assert said in done.err.splitlines() + done.out.splitlines()

@@ -197,6 +197,21 @@ def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path:
     assert streams["one->pairs"]["late"] == 1  # of both inputs
 
 
+def test_rows_before_1970_are_told(engine: Engine, tmp_path: Path) -> None:
+    """They enter no window or join, which a run says; on a stream no more are late than it delivered."""
+    operators = {
+        "one": {"kind": "map", "input": "events"},
+        "pairs": {"kind": "join", "inputs": ["one", "events"], "on": "one.n = events.n", "within": 1},
+        "counts": {"kind": "aggregate", "input": "one", "window": "10 seconds", "slide": "1 second"},
+    }
+    network = document(tmp_path, operators, {"out": {"input": "pairs"}, "sums": {"input": "counts"}})
+    times = [f"1969-12-31T23:58:{second:02d}Z" for second in range(20)]
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": time} for n, time in enumerate(times)])
+    outcome, streams = run(engine, network, tmp_path / "run", "h1")
+    assert outcome.early
+    assert streams["one->pairs"]["late"] == streams["one->counts"]["late"] == 20
+
+
 def test_a_run_leaves_little_behind(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs go when they are read, older batches become sums, and counts stay those of all runs."""
     monkeypatch.setattr(directory, "READ_ROWS", 30)

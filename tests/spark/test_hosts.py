@@ -296,9 +296,16 @@ def test_a_token_in_the_endpoint_is_refused_and_not_shown() -> None:
         assert "hush" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("key", "said"), [("spark.master", "set by penstock"), ("master", "begins with 'spark.'")])
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("spark.master", "set by penstock"),
+        ("master", "begins with 'spark.'"),
+        ("spark.sql.session.timeZone", "all SQL runs in UTC, got spark.sql.session.timeZone = 'x'"),
+    ],
+)
 def test_settings_of_penstock_are_refused(key: str, said: str) -> None:
-    """A setting that penstock makes itself, or that is none of Spark's, is bad input."""
+    """A setting that penstock makes itself, another time zone, or one that is none of Spark's, is bad input."""
     with pytest.raises(InputError, match=said):
         EmbeddedHost("h1", conf={key: "x"})
 

@@ -155,9 +155,13 @@ def test_what_makes_no_message_is_refused(
 
 
 def test_parts_of_a_message() -> None:
-    """Columns called as Kafka's parts are these; else the whole row is the value."""
+    """Columns called as Kafka's parts are these where the value is told; else the whole row is the value."""
     assert message({"topic": "t"}, ("a", "b c")) == ["to_json(struct(`a`, `b c`)) AS value", "'t' AS topic"]
     assert message({}, ("value", "key", "topic", "headers", "a")) == ["value", "key", "topic", "headers"]
+    whole = "to_json(struct(`key`, `headers`)) AS value"
+    assert message({"topic": "t"}, ("key", "headers")) == [whole, "'t' AS topic"]
+    names = ("n", "key", "partition", "headers")
+    assert message({"topic": "t", "value": "n"}, names) == ["n AS value", "key", "'t' AS topic", "partition", "headers"]
     assert message({"topic": "t'", "key": "a", "value": "b"}, ("a", "b")) == [
         "b AS value",
         "a AS key",

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from hosts_kit import READY, gone, script, within
 
 from penstock.errors import HostError, InputError
 from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch
-from penstock.spark.hosts.kept_file import end, read_kept, write_kept
+from penstock.spark.hosts.kept import Kept
+from penstock.spark.hosts.kept_file import changing, end, read_kept
 
 LEAVE = """
 import sys
 from penstock.spark.hosts import EmbeddedHost, Launch
-from penstock.spark.hosts.kept_file import write_kept
+from penstock.spark.hosts.kept_file import changing
 host = EmbeddedHost("h1", launch=Launch(java=sys.argv[1], folder=sys.argv[2], outlive=True)).start()
-write_kept(sys.argv[3], {"h1": host.let_go()})
+with changing(sys.argv[3]) as hosts:
+    hosts["h1"] = host.let_go()
 """
 
 
@@ -88,7 +91,8 @@ def test_another_process_is_not_taken_for_a_host(tmp_path: Path) -> None:
     assert wrong.end() is False
     assert other.is_running()
     file = tmp_path / "again.json"
-    write_kept(file, {"h1": kept})
+    with changing(file) as hosts:
+        hosts["h1"] = kept
     assert end(file, ["h1"]) == ["h1"]
 
 
@@ -110,3 +114,44 @@ def test_hosts_are_listed_and_stopped(tmp_path: Path, penstock: Any) -> None:
     assert penstock("hosts", "stop", "h7", "--file", file).code == 2
     assert penstock("hosts", "stop", "--file", file, "--json").document["stopped"] == ["h1"]
     assert penstock("hosts", "list", "--file", file, "--json").document["hosts"] == {}
+
+
+def test_changes_at_once_lose_no_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is noted while others of the file end stays noted, however long these take."""
+    file, token = tmp_path / "state" / "hosts.json", str(tmp_path / "token")
+    kept = Kept(name="h1", port=1, cores=1, token=token, pid=0, began=0.0, supervisor=0, supervised=0.0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def ends(_: Kept) -> bool:
+        begun.set()
+        return go_on.wait(10)
+
+    def note(name: str) -> None:
+        with changing(file) as hosts:
+            hosts[name] = attrs.evolve(kept, name=name)
+
+    monkeypatch.setattr(Kept, "end", ends)
+    note("h1")
+    ending = threading.Thread(target=end, args=(file, ["h1"]))
+    ending.start()
+    assert begun.wait(10)
+    noting = threading.Thread(target=note, args=("h2",))
+    noting.start()
+    noting.join(0.2)
+    go_on.set()
+    for each in (ending, noting):
+        each.join(10)
+    assert [*read_kept(file)] == ["h2"]
+
+
+def test_what_cannot_be_left_running_is_refused(tmp_path: Path, penstock: Any) -> None:
+    """A cluster whose hosts all run elsewhere has none to start, and a file that cannot be is told of by its name."""
+    cluster, elsewhere = tmp_path / "c.toml", tmp_path / "no"
+    cluster.write_text('[hosts.h1]\nspark = "sc://127.0.0.1:1"\n')
+    elsewhere.write_text("")
+    refused = penstock("hosts", "start", "--cluster", cluster, "--file", tmp_path / "hosts.json")
+    assert refused.code == 2
+    assert f"{cluster}: hosts: expected a host without an address" in refused.err
+    refused = penstock("hosts", "stop", "--file", elsewhere / "hosts.json")
+    assert refused.code == 2
+    assert f"{elsewhere / 'hosts.json'}: cannot be written" in refused.err

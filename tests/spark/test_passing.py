@@ -201,7 +201,7 @@ class Topic:
 
     def rows(self, begin: dict[int, int], end: dict[int, int]) -> list[Row]:
         """Return the rows between offsets: each was under way for a second."""
-        return [Row(0, at, 0, at, at, 1_001_000, 1_000_000_000) for at in range(begin[0], end[0])]
+        return [Row(0, at, 0, at, 1_001_000, 1_000_000_000) for at in range(begin[0], end[0])]
 
 
 @pytest.fixture

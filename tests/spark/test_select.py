@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pyarrow.parquet as pq
 import pytest
 
@@ -102,7 +103,7 @@ def test_stars_are_the_columns_that_the_user_sees(
 ) -> None:
     """A star has no column of ours, and one of a join names equal columns by their input."""
     made = network(tmp_path / "in", operators)
-    assert derive_schemas(engine.sessions["h1"], made)[list(operators)[-1]].names == names.split()
+    assert derive_schemas(engine.sessions["h1"], made, {})[list(operators)[-1]].names == names.split()
 
 
 TEXT, CSV, ORC = ({"format": form, "options": {"path": "out"}} for form in ("text", "csv", "orc"))
@@ -122,6 +123,8 @@ SECOND = {"h": {"kind": "aggregate", "input": "g", "window": "20 seconds", "by":
         (of_aggregate(select="max(price) AS _stimulus"), {}, r"operators\.g\.select: the column name '_stimulus'"),
         (of_aggregate(by="user") | SECOND, {}, r"operators\.h: two columns are called 'window_start'"),
         (of_map("INTERVAL '1' YEAR AS y"), {}, r"operators\.m\.select: the column 'y' \(interval year\) cannot leave"),
+        (of_map("parse_json('[1]') AS v"), {}, r"operators\.m\.select: the column 'v' \(variant\) cannot leave Spark"),
+        (of_map("array(parse_json('1')) AS v"), {}, r"operators\.m\.select: the column 'v' \(array<variant>\) cannot"),
         (of_map("user, price"), TEXT, r"sinks\.out\.format: text has one column of type string"),
         (of_map("array(user) AS tags"), CSV, r"sinks\.out\.format: csv cannot hold the column 'tags'"),
         (of_map("array(NULL) AS tags"), ORC, r"sinks\.out\.format: orc cannot hold the column 'tags'"),
@@ -132,7 +135,7 @@ def test_columns_that_cannot_be_are_refused_by_name(
 ) -> None:
     """What Spark would take and a query would fail of, or lose, is refused with operator or sink, and column."""
     with pytest.raises(InputError, match=said):
-        derive_schemas(engine.sessions["h1"], network(tmp_path / "in", operators, **sink))
+        derive_schemas(engine.sessions["h1"], network(tmp_path / "in", operators, **sink), {})
 
 
 @pytest.mark.spark
@@ -141,7 +144,7 @@ def test_columns_of_a_source_are_checked_whatever_their_case(engine: Engine, tmp
     """A source may have no column of ours, nor two that Spark takes for one."""
     made = network(tmp_path / "in", of_map("price"), f"{SCHEMA}, {column} int")
     with pytest.raises(InputError, match=rf"sources\.s\.schema: .*'{column}'"):
-        derive_schemas(engine.sessions["h1"], made)
+        derive_schemas(engine.sessions["h1"], made, {})
 
 
 @pytest.mark.parametrize(
@@ -158,10 +161,101 @@ def test_what_is_for_tables_only_is_refused(tmp_path: Path, operators: dict[str,
         check_network(network(tmp_path / "in", operators), SparkSettings())
 
 
+@pytest.mark.parametrize(
+    ("operators", "said"),
+    [
+        (of_map("*, uuid() AS u"), r"operators\.m\.select: uuid\(\) may change"),
+        (of_map("*, `rand` (42) AS r"), r"operators\.m\.select: rand\(\) may change"),
+        (of_map("shuffle(array(1, 2)) AS a"), r"operators\.m\.select: shuffle\(\) may change"),
+        (of_map("Monotonically_Increasing_ID() AS n"), r"operators\.m\.select: monotonically_increasing_id\(\) may"),
+        (
+            {"f": {"kind": "filter", "input": "s", "where": "RAND () < 0.5"}},
+            r"operators\.f\.where: rand\(\) may change",
+        ),
+        (of_join("v.*") | {"j": {**of_join("v.*")["j"], "on": "randn() > 0"}}, r"operators\.j\.on: randn\(\) may"),
+        (
+            of_map("*") | {"n": {"kind": "map", "input": "m", "select": "input_file_name() AS f"}},
+            r"operators\.n\.select",
+        ),
+    ],
+)
+def test_what_differs_when_it_is_computed_again_is_refused(
+    tmp_path: Path, operators: dict[str, Any], said: str
+) -> None:
+    """Rows may be computed for several branches and again after a kill: SQL has the same values of them each time."""
+    with pytest.raises(InputError, match=said):
+        check_network(network(tmp_path / "in", operators), SparkSettings())
+
+
+def test_an_event_time_by_chance_is_refused(tmp_path: Path) -> None:
+    """A source's event time is the same whenever its rows are read."""
+    made = network(tmp_path / "in", of_map("*"))
+    source = attrs.evolve(made.sources["s"], time="timestamp_seconds(1000 * rand())")
+    with pytest.raises(InputError, match=r"sources\.s\.time: rand\(\)"):
+        check_network(attrs.evolve(made, sources={"s": source}), SparkSettings())
+
+
+def test_what_is_the_same_each_time_is_not_refused(tmp_path: Path) -> None:
+    """A batch's own time, a source's file, a hash, and names and texts that look like chance are plain SQL."""
+    select = "now() AS n, input_file_name() AS f, xxhash64(user) AS h, price AS rand, 'uuid()' AS t, -- rand()\n at"
+    check_network(network(tmp_path / "in", of_map(select)), SparkSettings())
+
+
 def test_words_that_look_like_it_are_not_refused(tmp_path: Path) -> None:
     """A comparison by DISTINCT, and a text or a name with such words, are plain SQL."""
     select = "user IS DISTINCT FROM 'x' AS one, 'count(DISTINCT a) OVER (b)' AS two, price AS `over (`"
     check_network(network(tmp_path / "in", of_map(select)), SparkSettings())
+
+
+@pytest.mark.spark
+def test_sql_may_end_with_a_comment(engine: Engine, tmp_path: Path) -> None:
+    """A condition, a list of columns and an event time end where their text does, whatever its last line is."""
+    operators = {
+        **of_join("v.user -- of both"),
+        "v": {"kind": "filter", "input": "s", "where": "price > 0 -- (paid"},
+    }
+    operators["j"]["on"] = "v.user = b.user -- the same"
+    made = network(tmp_path / "in", operators)
+    source = attrs.evolve(made.sources["s"], time="at + INTERVAL 0 seconds -- as it is")
+    made = attrs.evolve(made, sources={"s": source})
+    _, rows = run(engine, made, {"v": "h1", "b": "h1", "j": "h1"}, tmp_path / "run")
+    assert sorted(row["user"] for row in rows) == ["a", "b"]
+
+
+@pytest.mark.spark
+def test_groups_are_told_apart_by_a_map(engine: Engine, tmp_path: Path) -> None:
+    """An aggregate groups by a column of type map, whose entries may come in any order."""
+    select = "if(price < 3, map('x', 1, 'y', price % 2), map('y', price % 2, 'x', 1)) AS m"
+    summed = {"kind": "aggregate", "input": "m", "by": "m", "window": "1 minute"}
+    more = {"kind": "filter", "input": "g", "where": "count > 0"}
+    made = network(tmp_path / "in", {**of_map(select), "g": summed, "more": more})
+    late = [{"user": "z", "price": 9, "at": "2026-03-01T12:02:00Z"}]
+    (tmp_path / "in/b.json").write_text("".join(json.dumps(line) + "\n" for line in late))
+    _, rows = run(engine, made, {"m": "h1", "g": "h1", "more": "h2"}, tmp_path / "run")
+    assert sorted((sorted(row["m"]), row["count"]) for row in rows) == [
+        ([("x", 1), ("y", 0)], 2),
+        ([("x", 1), ("y", 1)], 2),
+    ]
+
+
+@pytest.mark.spark
+def test_a_python_step_takes_columns_of_any_name(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its function sees and gives columns by their own names, also those with dots and backticks."""
+    (tmp_path / "odd_steps.py").write_text(
+        "import pyarrow as pa\n\n\n"
+        "def steps(batches):\n    for batch in batches:\n"
+        "        at = batch.schema.names.index('a.b')\n"
+        "        yield batch.set_column(at, 'a.b', pa.compute.add(batch.column('a.b'), 1))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    step = {"kind": "python", "input": "m", "function": "odd_steps:steps"}
+    made = network(tmp_path / "in", {**of_map("price AS `a.b`, user AS `it``s`, user AS `c1`"), "p": step})
+    _, rows = run(engine, made, {"m": "h1", "p": "h1"}, tmp_path / "run")
+    assert sorted((row["a.b"], row["it`s"], row["c1"]) for row in rows if row["c1"]) == [
+        (1, "c", "c"), (2, "a", "a"), (4, "b", "b"),
+    ]  # fmt: skip
 
 
 @pytest.mark.spark

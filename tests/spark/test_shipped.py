@@ -103,7 +103,7 @@ def batches(*sizes: int) -> Iterator[pa.RecordBatch]:
 
 def through(function: Any, *sizes: int, kept: bool = False, needed: bool = True) -> list[dict[str, Any]]:
     """Return the rows that a function makes of batches, with envelope."""
-    run = wrap_python(function, pa.schema([("n", pa.int64())]), name="step", kept=kept, needed=needed)
+    run = wrap_python(function, ["n"], pa.schema([("n", pa.int64())]), name="step", kept=kept, needed=needed)
     return [row for batch in run(batches(*sizes)) for row in batch.to_pylist()]
 
 

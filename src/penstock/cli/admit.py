@@ -119,7 +119,10 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
         + (f"; would miss the bound: {late}" if late else "")
     )
     if "controller" in document:
-        common.say(("attached: " if document["applied"] else "not attached: ") + document["controller"]["why"])
+        answer = document["controller"]
+        # What the controller decided was not applied where the engine refused it.
+        reasons = [answer["why"]] if document["applied"] else [*answer.get("refused", ()), answer["why"]]
+        common.say(f"{'attached' if document['applied'] else 'not attached'}: {reasons[0]}")
 
 
 def _attached(added: Network, rates: Rates, directory: str | None) -> Document:

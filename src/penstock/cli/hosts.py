@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import common, options
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document
 
 if TYPE_CHECKING:
@@ -41,16 +41,12 @@ def start(
     Example: penstock hosts start --hosts 2
     """
     from penstock.cluster import Cluster, read_cluster
-    from penstock.spark.hosts.kept_file import read_kept
     from penstock.spark.hosts.start import leave_hosts
 
     if (cluster_file is None) == (hosts is None):
         raise InputError("expected either --cluster or --hosts", hint="--hosts 2")
     cluster = read_cluster(cluster_file) if cluster_file is not None else Cluster.uniform(hosts or 1)
-    there = [name for name, kept in read_kept(file).items() if name in cluster.hosts and kept.jvm is not None]
-    if there:
-        raise InputError(f"{', '.join(there)} run already", file=file, hint="penstock hosts list shows them")
-    with common.progress() as tell:
+    with common.progress() as tell, locating(cluster_file):
         tell("starting hosts", 0.0)
         made = leave_hosts(cluster, file)
     document = {"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}

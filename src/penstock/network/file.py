@@ -199,23 +199,29 @@ def _source(name: str, document: Document) -> Source:
     table = convert(document, SourceTable, at)
     lateness = _duration(table.lateness, f"{at}.lateness")
     values = {key: getattr(table, key) for key in ("schema", "format", "time", "arrivals", "host")}
-    return Source(name=name, lateness=lateness, options=_options(table.options), **values)
+    return Source(name=name, lateness=lateness, options=_options(table.options, at), **values)
 
 
 def _sink(name: str, document: Document) -> Sink:
     table = convert(document, SinkTable, f"sinks.{name}")
     _finite(table.weight, f"sinks.{name}.weight")
+    options = _options(table.options, f"sinks.{name}")
     return Sink(
         name=name,
         input=table.input,
         weight=table.weight,
-        format=table.format or ("parquet" if "path" in table.options else None),
-        options=_options(table.options),
+        format=table.format or ("parquet" if "path" in map(str.lower, options) else None),
+        options=options,
         host=table.host,
     )
 
 
-def _options(options: dict[str, Option]) -> dict[str, str]:
+def _options(options: dict[str, Option], at: str) -> dict[str, str]:
+    seen: dict[str, str] = {}
+    for key in options:
+        # Spark takes them in any case, and would take one of the two.
+        if seen.setdefault(key.lower(), key) != key:
+            raise InputError(f"is there twice, also as {seen[key.lower()]!r}", at=f"{at}.options.{key}")
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 

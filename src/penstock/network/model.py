@@ -21,6 +21,25 @@ def _plain(form: str | None) -> str | None:
     return form if form is None or "." in form else form.lower()
 
 
+_FILES = ("path", "header", "mode")
+_KAFKA = ("subscribe", "subscribePattern", "assign", "startingOffsets", "topic", "key", "value", "payload", "skip")
+_OPTIONS = {name.lower(): name for name in (*_FILES, *_KAFKA, "include", "rate", "rates", "duration", "seed")}
+"""The options that penstock itself looks at, by their names in lower case."""
+
+_FAMILIES = ("kafka", "json", "csv", "avro")
+"""Names before the dot of options that it looks at together."""
+
+
+def _spelled(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options by their names as penstock knows them: Spark takes them in any case."""
+    found = {}
+    for key, value in options.items():
+        family, dot, rest = key.partition(".")
+        known = f"{family.lower()}.{rest}" if dot and family.lower() in _FAMILIES else key
+        found[_OPTIONS.get(key.lower(), known)] = value
+    return found
+
+
 @attrs.frozen(kw_only=True)
 class Source:
     """Where tuples enter.
@@ -32,7 +51,7 @@ class Source:
     name: str
     schema: str | None = None
     format: str | None = attrs.field(default=None, converter=_plain)
-    options: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    options: Mapping[str, str] = attrs.field(factory=dict, hash=False, converter=_spelled)
     time: str | None = None
     lateness: float = 0.0
     arrivals: str = "even"
@@ -124,7 +143,7 @@ class Sink:
     input: str
     weight: float = 1.0
     format: str | None = attrs.field(default=None, converter=_plain)
-    options: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    options: Mapping[str, str] = attrs.field(factory=dict, hash=False, converter=_spelled)
     host: str | None = None
 
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster import SparkSettings
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
-from penstock.spark.compile.sql import distinct, over_rows
+from penstock.spark.compile.sql import calls, distinct, over_rows
 from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import place_of, scheme_of
+
+BY_CHANCE = frozenset({"rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid"})
+"""Functions whose values are drawn, also with a seed: then they follow how rows are dealt out to tasks."""
+
+BY_FILE = frozenset({"input_file_name", "input_file_block_start", "input_file_block_length"})
+"""Functions that know of a row's file only where Spark reads it."""
+
+BY_TASK = frozenset({"monotonically_increasing_id", "spark_partition_id"})
+"""Functions of how rows are dealt out to tasks."""
 
 
 def check_network(network: Network, settings: SparkSettings) -> None:
@@ -29,12 +38,21 @@ def check_network(network: Network, settings: SparkSettings) -> None:
     formats = [part.format for table in (network.sources, network.sinks) for part in table.values()]
     if settings.hop == "kafka" or "kafka" in formats:
         Connection.of(settings)
+    with locating(network.file):
+        _check_tables(network)
+
+
+def _check_tables(network: Network) -> None:
     for source in network.sources.values():
         _check_source(source)
     for operator in network.operators.values():
         if operator.kind == "python":
             import_function(operator, network.file)
         _check_operator(operator)
+        reads_files = all(name in network.sources for name in operator.inputs)
+        for key in ("where", "select", "on"):
+            text = getattr(operator, key) or ""
+            _check_repeatable(text, f"operators.{operator.name}.{key}", reads_files=reads_files)
         if operator.stateful:
             _check_event_time(network, operator)
     for sink in network.sinks.values():
@@ -58,6 +76,7 @@ def _check_source(source: Source) -> None:
         raise InputError(f"a stream of {source.format} files needs a schema", at=f"{at}.schema")
     if source.scheduled and source.schema is not None:
         raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
+    _check_repeatable(source.time or "", f"{at}.time", reads_files=True)
 
 
 def _check_operator(operator: Operator) -> None:
@@ -92,6 +111,21 @@ def _check_select(text: str, at: str) -> None:
     if over_rows(text):
         raise InputError(
             "Spark has no window functions (OVER) on streams", at=at, hint='windows of time are those of an "aggregate"'
+        )
+
+
+def _check_repeatable(text: str, at: str, *, reads_files: bool) -> None:
+    """Refuse what may differ when Spark computes a row again: for another branch, or after a kill."""
+    called = calls(text)
+    for name in sorted(called & (BY_CHANCE | BY_TASK)):
+        raise InputError(
+            f"{name}() may change between two computations of a row, and Spark may compute rows more than once",
+            at=at,
+            hint="take a hash of what tells rows apart, e.g. pmod(xxhash64(id), 100) < 50",
+        )
+    for name in sorted(called & BY_FILE) if not reads_files else ():
+        raise InputError(
+            f"{name}() knows of files only where Spark reads them", at=at, hint="take it in a map that reads the source"
         )
 
 

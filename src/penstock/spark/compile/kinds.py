@@ -16,7 +16,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import own_plan
 from penstock.network import Operator
 from penstock.spark.compile.functions import keeps_rows, load_function
-from penstock.spark.compile.sql import STAR, condition, literal, quoted, split_columns, spread
+from penstock.spark.compile.sql import STAR, bracketed, condition, literal, quoted, split_columns, spread
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE
 from penstock.spark.shipped.python_step import wrap_python
 from penstock.units import spark_interval
@@ -91,7 +91,10 @@ def _python(operator: Operator, frame: DataFrame, needed: bool) -> DataFrame:
     function, shape = load_function(operator, frame)
     whole = StructType([*shape, *(field for field in frame.schema if field.name in ENVELOPE)])
     arrow = to_arrow_schema(shape, timezone="UTC")
-    wrapped = wrap_python(function, arrow, name=operator.name, kept=keeps_rows(function), needed=needed)
+    # Spark looks columns up by their bare names, and would take "a.b" for a part of "a".
+    taken = columns(frame)
+    frame = frame.select(*map(quoted, taken), *ENVELOPE).toDF(*(f"c{place}" for place in range(len(taken))), *ENVELOPE)
+    wrapped = wrap_python(function, taken, arrow, name=operator.name, kept=keeps_rows(function), needed=needed)
     result: DataFrame = frame.mapInArrow(wrapped, whole)
     return result
 
@@ -128,7 +131,7 @@ def _join(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
     left, right = inputs[0].alias(one), inputs[1].alias(two)
     near = f"INTERVAL {spark_interval(operator.within or 0.0)}"
     first, second = f"{quoted(one)}._time", f"{quoted(two)}._time"
-    on = f"({operator.on or 'true'}) AND {first} >= {second} - {near} AND {first} <= {second} + {near}"
+    on = f"{bracketed(operator.on or 'true')} AND {first} >= {second} - {near} AND {first} <= {second} + {near}"
     both = left.join(right, F.expr(on), "inner")
     sides = {side: _seen(frame).alias(side) for side, frame in zip(operator.inputs, inputs, strict=True)}
     return both.selectExpr(
@@ -182,8 +185,10 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     names, count = named.columns, len(operator.by)
     placed = [f"__{place}" for place in range(len(names))]
     keys, window, results, stimulus = placed[:count], placed[count], placed[count + 1 : -1], placed[-1]
-    identity = ", ".join([*keys, f"unix_micros({window}.start)", literal(operator.name)])
-    return named.toDF(*placed).selectExpr(
+    whole = named.toDF(*placed)
+    told = [hashed(whole.select(*keys))] if keys else []
+    identity = ", ".join([*told, f"unix_micros({window}.start)", literal(operator.name)])
+    return whole.selectExpr(
         *(f"{key} AS {quoted(name)}" for key, name in zip(keys, operator.by, strict=True)),
         f"{window}.start AS window_start",
         f"{window}.end AS window_end",

@@ -6,6 +6,7 @@ what the topics hold already, and writes the rest.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -37,6 +38,9 @@ PARTS = {
 
 _STIMULUS = f"struct('{STIMULUS}' AS key, CAST(CAST(_stimulus AS STRING) AS BINARY) AS value)"
 """The header with a row's stimulus time: how late rows are is known before they are at the end."""
+
+_WORD = f"shiftright({POSITION}, 6)"
+"""The number of the word of 64 positions that a row is in."""
 
 
 @attrs.frozen
@@ -255,9 +259,23 @@ def _beyond(lanes: Mapping[int, Held]) -> str:
         return f"coalesce(element_at(map({pairs}), {LANE}), -1L)"
 
     test = f"{POSITION} > {bound({lane: held.high for lane, held in lanes.items()})}"
-    known = sorted(frozenset().union(*(held.known for held in lanes.values())))
-    low = {lane: held.low for lane, held in lanes.items()}
     if all(held.low == held.high for held in lanes.values()):
         return f"({test})"
-    among = f" AND _id NOT IN ({', '.join(f'{name}L' for name in known)})" if known else ""
-    return f"({test} OR ({POSITION} > {bound(low)}{among}))"
+    low = {lane: held.low for lane, held in lanes.items()}
+    return f"({test} OR ({POSITION} > {bound(low)} AND NOT {_known(lanes)}))"
+
+
+def _known(lanes: Mapping[int, Held]) -> str:
+    """Return SQL for the rows that are among those known to be there.
+
+    The words of all lanes are one hash table: however many there are, a row looks at few. It is text, which Spark reads
+    once, as it plans; a list of literals it would take apart one by one.
+    """
+    words = [(lane, word, bits) for lane, held in lanes.items() for word, bits in held.known.items()]
+    table: list[list[tuple[int, int, int]]] = [[] for _ in range(len(words) + 1)]
+    for lane, word, bits in words:
+        # Spark's whole numbers have a sign.
+        table[(lane ^ word) % len(table)].append((lane, word, bits - (bits >> 63 << 64)))
+    text = literal(json.dumps(table, separators=(",", ":")))
+    mine = f"from_json({text}, 'ARRAY<ARRAY<ARRAY<BIGINT>>>')[CAST(pmod({LANE} ^ {_WORD}, {len(table)}) AS INT)]"
+    return f"exists({mine}, w -> w[0] = {LANE} AND w[1] = {_WORD} AND bit_get(w[2], CAST({POSITION} & 63 AS INT)) = 1)"

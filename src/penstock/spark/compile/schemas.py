@@ -48,9 +48,7 @@ def nullable(kind: DataType) -> DataType:
     return kind
 
 
-def derive_schemas(
-    session: SparkSession, network: Network, kafka: Mapping[str, str] | None = None
-) -> dict[str, StructType]:
+def derive_schemas(session: SparkSession, network: Network, kafka: Mapping[str, str]) -> dict[str, StructType]:
     """Return the columns of every source's and operator's rows, without envelope; ``kafka``: see `read_source`.
 
     Spark analyses the operators on empty frames.
@@ -64,7 +62,7 @@ def derive_schemas(
         return _derived(session, network, kafka)
 
 
-def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str] | None) -> dict[str, StructType]:
+def _derived(session: SparkSession, network: Network, kafka: Mapping[str, str]) -> dict[str, StructType]:
     frames: dict[str, DataFrame] = {}
     found: dict[str, StructType] = {}
 

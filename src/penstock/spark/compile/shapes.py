@@ -57,11 +57,12 @@ def check_types(fields: Sequence[StructField], at: str) -> None:
         try:
             to_arrow_schema(StructType([field]), timezone="UTC")
         except PySparkTypeError:
-            raise InputError(
-                f"the column {field.name!r} ({field.dataType.simpleString()}) cannot leave Spark",
-                at=at,
-                hint="cast it, e.g. to STRING or INT",
-            ) from None
+            hint = "cast it, e.g. to STRING or INT"
+            raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=hint) from None
+        # Arrow has no null variants, and rows that are not there have nulls everywhere.
+        if any(isinstance(kind, VariantType) for kind in _kinds(field.dataType)):
+            hint = "make it text by to_json(), or take values out by variant_get()"
+            raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=hint)
 
 
 def check_file(sink: Sink, shape: StructType) -> None:

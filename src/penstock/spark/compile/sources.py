@@ -14,7 +14,7 @@ from penstock.errors import InputError
 from penstock.network import Source
 from penstock.spark.compile.kinds import hashed
 from penstock.spark.compile.shapes import check_names
-from penstock.spark.compile.sql import literal, quoted
+from penstock.spark.compile.sql import bracketed, literal, quoted
 from penstock.spark.shipped import LANE, PLACE, POSITION
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import absolute
@@ -70,7 +70,7 @@ def options_of(
 def read_source(
     session: SparkSession,
     source: Source,
-    kafka: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str],
     *,
     batch: bool = False,
     most: int | None = None,
@@ -84,7 +84,7 @@ def read_source(
     """
     plain: DataFrameReader | DataStreamReader = session.read if batch else session.readStream
     name = source.format or ""
-    reader = plain.format(name).options(**options_of(source, kafka or {}, unbounded=batch or placed, most=most))
+    reader = plain.format(name).options(**options_of(source, kafka, unbounded=batch or placed, most=most))
     if source.schema is not None and name != "kafka":
         reader = reader.schema(source.schema)
     frame = reader.load()
@@ -110,7 +110,7 @@ def _time(source: Source, names: list[str]) -> str:
             f"expected a column of the source ({', '.join(names)}) or SQL, got {source.time!r}",
             at=f"sources.{source.name}.time",
         )
-    return f"CAST(({source.time}) AS TIMESTAMP)"
+    return f"CAST({bracketed(source.time)} AS TIMESTAMP)"
 
 
 def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:

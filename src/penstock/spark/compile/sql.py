@@ -33,6 +33,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def bracketed(text: str) -> str:
+    """Return SQL in brackets, which a comment at its end does not swallow."""
+    return f"({text}\n)"
+
+
 def literal(text: str) -> str:
     """Return a text as SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
@@ -83,12 +88,22 @@ def over_rows(text: str) -> bool:
     return _follow(text, TokenType.OVER, TokenType.L_PAREN)
 
 
+def calls(text: str) -> frozenset[str]:
+    """Return the names of the functions that SQL calls, in small letters."""
+    names = (first.text for first, second in pairwise(_tokens(text)) if second.token_type == TokenType.L_PAREN)
+    return frozenset(name.lower() for name in names)
+
+
 def _follow(text: str, first: TokenType, second: TokenType) -> bool:
+    return any(pair == (first, second) for pair in pairwise(token.token_type for token in _tokens(text)))
+
+
+def _tokens(text: str) -> list[Token]:
+    """Return the tokens of SQL; none of what cannot be read, which Spark will refuse."""
     try:
-        kinds = [token.token_type for token in Spark().tokenize(text)]
+        return Spark().tokenize(text)
     except TokenError:
-        return False
-    return any(pair == (first, second) for pair in pairwise(kinds))
+        return []
 
 
 def bucket(salt: str) -> str:
@@ -123,4 +138,4 @@ def condition(operator: Operator, speed: float) -> str:
     if operator.kind == "delay":
         # Spark evaluates them in this order: the cost is that of every row, not only of those that leave.
         return f"{burn(operator, speed)} AND {thinned(operator)}" if speed else thinned(operator)
-    return f"({operator.where})" if operator.where is not None else "true"
+    return bracketed(operator.where) if operator.where is not None else "true"

@@ -39,8 +39,8 @@ class Row:
     ----------
     partition, offset
         Where it is.
-    lane, position, identity
-        Whose it is.
+    lane, position
+        Which row it is.
     visible, stimulus
         When the topic had it (ms), and its stimulus time (µs), since 1970.
     """
@@ -49,7 +49,6 @@ class Row:
     offset: int
     lane: int
     position: int
-    identity: int
     visible: int
     stimulus: int
 
@@ -58,12 +57,13 @@ class Row:
 class Held:
     """What a topic holds of a lane.
 
-    All rows up to ``low`` are there, none beyond ``high``, and of those between the ``known``.
+    All rows up to ``low`` are there, none beyond ``high``, and of those between the ``known``: words of 64 positions by
+    number, with a bit for each that is there.
     """
 
     low: int
     high: int
-    known: frozenset[int] = frozenset()
+    known: Mapping[int, int] = attrs.field(factory=dict, hash=False)
 
 
 def row_of(message: Consumed, label: str) -> Row | None:
@@ -75,26 +75,27 @@ def row_of(message: Consumed, label: str) -> Row | None:
     mark = headers.get(HEADER, message.key())
     if mark is None or not mark.startswith(label.encode() + b":"):
         return None
-    lane, position, identity = mark[len(label) + 1 :].split(b":")
+    lane, position, _ = mark[len(label) + 1 :].split(b":")
     stimulus = int(headers.get(STIMULUS, b"0"))
-    place = message.partition(), message.offset()
-    return Row(*place, int(lane), int(position), int(identity), message.timestamp()[1], stimulus)
+    return Row(message.partition(), message.offset(), int(lane), int(position), message.timestamp()[1], stimulus)
 
 
 def held(rows: Iterator[Row], partitions: int) -> dict[int, Held]:
     """Return what a topic holds of each lane, from its latest rows."""
     last: dict[int, dict[int, int]] = {}
-    known: dict[int, list[tuple[int, int]]] = {}
+    known: dict[int, dict[int, int]] = {}
     for row in rows:
         ends = last.setdefault(row.lane, {})
         ends[row.partition] = max(ends.get(row.partition, -1), row.position)
-        known.setdefault(row.lane, []).append((row.position, row.identity))
+        words = known.setdefault(row.lane, {})
+        words[row.position >> 6] = words.get(row.position >> 6, 0) | 1 << (row.position & 63)
     found = {}
     for lane, ends in last.items():
         # A lane stays in one partition unless the user's keys spread it.
         low = max(ends.values()) if partitions == 1 else min(ends.get(number, -1) for number in range(partitions))
         high = max(ends.values())
-        found[lane] = Held(low, high, frozenset(name for at, name in known[lane] if low < at <= high))
+        between = known[lane] if low < high else {}
+        found[lane] = Held(low, high, {word: bits for word, bits in between.items() if word >= low >> 6})
     return found
 
 
@@ -116,7 +117,10 @@ class RowTopic:
 
         self.topic, self.label = topic, label
         settings = {"group.id": f"penstock-{uuid.uuid4().hex[:8]}", "enable.auto.commit": False, "log_level": 0}
-        settings |= {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 100, "enable.partition.eof": False}
+        settings |= {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 100}
+        # What ends a topic may be no message: a mark of somebody's transaction, or one that was removed. Ours are in
+        # none, and those of others that are under way hide nothing.
+        settings |= {"enable.partition.eof": True, "isolation.level": "read_uncommitted"}
         self._consumer = Consumer({**client, **settings})
         self._counted = (0, 0.0)
 
@@ -159,7 +163,7 @@ class RowTopic:
 
     def rows(self, begin: Mapping[int, int], end: Mapping[int, int] | None = None) -> Iterator[Row]:
         """Return the rows between offsets, by default up to what is there now."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, TopicPartition
 
         end = self.ends() if end is None else end
         # What users remove early is gone.
@@ -173,18 +177,18 @@ class RowTopic:
             # It waits until there are so many.
             left = sum(end[number] - here[number] for number in waiting)
             consumed = cast("list[Consumed]", self._consumer.consume(min(AT_ONCE, left), 0.5))
-            messages = [each for each in consumed if each.error() is None]
-            if messages:
+            for message in consumed:
+                number, offset, error = message.partition(), message.offset(), message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    continue
                 heard = time.monotonic()
-            elif time.monotonic() - heard > PATIENCE:
-                raise EngineError(f"the broker says nothing of the topic {self.topic!r}")
-            for message in messages:
-                number, offset = message.partition(), message.offset()
-                here[number] = offset + 1
-                if offset + 1 >= end[number]:
+                here[number] = offset if error is not None else offset + 1
+                if here[number] >= end[number]:
                     waiting.discard(number)
-                if offset < end[number] and (row := row_of(message, self.label)) is not None:
+                if error is None and offset < end[number] and (row := row_of(message, self.label)) is not None:
                     yield row
+            if waiting and time.monotonic() - heard > PATIENCE:
+                raise EngineError(f"the broker says nothing of the topic {self.topic!r}")
         self._consumer.unassign()
 
     def _bounds(self, number: int) -> tuple[int, int]:

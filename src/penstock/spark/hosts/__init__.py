@@ -15,7 +15,7 @@ The workers are forks of the nursery, which has imported what they need.
 """
 
 from penstock.spark.hosts.base import SparkHost
-from penstock.spark.hosts.cores import available_cpus
+from penstock.spark.hosts.cores import available_cpus, cores_here
 from penstock.spark.hosts.embedded import EmbeddedHost, Launch
 from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
@@ -30,5 +30,6 @@ __all__ = [
     "SparkHost",
     "available_cpus",
     "begin_hosts",
+    "cores_here",
     "start_hosts",
 ]

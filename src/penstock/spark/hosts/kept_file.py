@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -39,13 +41,33 @@ def read_kept(file: str | os.PathLike[str]) -> dict[str, Kept]:
         raise InputError("expected the hosts that penstock hosts start wrote", file=str(path)) from None
 
 
-def write_kept(file: str | os.PathLike[str], hosts: Mapping[str, Kept]) -> None:
-    """Write the file, whole; without hosts it goes."""
+@contextlib.contextmanager
+def changing(file: str | os.PathLike[str]) -> Iterator[dict[str, Kept]]:
+    """Yield the hosts that a file names, and write what the caller makes of them; others wait so long.
+
+    Raises
+    ------
+    InputError
+        If the file is not one of hosts, or cannot be written.
+    """
     path = Path(file)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.fdopen(os.open(f"{path}.lock", os.O_WRONLY | os.O_CREAT, 0o600), "w")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", file=str(path)) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        hosts = read_kept(path)
+        yield hosts
+        _write(path, hosts)
+
+
+def _write(path: Path, hosts: Mapping[str, Kept]) -> None:
+    """Write the file, whole; without hosts it goes."""
     if not hosts:
         path.unlink(missing_ok=True)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = {name: {k: v for k, v in attrs.asdict(host).items() if k != "name"} for name, host in sorted(hosts.items())}
     part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
@@ -61,11 +83,9 @@ def end(file: str | os.PathLike[str], names: Iterable[str] | None = None) -> lis
     InputError
         If the file names no such host.
     """
-    known = read_kept(file)
-    wanted = list(known) if names is None else list(names)
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"names no host {name!r}", file=str(file), hint="penstock hosts list shows them")
-    ended = [name for name in wanted if known[name].end()]
-    write_kept(file, {name: host for name, host in known.items() if name not in wanted})
-    return ended
+    with changing(file) as known:
+        wanted = list(known) if names is None else list(names)
+        for name in wanted:
+            if name not in known:
+                raise InputError(f"names no host {name!r}", file=str(file), hint="penstock hosts list shows them")
+        return [name for name in wanted if known.pop(name).end()]

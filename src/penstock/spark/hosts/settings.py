@@ -59,6 +59,9 @@ RESERVED = frozenset(
 )
 """Settings that penstock makes itself."""
 
+TIME_ZONE = "spark.sql.session.timeZone"
+"""The setting that says in which time zone SQL reads and shows times: what a network answers may not depend on it."""
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 JVM_OPTIONS = (
@@ -105,13 +108,16 @@ def checked(conf: Mapping[str, str]) -> dict[str, str]:
     Raises
     ------
     InputError
-        If one is none of Spark's, or one that penstock makes itself.
+        If one is none of Spark's, one that penstock makes itself, or another time zone than UTC.
     """
-    for key in sorted(conf):
+    for key, value in sorted(conf.items()):
         if not key.startswith("spark."):
             raise InputError(f"expected a setting that begins with 'spark.', got {key!r}", at="spark.conf")
         if key in RESERVED:
             raise InputError(f"{key} is set by penstock itself", at="spark.conf", hint="leave it out")
+        if key == TIME_ZONE and value != "UTC":
+            hint = "convert times in SQL: from_utc_timestamp(at, 'Europe/Berlin')"
+            raise InputError(f"all SQL runs in UTC, got {key} = {value!r}", at="spark.conf", hint=hint)
     return dict(conf)
 
 

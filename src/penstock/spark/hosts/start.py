@@ -11,12 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import attrs
 
 from penstock.cluster import Cluster, Host
+from penstock.errors import InputError
 from penstock.spark.hosts import java as java_runtime
 from penstock.spark.hosts.base import SparkHost
 from penstock.spark.hosts.cores import available_cpus, share_cpus
 from penstock.spark.hosts.embedded import EmbeddedHost, Launch
 from penstock.spark.hosts.kept import Kept
-from penstock.spark.hosts.kept_file import read_kept, write_kept
+from penstock.spark.hosts.kept_file import changing, read_kept
 from penstock.spark.hosts.kept_host import KeptHost
 from penstock.spark.hosts.remote import RemoteHost
 from penstock.spark.hosts.settings import with_lists
@@ -138,21 +139,29 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
 
     Raises
     ------
+    InputError
+        If the cluster has none, or one runs already.
     HostError
         If one cannot be started; none is left then.
     """
     wanted = [host for host in cluster.hosts.values() if host.spark is None]
-    cpus = _cpus(wanted)
-    made = [make_host(host, cluster, Launch(outlive=True), cpus.get(host.name)) for host in wanted]
-    with ThreadPoolExecutor(max(1, len(made))) as pool:
-        try:
-            _await({host.name: pool.submit(host.start) for host in made})
-        except BaseException:
-            _stop_all(made)
-            raise
-    found = {host.name: host.let_go() for host in made if isinstance(host, EmbeddedHost)}
-    write_kept(file, {**read_kept(file), **found})
-    return found
+    if not wanted:
+        raise InputError("expected a host without an address, for penstock to start", at="hosts", hint="--hosts 2")
+    with changing(file) as known:
+        there = [host.name for host in wanted if host.name in known and known[host.name].jvm is not None]
+        if there:
+            raise InputError(f"{', '.join(there)} run already", file=str(file), hint="penstock hosts list shows them")
+        cpus = _cpus(wanted)
+        made = [make_host(host, cluster, Launch(outlive=True), cpus.get(host.name)) for host in wanted]
+        with ThreadPoolExecutor(len(made)) as pool:
+            try:
+                _await({host.name: pool.submit(host.start) for host in made})
+            except BaseException:
+                _stop_all(made)
+                raise
+        found = {host.name: host.let_go() for host in made if isinstance(host, EmbeddedHost)}
+        known |= found
+        return found
 
 
 def _cpus(hosts: Sequence[Host]) -> dict[str, list[int]]:

@@ -70,7 +70,7 @@ def grown(
     check_network(whole, engine.cluster.spark)
     check_placement(placement)
     hosts = sorted(set(placement.values()))
-    schemas = derive_schemas(engine.sessions[hosts[0]], whole)
+    schemas = derive_schemas(engine.sessions[hosts[0]], whole, now.messages)
     schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
     apart = now.apart | {name for name in placement if now.apart and whole.operators[name].stateful}
     real_time = prompt_operators(whole, engine.cluster.spark)

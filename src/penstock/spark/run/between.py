@@ -100,7 +100,7 @@ def check_slots(deployment: Deployment, slots: Mapping[str, int]) -> None:
             raise InputError(
                 f"has {there} slots, and its queries in real-time mode hold {needed} of them all the time",
                 at=f"hosts.{name}",
-                hint="give it more cores, or place fewer operators there",
+                hint="place fewer operators there, or start it with more slots",
             )
 
 

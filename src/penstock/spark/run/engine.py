@@ -99,6 +99,7 @@ class Engine:
     ) -> None:
         self.cluster, self.hosts = cluster, dict(hosts)
         self._again = dict(again or {})
+        self._slots: dict[str, int] = {}
         with telling_deaths(hosts), ThreadPoolExecutor(max(1, len(hosts))) as pool:
             self.sessions = dict(zip(hosts, pool.map(self._session, hosts), strict=True))
         self.speeds = Speeds(self.hosts, self.sessions)
@@ -116,13 +117,12 @@ class Engine:
                 self.sessions[name] = self._session(name)
 
     def _session(self, name: str) -> SparkSession:
-        session = self._found(name)
-        return settle(session, self._slots(name, session))
-
-    def _slots(self, name: str, session: SparkSession) -> int:
-        """Return how many tasks a host does at a time: as the cluster says, or as a host elsewhere says itself."""
-        told = self.cluster.hosts[name].cores
-        return told if self.hosts[name].pid is not None else max(told, slots_of(session))
+        session, told = self._found(name), self.cluster.hosts[name].cores
+        here = self.hosts[name].pid is not None
+        # In real-time mode one here has more slots than cores, or those with which it was left running.
+        there = slots_of(session) if not here or self.cluster.spark.mode == "real-time" else told
+        self._slots[name] = there if here else max(told, there)
+        return settle(session, told if here else self._slots[name])
 
     def _found(self, name: str) -> SparkSession:
         """Return the session of an earlier penstock, if it is still there, else a new one."""
@@ -167,7 +167,7 @@ class Engine:
             self._renew()
             with ThreadPoolExecutor(max(1, len(busy))) as pool:
                 speeds = dict(zip(busy, pool.map(self.speeds.of, busy), strict=True))
-            schemas = derive_schemas(self.sessions[used[0]], network, None if kafka is None else kafka.spark)
+            schemas = derive_schemas(self.sessions[used[0]], network, {} if kafka is None else kafka.spark)
         deployment = Deployment(
             network=network,
             placement=dict(placement),
@@ -189,12 +189,8 @@ class Engine:
         return deployment
 
     def check_room(self, deployment: Deployment, names: Iterable[str]) -> None:
-        """Refuse hosts that cannot run all that a deployment has there in real-time mode at once.
-
-        Those that penstock has not started have the slots that they have.
-        """
-        elsewhere = [name for name in names if name in self.hosts and self.hosts[name].pid is None]
-        check_slots(deployment, {name: self._slots(name, self.sessions[name]) for name in elsewhere})
+        """Refuse hosts that cannot run all that a deployment has there in real-time mode at once."""
+        check_slots(deployment, {name: self._slots[name] for name in names if name in self._slots})
 
     def schedules(
         self, network: Network, place: Place, rates: Rates | None = None, skip: Collection[str] = ()
@@ -310,7 +306,7 @@ class Engine:
         return attrs.evolve(
             deployment,
             network=network,
-            schemas=derive_schemas(next(iter(self.sessions.values())), network),
+            schemas=derive_schemas(next(iter(self.sessions.values())), network, deployment.messages),
             schedules={**self.schedules(network, deployment.place, skip=deployment.schedules), **deployment.schedules},
             real_time=(real_time := prompt_operators(network, self.cluster.spark)),
             live=sheddable(network, real_time) if deployment.live else deployment.live,

@@ -187,7 +187,7 @@ def claim(deployment: Deployment) -> Claim:
 
 def note(deployment: Deployment, claim: Claim) -> None:
     """Write down what runs in a folder from now on, all at once; it is still claimed as what it was begun with."""
-    begun = claimed(deployment.folder) or _described(deployment)
+    begun = claimed(deployment.folder) or {"made": time.time(), **_described(deployment)}
     document = {
         **begun,
         "placement": {name: deployment.placement[name] for name in begun["placement"]},

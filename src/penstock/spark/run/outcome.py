@@ -33,7 +33,7 @@ class Batch:
     was, in steps of a fixed loop a second; ``busy`` is the share of the time in which its host worked: in real-time
     mode batches last whether there are rows or not; ``ahead`` holds the rows of each topic that were there when it was
     planned and that it did not read; ``state`` what the operators behind streams kept (bytes), and how long their tasks
-    took to commit it (s).
+    took to commit it (s); ``early`` says whether event time had come no further than 1970 in an input.
     """
 
     query: str
@@ -51,6 +51,7 @@ class Batch:
     busy: float = 1.0
     ahead: Mapping[str, int] = attrs.field(factory=dict)
     state: Mapping[str, tuple[int, float]] = attrs.field(factory=dict)
+    early: bool = False
 
     @property
     def span(self) -> tuple[float, float]:
@@ -135,9 +136,20 @@ class Outcome:
                 if name in late:
                     late[name] += rows
         return {
-            name: {"arrived": arrived, "delivered": arrived - dropped, "dropped": dropped, "late": late[name]}
+            name: {
+                "arrived": arrived,
+                "delivered": arrived - dropped,
+                "dropped": dropped,
+                # Spark counts a row once for each window that it is too late for, and a join's of both inputs.
+                "late": min(late[name], arrived - dropped),
+            }
             for name, (arrived, dropped) in found.items()
         }
+
+    @property
+    def early(self) -> bool:
+        """Whether rows were late while event time was before 1970, where Spark's watermark begins."""
+        return any(batch.late for batch in self.batches) and any(batch.early for batch in self.batches)
 
     def balanced(self, network: Network) -> bool:
         """Whether nothing was lost: readers of a log found every row, sinks have what arrived at them.
@@ -214,8 +226,10 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))
     ahead = report.get("ahead", {})
     state = {name: (int(size), float(spent)) for name, (size, spent) in report.get("state", {}).items()}
+    frontiers = [*manifest.get("frontiers", {}).values(), *report.get("frontiers", {}).values()]
+    early = min(frontiers, default=0) < 0
     return Batch(
-        query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy, ahead, state
+        query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy, ahead, state, early
     )
 
 

@@ -19,13 +19,14 @@ from pyspark.errors import PySparkException
 from penstock.errors import InputError, PenstockError
 from penstock.spark.compile import LEFT, PromptQuery
 from penstock.spark.hop.rows import Held, RowTopic, held
+from penstock.spark.left import claimed
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.units import Unit
 from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, offsets
-from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save
+from penstock.spark.shipped.spec import WriterSpec
 from penstock.spark.shipped.told import manifest_of, report_of
 
 if TYPE_CHECKING:
@@ -101,21 +102,12 @@ class PromptRunner(Runner):
 
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""
-        spec = self.query.spec
-        since = self._begun(spec.checkpoint)
-        found = []
+        since, found = _begun(self.query.spec), []
         for way in self.query.messages.ways:
             with RowTopic(self.client, way.topic, way.label) as topic:
-                partitions = topic.partitions
-                begin = topic.since(since) if since is not None else dict.fromkeys(range(partitions), 0)
                 # Rows of a lane are in one partition, unless it is the user's topic, with the user's keys.
-                found.append(held(topic.rows(begin), partitions if way.sink else 1))
+                found.append(held(topic.rows(topic.since(since)), topic.partitions if way.sink else 1))
         return found
-
-    def _begun(self, checkpoint: Place) -> int | None:
-        """Return since when (ms) the topics may have what is not noted as done; None: for ever."""
-        ended = begun_and_ended(checkpoint)[1]
-        return None if ended < 0 else int(offsets(checkpoint, ended)[0]["batchTimestampMs"]) - SLACK
 
     def ready(self, before: int) -> bool:
         """Whether rows pass."""
@@ -223,6 +215,16 @@ def publish(query: PromptQuery, number: int, busy: float = 1.0, since: float | N
     }
     manifest_of(spec.folder, query.name, number).publish(json.dumps(content).encode())
     return float(end)
+
+
+def _begun(spec: WriterSpec) -> int:
+    """Return since when (ms since 1970) topics may have what the checkpoint of a query does not note as done."""
+    ended = begun_and_ended(spec.checkpoint)[1]
+    if ended >= 0:
+        begun = int(offsets(spec.checkpoint, ended)[0]["batchTimestampMs"])
+    else:
+        begun = int(1000 * (claimed(spec.folder.path) or {}).get("made", 0.0))
+    return max(0, begun - SLACK)
 
 
 def recount_prompt(query: PromptQuery) -> None:

@@ -31,8 +31,10 @@ def message(options: Mapping[str, str], names: tuple[str, ...]) -> list[str]:
     options
         Of the sink: ``topic``, and SQL for ``key`` and ``value``.
     names
-        The sink's columns. Those called as Kafka's parts are these parts, where the options do not say it.
+        The sink's columns. Where one is called ``value``, or an option says what the value is, those called as other
+        parts of Kafka's are these parts unless an option says it. Else the value is the whole row.
     """
+    apart = "value" in options or "value" in names
     quoted = {name: "`" + name.replace("`", "``") + "`" for name in names}
     parts = []
     if "value" in options:
@@ -43,13 +45,13 @@ def message(options: Mapping[str, str], names: tuple[str, ...]) -> list[str]:
         parts.append(f"to_json(struct({', '.join(quoted.values())})) AS value")
     if "key" in options:
         parts.append(f"{options['key']} AS key")
-    elif "key" in names and "value" in names:
+    elif "key" in names and apart:
         parts.append("key")
     if "topic" in options:
         parts.append("'" + options["topic"].replace("\\", "\\\\").replace("'", "\\'") + "' AS topic")
     else:
         parts.append("topic")
-    return parts + [name for name in ("partition", "headers") if name in names and "value" in names]
+    return parts + [name for name in ("partition", "headers") if name in names and apart]
 
 
 def marked(parts: list[str], mark: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.spark.shipped import ENVELOPE
@@ -18,13 +18,17 @@ ROW = "_row"
 """The column by which a function says which row it took a row from."""
 
 
-def wrap_python(function: Step, shape: pa.Schema, *, name: str, kept: bool, needed: bool) -> Step:
+def wrap_python(
+    function: Step, columns: Sequence[str], shape: pa.Schema, *, name: str, kept: bool, needed: bool
+) -> Step:
     """Return a mapInArrow function that hands the user's columns to ``function`` and carries the envelope along.
 
     Parameters
     ----------
     function
         Takes and gives an iterator of record batches, as Spark's ``mapInArrow``.
+    columns
+        Names of the columns that it takes, in their order, whatever they are called in what Spark hands over.
     shape
         Arrow schema of what it gives, without envelope.
     name
@@ -45,7 +49,7 @@ def wrap_python(function: Step, shape: pa.Schema, *, name: str, kept: bool, need
             for batch in batches:
                 if batch.num_rows:
                     rows = taken.take(batch)
-                    data = batch.drop_columns(list(ENVELOPE))
+                    data = batch.drop_columns(list(ENVELOPE)).rename_columns(columns)
                     yield data if kept else data.append_column(ROW, rows)
 
         zone = pa.timestamp("us", "UTC")
