@@ -20,5 +20,10 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     """Import what a name needs only when it is asked for, so that ``import penstock`` is light (PEP 562)."""
     if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+        try:
+            return getattr(import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            from penstock.extras import missing
+
+            raise ModuleNotFoundError(str(missing(error)), name=error.name) from None
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -7,14 +7,16 @@ import difflib
 import json
 import os
 import re
+import shutil
+import stat
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -306,27 +308,66 @@ def _nearest(word: str, names: Sequence[str]) -> str | None:
 
 @contextmanager
 def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
-    """Open a file that appears whole, by a rename, or not at all."""
-    target = Path(path)
+    """Open a file that appears whole, by a rename, or not at all.
+
+    Of a link what it leads to is replaced. What is no file, such as a device, a pipe or a stream of this process, stays
+    and gets the whole at the end.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written, or is a directory.
+    """
+    target = Path(os.path.realpath(path))
+    with ExitStack() as stack:
+        try:
+            lasting = _lasting(path)
+            if lasting is None:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+            else:
+                stack.enter_context(lasting)
+                handle, temporary = tempfile.mkstemp(prefix="penstock-")
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
+        stack.callback(Path(temporary).unlink, missing_ok=True)
+        try:
+            encoding = None if "b" in mode else "utf-8"
+            with os.fdopen(handle, mode, encoding=encoding, newline=None if encoding is None else "\n") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if lasting is None:
+                umask = os.umask(0)
+                os.umask(umask)
+                os.chmod(temporary, 0o666 & ~umask)
+                os.replace(temporary, target)
+            else:
+                with open(temporary, "rb") as whole:
+                    shutil.copyfileobj(whole, lasting)
+                lasting.flush()
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
+
+
+def _lasting(path: str | os.PathLike[str]) -> BinaryIO | None:
+    """Open what an output is written into; None for a file, which is replaced, and where there is nothing yet."""
+    if stream := _STREAM.fullmatch(os.path.abspath(path)):
+        # Opened anew a file behind it would be cut off, or written over by what is printed.
+        sys.stdout.flush()
+        return os.fdopen(os.dup(int(stream["number"] or _STREAMS[stream["name"]])), "wb")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", file=target) from None
-    try:
-        encoding = None if "b" in mode else "utf-8"
-        with os.fdopen(handle, mode, encoding=encoding, newline=None if encoding is None else "\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", file=target) from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(kind):
+        raise InputError("expected a file, got a directory", file=path)
+    return None if stat.S_ISREG(kind) else open(path, "wb")
+
+
+_STREAMS = {"stdout": 1, "stderr": 2}
+_STREAM = re.compile(r"/dev/(?P<name>stdout|stderr)|/(?:dev|proc/self)/fd/(?P<number>\d+)")
+"""Paths of the streams that this process has open."""
 
 
 def user_cache() -> Path:
@@ -336,6 +377,27 @@ def user_cache() -> Path:
     except RuntimeError:
         home = Path(os.devnull)
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "penstock"
+
+
+def read_kept(path: str | os.PathLike[str]) -> Document | None:
+    """Read a JSON object that penstock has written and kept; None where it is not there.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, or cannot be read.
+    """
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is damaged: {error}", file=path) from None
+    if not isinstance(found, dict):
+        raise InputError(f"is damaged: expected an object, got {shortened(found)}", file=path)
+    return found
 
 
 def write_json(path: str | os.PathLike[str], document: object) -> None:

@@ -189,6 +189,14 @@ def test_draws_follow_the_errors(job: Any, deployment: Any) -> None:
     assert one == two
 
 
+def test_batches_years_apart_come_to_an_end(job: Any, deployment: Any) -> None:
+    """Batches last as long however late they are, also where a moment can no longer be told to a nanosecond."""
+    found = replay(deployment(job(rates=np.full(20, 1e-7), trigger=2.0), period=5e7))["q"]
+    assert found.rows.sum() == 100
+    assert found.end[-1] > 9e8
+    assert found.end - found.start == pytest.approx(0.201, abs=1e-6)
+
+
 def test_nothing_arrives(job: Any, deployment: Any) -> None:
     """A query without rows has no batches and no latency."""
     found = replay(deployment(job(rates=0.0)))["q"]

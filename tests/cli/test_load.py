@@ -35,6 +35,17 @@ def test_keys_of_load(penstock: Any, root: Path) -> None:
     assert document["correlation"]["paid"] == {"billed": 0, "paid": 1, "scored": 0, "views": 0}
 
 
+def test_a_duration_beside_a_file_of_rates_is_told_of(penstock: Any, root: Path) -> None:
+    """Who gives a duration beside rates from a file is told that it does not hold; simulate ends its run by it."""
+    words = [TWO / "network.toml", "--hosts", 2, "--rates", TWO / "rates.csv", "--duration", 10, "--json"]
+    done = penstock("load", *words)
+    assert done.code == 0
+    assert done.err.startswith("note: --duration is how long inline rates last")
+    assert done.document == penstock("load", *words[:5], "--json").document
+    done = penstock("simulate", *words, "--placement", TWO / "placement.json")
+    assert "--duration" not in done.err
+
+
 def test_tables_for_people(penstock: Any, root: Path) -> None:
     """Without --json the same numbers come as tables."""
     done = penstock("load", TWO / "network.toml", "--hosts", 2, "--rates", TWO / "rates.csv")

@@ -85,7 +85,8 @@ def test_the_dashboard_says_what_it_needs(root: Path) -> None:
     """Where the dashboard's packages are missing one line says which to install."""
     code = """
 import sys
-from penstock.cli.app import EXTRAS, main
+from penstock.cli.app import main
+from penstock.extras import EXTRAS
 sys.modules.update(dict.fromkeys(EXTRAS["dashboard"][1]))
 sys.argv = ["penstock", "dashboard", "examples/event-log"]
 main()

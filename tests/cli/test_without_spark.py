@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.app import missing
+from penstock.extras import missing
 
 CODE = """
 import sys
-from penstock.cli.app import EXTRAS, main
+from penstock.cli.app import main
+from penstock.extras import EXTRAS
 # What is None there is not found.
 sys.modules.update(dict.fromkeys(EXTRAS["spark"][1]))
 sys.argv[0] = "penstock"
@@ -48,12 +49,32 @@ def test_planning_and_simulation_need_no_spark(root: Path, words: list[str]) -> 
 
 
 @pytest.mark.parametrize("words", [["demo"], ["run", PLAN[0], "--hosts", "2", *PLACED]], ids=lambda words: words[0])
-def test_what_needs_spark_says_how_to_get_it(root: Path, words: list[str]) -> None:
-    """A command that needs Spark says in one line which package to install, and leaves by 2."""
-    done = begin(root, *words)
+def test_what_needs_spark_says_how_to_get_it(root: Path, tmp_path: Path, words: list[str]) -> None:
+    """A command that needs Spark says in one line which package to install, makes nothing, and leaves by 2."""
+    made = tmp_path / "made"
+    done = begin(root, *words, *(["--out", str(made)] if words == ["demo"] else []))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("(pip install 'penstock[spark]')")
     assert "Traceback" not in done.stderr
+    assert not made.exists()
+
+
+def test_the_listener_says_what_it_needs(root: Path) -> None:
+    """Asking the package for what needs Spark says the same as a command, in an error that imports have."""
+    code = """
+import sys
+
+class Gone:
+    def find_spec(self, name, *_):
+        if name == "pyspark":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Gone())
+from penstock import Listener
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
+    said = "this needs Spark, and pyspark is not installed (pip install 'penstock[spark]')"
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {said}"
 
 
 def test_a_pyspark_that_is_too_old_is_named() -> None:

@@ -16,7 +16,7 @@ TWO = "examples/two-chains"
 
 
 def test_the_folder_holds_what_the_report_says(penstock: Any, tmp_path: Path, root: Path) -> None:
-    """Rows by stream and sink, mean and longest latency in the folder are those of the run's report."""
+    """Rows by stream and sink, latency and how busy hosts were in the folder are those of the run's report."""
     words = [f"{TWO}/network.toml", "--hosts", "3", "--rates", f"{TWO}/burst.csv", "--act", "--directory", tmp_path]
     placed = ["--placement", "views=h1,scored=h1,paid=h2,billed=h2", "--scenario", f"{TWO}/scenario.toml"]
     done = penstock("control", *words, *placed, "--policy", "replicate,rebalance,shed", "--json")
@@ -31,19 +31,23 @@ def test_the_folder_holds_what_the_report_says(penstock: Any, tmp_path: Path, ro
         assert mine["mean"] == pytest.approx(theirs["mean"])
     for name, row in found["streams"].items():
         assert row == {key: report["streams"][name][key] for key in ("arrived", "dropped")}
+    assert found["hosts"] == {name: {"busy": pytest.approx(row["busy"])} for name, row in report["hosts"].items()}
 
 
 def test_totals_are_read_back() -> None:
     """A controller that goes on counts on from what its folder says, and one without counts from nothing."""
     written = {
+        "seconds": 8.0,
         "streams": {"a->b": {"arrived": 7, "dropped": 2}},
         "sinks": {
             "t": {"count": 4, "mean": 0.5, "p99": None, "worst": 1.5},
             "u": {"count": 0, "mean": None, "p99": None, "worst": None},
         },
+        "hosts": {"h1": {"busy": 0.25}},
     }
     assert Totals.read(written).document() == written
-    assert Totals.read(None).document() == {"streams": {}, "sinks": {}}
+    nothing = {"streams": {}, "sinks": {}}
+    assert Totals.read(None).document() == Totals.read(nothing).document() == {"seconds": 0.0, **nothing, "hosts": {}}
 
 
 def test_streams_may_come_and_go() -> None:
@@ -51,7 +55,8 @@ def test_streams_may_come_and_go() -> None:
     found = Totals()
     for streams, arrived in ((("a", "b"), (1, 2)), (("c", "b", "a"), (10, 20, 30)), (("c",), (100,))):
         rows = np.array(arrived)
-        found = found.after(SimpleNamespace(streams=streams, arrived=rows, dropped=rows // 10, latency={}))
+        seen = SimpleNamespace(streams=streams, arrived=rows, dropped=rows // 10, latency={}, hosts={}, period=1.0)
+        found = found.after(seen)
     assert {name: (row["arrived"], row["dropped"]) for name, row in found.document()["streams"].items()} == {
         "a": (31, 3), "b": (22, 2), "c": (110, 11),
     }  # fmt: skip

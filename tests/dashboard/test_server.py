@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import threading
 import time
 import tracemalloc
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from folders import BEGIN, Folder
+from folders import BEGIN, Answering, Folder
 
-from penstock.dashboard.serve import serve
+from penstock.dashboard.serve import _newer, serve
 from penstock.dashboard.server import make_app
 from penstock.dashboard.watcher import Watcher, event
 from penstock.monitor.run import RunView
@@ -140,11 +141,39 @@ def test_a_token_of_any_letters(watcher: Watcher) -> None:
         header = {b"Authorization": f"Bearer {token}".encode()}
         return client.post("/api/actions", json={"kind": "stop"}, headers=header).status_code  # type: ignore[arg-type]
 
-    assert status("geheimüÅ→") == 200
+    assert status("geheimüÅ→") == 422  # nothing runs here that could be stopped
     assert status("geheim") == status("geheimü") == 401
     client = TestClient(make_app(watcher, token="right"), base_url="http://127.0.0.1:8765")  # noqa: S106
     assert status("rightü") == 401
-    assert status("right") == 200
+    assert status("right") == 422
+
+
+def test_a_stop_is_shown_where_something_runs(tmp_path: Path) -> None:
+    """What a stop would do is told while a controller runs; where none does, it is refused as the stop would be."""
+    Folder(tmp_path)
+    watcher = Watcher(RunView(tmp_path), clock=lambda: BEGIN + 43)
+    client = TestClient(make_app(watcher, token="right"), base_url="http://127.0.0.1:8765")  # noqa: S106
+    header = {"Authorization": "Bearer right"}
+    watcher.look()
+    assert client.post("/api/actions", json={"kind": "stop"}, headers=header).status_code == 422
+    with Answering(tmp_path) as controller:
+        watcher.look()
+        told = client.post("/api/actions", json={"kind": "stop"}, headers=header)
+        assert told.json() == {"done": False, "why": "the controller and what it runs would stop"}
+        assert controller.asked == []
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 80, "192.0.2.1"])
+def test_a_host_that_is_none_is_named(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """An address that is unknown, or of another machine, is a fault of --host and not of --port."""
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    Folder(tmp_path)
+    done = penstock("dashboard", tmp_path, "--port", 0, "--host", host)
+    assert done.code == 2
+    assert done.err.startswith("penstock: --host: ")
+    assert "--port" not in done.err
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 99_999])
@@ -207,6 +236,36 @@ def test_the_watcher_outlives_errors_and_says_so(tmp_path: Path, capfd: pytest.C
         watcher.end()
         watcher.join(5)
     assert capfd.readouterr().err.count("please report it") == 1
+
+
+def test_a_run_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest run that can be read is shown; page and health check say why a newer one is not, until it can."""
+    monkeypatch.chdir(tmp_path)
+    good, bad = (Folder(tmp_path / ".penstock" / name, run=name) for name in ("good", "bad"))
+    for folder, age in ((good, 20), (bad, 10)):
+        os.utime(folder.path / "about.json", (BEGIN - age, BEGIN - age))
+    whole = (bad.path / "run.json").read_text()
+    (bad.path / "run.json").write_text("{")
+    watcher, told = Watcher(None, _newer, clock=lambda: BEGIN + 43), list[str]()
+    watcher._tell = told.append  # type: ignore[method-assign]
+    client = TestClient(make_app(watcher), base_url="http://127.0.0.1")
+    for _ in range(2):
+        watcher._find()
+    assert isinstance(watcher.view, RunView)
+    assert watcher.view.identity == "good"
+    health = client.get("/healthz")
+    assert health.status_code == 200
+    assert health.text.startswith("ok\n.penstock/bad/run.json: is damaged")
+    assert told == [event("trouble", watcher.unread)] == watcher.everything()[-1:]
+    (good.path / "run.json").unlink()
+    watcher.view = None
+    watcher._find()
+    assert client.get("/healthz").status_code == 503
+    (bad.path / "run.json").write_text(whole)
+    watcher._find()
+    assert watcher.view is not None
+    assert client.get("/healthz").text == "ok\n"
+    assert told[-1] == event("trouble", None)
 
 
 def test_an_end_in_mid_look_is_no_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
+import attrs
 import numpy as np
 import pytest
 from folders import setting
 
-from penstock.errors import InputError
+from penstock.errors import Infeasible, InputError
 from penstock.latency.batches import microbatch_estimate
 from penstock.load import load_model
 from penstock.monitor import Question, what_if
@@ -49,6 +50,17 @@ def test_drops_make_it_fit() -> None:
     assert shed["score"] == pytest.approx(0.95 / 0.004, rel=1e-6)
     assert shed["full"] == pytest.approx(1000)
     assert np.prod([*shed["keep"].values()]) == pytest.approx(0.95 / 4)
+
+
+def test_an_algorithm_can_be_asked_for_where_not_everything_fits() -> None:
+    """Under overload an algorithm's placement is answered with what it has to drop; without drops it is refused."""
+    here = setting()
+    asked = Question(algorithm="largest-first", rates={"clicks": 2000.0})
+    with pytest.raises(Infeasible):
+        what_if(here, asked, USUAL)
+    found = what_if(here, attrs.evolve(asked, shed=True), USUAL)
+    assert found["fits"]
+    assert 0 < found["score"] < found["full"]
 
 
 def test_other_placements_can_be_asked_for() -> None:

@@ -82,6 +82,39 @@ def test_exported_files_show_a_plan(penstock: object, tmp_path: Path, root: Path
     assert sum(value is not None for value in live["series"]["predicted"]) > 100
 
 
+def planned(folder: Path, **costs: float) -> tuple[dict[str, Any], dict[str, list[float | None]]]:
+    """Return what is live of a plan of two operators, with so many of their costs, and the rates by stream."""
+    operators = {"views": {"kind": "filter", "inputs": ["clicks"]}, "scored": {"kind": "map", "inputs": ["views"]}}
+    lines = ['name = "shop"', "[sources.clicks]", 'format = "nexmark"', "[sinks.out]", 'input = "scored"']
+    for name, row in operators.items():
+        lines += [f"[operators.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in row.items())]
+        lines += ["selectivity = 0.5", *([f"cost = {costs[name]}"] if name in costs else [])]
+    (folder / "network.toml").write_text("\n".join(lines) + "\n")
+    (folder / "cluster.toml").write_text("[hosts.h1]\ncapacity = 1\n")
+    (folder / "placement.json").write_text('{"placement": {"views": "h1", "scored": "h1"}}')
+    (folder / "rates.csv").write_text("time,clicks\n0,100\n10,200\n")
+    view = open_view([str(folder)])
+    assert isinstance(view, PlanView)
+    live = view.live(0.0)
+    return live, dict(zip(view.board.streams, live["series"]["rates"], strict=True))
+
+
+def test_a_plan_shows_the_rates_of_all_streams(tmp_path: Path) -> None:
+    """Streams of a plan have the rates that follow from those of the sources; what only a run shows is not known."""
+    live, rates = planned(tmp_path, views=0.001, scored=0.001)
+    for name, share in (("clicks->views", 1.0), ("views->scored", 0.5), ("scored->out", 0.25)):
+        assert rates[name][2] == pytest.approx(share * 100)
+        assert rates[name][15] == pytest.approx(share * 200)
+    assert {*live["series"]["busy"][0], *live["series"]["backlog"][0]} == {None}
+
+
+def test_a_plan_shows_no_rates_that_cannot_be_told(tmp_path: Path) -> None:
+    """Where a cost is missing, only the streams of the sources have rates; the others are not known."""
+    _, rates = planned(tmp_path, views=0.001)
+    assert rates["clicks->views"][2] == pytest.approx(100)
+    assert {*rates["views->scored"], *rates["scored->out"]} == {None}
+
+
 def test_decisions_are_read_as_they_come(tmp_path: Path) -> None:
     """A history is read line by line; a half-written line waits, and one that is no decision is passed over."""
     path = tmp_path / "control" / "history.jsonl"
@@ -158,3 +191,6 @@ def test_a_simulated_controller_is_shown(penstock: Any, tmp_path: Path, root: Pa
     assert live["series"]["busy"][0][-1] == pytest.approx(view._seen["busy"]["h1"], rel=1e-3)
     assert live["series"]["measured"][int(about["decisions"][0]["at"])] is not None
     assert "penstock_decisions_total" in exposition(view, 0.0)
+    # How busy hosts were is told of the whole run.
+    assert live["totals"]["seconds"] == pytest.approx(60)
+    assert live["totals"]["hosts"] == {n: pytest.approx(row["busy"]) for n, row in done.document["hosts"].items()}

@@ -12,7 +12,7 @@ from folders import BEGIN, Folder, setting
 
 from penstock.errors import InputError
 from penstock.load.setting import setting_of
-from penstock.monitor import latest_run, open_view
+from penstock.monitor import open_view, recent_runs
 from penstock.monitor.run import RunView
 from penstock.telemetry.runs import RunReader
 
@@ -210,7 +210,7 @@ def test_the_newest_run_is_found(tmp_path: Path) -> None:
         Folder(tmp_path / name, run=name)
         for file in ("run.json", "about.json"):
             os.utime(tmp_path / name / file, (BEGIN - age, BEGIN - age))
-    assert latest_run(tmp_path) == tmp_path / "two/run"
+    assert recent_runs(tmp_path) == [tmp_path / name for name in ("two/run", "one", "three")]
     view = open_view([str(tmp_path)])
     assert isinstance(view, RunView)
     assert view.identity == "two/run"

@@ -64,9 +64,9 @@ def lasts(fixed: float, work: float, tasks: float, slow: float) -> float:
 
 
 @register_jitable
-def gone(left: float, done: float) -> float:
-    """Return what is left of some seconds; nothing, where only rounding is."""
-    return left - done if left - done > 1e-9 else 0.0
+def gone(left: float, done: float, now: float) -> float:
+    """Return what is left of some seconds; nothing, where only rounding is, which grows with the time."""
+    return left - done if left - done > max(1e-9, 1e-15 * now) else 0.0
 
 
 def batches(settings: Array, arrived: Array, period: float, cores: float, noise: Array, most: int) -> Array:
@@ -120,9 +120,9 @@ def batches(settings: Array, arrived: Array, period: float, cores: float, noise:
             return found[:count]
         for j in range(jobs):
             if running[j] and fixed[j] > 0:
-                fixed[j] = gone(fixed[j], (event - now) / stretch(settings[j, 6], slow))
+                fixed[j] = gone(fixed[j], (event - now) / stretch(settings[j, 6], slow), event)
             elif running[j]:
-                work[j] = gone(work[j], (event - now) / slow)
+                work[j] = gone(work[j], (event - now) / slow, event)
         now = event
         for j in range(jobs):
             if running[j] and fixed[j] + work[j] == 0:

@@ -6,7 +6,6 @@ import functools
 import os
 import pkgutil
 import sys
-from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -18,12 +17,7 @@ from penstock.cli import progress
 from penstock.cli.common import begin, fail
 from penstock.cli.options import flat
 from penstock.errors import InputError, PenstockError
-
-EXTRAS = {
-    "spark": ("Spark", ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")),
-    "dashboard": ("the dashboard's packages", ("fastapi", "pydantic", "starlette", "uvicorn")),
-}
-"""What ``pip install 'penstock[…]'`` brings, by the extra: how messages call it, and its packages."""
+from penstock.extras import missing
 
 
 class Row(NamedTuple):
@@ -151,21 +145,6 @@ def arguments(given: list[str]) -> list[str]:
             fresh = False
         done.append(word)
     return [*done, option] if option and fresh else done
-
-
-def missing(error: ModuleNotFoundError) -> InputError:
-    """Return what to install; raise the error again if that is none of the packages of an extra."""
-    package, _, within = (error.name or "").partition(".")
-    if package == "pyspark" and within:
-        return InputError(
-            f"pyspark {metadata.version(package)} is installed, which has no {error.name}",
-            hint="penstock runs networks with Spark 4.2 and 4.3: pip install 'penstock[spark]'",
-        )
-    for extra, (what, packages) in EXTRAS.items():
-        if package in packages:
-            hint = f"pip install 'penstock[{extra}]'"
-            return InputError(f"this needs {what}, and {package} is not installed", hint=hint)
-    raise error
 
 
 def main() -> None:

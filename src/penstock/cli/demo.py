@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,7 @@ def command(
     from penstock.control.demo import demo, outcome_of
     from penstock.files import plain
 
+    importlib.import_module("pyspark")  # without it nothing is made, not even the folder
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -108,11 +108,15 @@ class NetworkOptions(NamedTuple):
     statistics: StatisticsOption = None
 
 
+DURATION = 60.0
+"""How long inline rates last where nobody says (s)."""
+
+
 class RatesOptions(NamedTuple):
     """How many rows the sources bring."""
 
     rates: RatesOption
-    duration: DurationOption = 60.0
+    duration: DurationOption = DURATION
     period: PeriodOption = 1.0
 
 

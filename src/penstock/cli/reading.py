@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from penstock.cli.common import measuring, note
-from penstock.cli.options import NetworkOptions
+from penstock.cli.options import DURATION, NetworkOptions
 from penstock.cluster import Cluster, Placement, base_name, read_cluster, read_placement
 from penstock.errors import InputError, locating
 from penstock.files import Document, Text, file_of, suggest
@@ -86,6 +86,8 @@ def get_rates(network: Network, rates: str, duration: float, period: float) -> R
     """Read the rates of exactly the network's sources."""
     _note_assumed(network)  # Not every command reads its network here.
     read, file = read_rates(rates, duration, period), file_of(rates)
+    if file is not None and duration != DURATION:
+        note(f"note: --duration is how long inline rates last; those of {file} last as long as it says")
     with locating(file):
         return read.check(network.sources, inline=file is None)
 

@@ -27,17 +27,20 @@ def command(
     """
     from pathlib import Path
 
+    from penstock.errors import InputError
     from penstock.experiments import Figure, reproduce
 
+    # A page of a given name has its pictures in a folder of that name.
+    beside = out is not None and Path(out).suffix == ".md"
+    folder = None if out is None else Path(out).with_suffix("") if beside else Path(out)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError("expected a folder, got a file", file=folder, at="--out")
     with common.progress() as show:
         made: list[Figure] = list(reproduce(figures or (), quick=quick, seed=seed, progress=show))
-    if out is not None:
+    if out is not None and folder is not None:
         from penstock.experiments.gallery import draw, page
         from penstock.files import atomic
 
-        # A page of a given name has its pictures in a folder of that name.
-        beside = Path(out).suffix == ".md"
-        folder = Path(out).with_suffix("") if beside else Path(out)
         for figure in made:
             draw(figure, folder)
         with atomic(Path(out) if beside else folder / "index.md") as file:

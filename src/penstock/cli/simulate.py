@@ -249,7 +249,10 @@ def _arrivals(inputs: InputOptions, network: Network) -> Rates | Arrivals:
         raise InputError("expected one of --rates and --arrivals", at="--rates")
     if inputs.rates is None:
         return read_arrivals(str(inputs.arrivals))
-    return reading.get_rates(network, inputs.rates, 60.0 if inputs.duration is None else inputs.duration, inputs.period)
+    # Of rates in a file it only ends the run.
+    duration = None if file_of(inputs.rates) else inputs.duration
+    duration = options.DURATION if duration is None else duration
+    return reading.get_rates(network, inputs.rates, duration, inputs.period)
 
 
 def _events(given: EventOptions) -> Document:

@@ -26,7 +26,7 @@ from typing import IO
 import attrs
 
 from penstock.errors import EngineError, InputError
-from penstock.files import Document, to_json
+from penstock.files import Document, read_kept, to_json
 
 DEFAULT = ".penstock"
 
@@ -114,13 +114,7 @@ class Folder:
         InputError
             If it is damaged.
         """
-        try:
-            document: Document = json.loads((self.path / "state.json").read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise InputError(f"is damaged: {error}", file=str(self.path / "state.json")) from None
-        return document
+        return read_kept(self.path / "state.json")
 
     def write(self, document: Mapping[str, object]) -> None:
         """Replace the state file."""

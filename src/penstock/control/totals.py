@@ -14,42 +14,54 @@ from penstock.steering import Observation
 
 @attrs.frozen(eq=False)
 class Totals:
-    """Rows since the run began.
+    """Rows, and how busy hosts were, since the run began.
 
     Attributes
     ----------
+    seconds
+        That all periods took together.
     streams, rows
         Names, and array (2, streams): rows that arrived, and that were dropped.
     sinks
         By sink: rows that became visible, the sum of their latencies (s), and the longest one.
+    hosts
+        By host: how long it worked (s).
     """
 
+    seconds: float = 0.0
     streams: tuple[str, ...] = ()
     rows: Ints = attrs.field(factory=lambda: np.zeros((2, 0), np.int64))
     sinks: Mapping[str, tuple[int, float, float]] = attrs.field(factory=dict)
+    hosts: Mapping[str, float] = attrs.field(factory=dict)
 
     @classmethod
     def read(cls, document: Document | None) -> Totals:
         """Return the totals that `document` wrote, so that a controller which goes on counts on."""
         known = document or {"streams": {}, "sinks": {}}
+        seconds = known.get("seconds", 0.0)
         return cls(
+            seconds,
             tuple(known["streams"]),
             np.array([[row[key] for row in known["streams"].values()] for key in ("arrived", "dropped")], np.int64),
             {
                 name: (row["count"], row["count"] * (row["mean"] or 0.0), row["worst"] or 0.0)
                 for name, row in known["sinks"].items()
             },
+            {name: row["busy"] * seconds for name, row in known.get("hosts", {}).items()},
         )
 
     def after(self, seen: Observation) -> Totals:
         """Return the totals with one period more."""
-        streams, rows, sinks = self.streams, self.rows, dict(self.sinks)
+        streams, rows, sinks, hosts = self.streams, self.rows, dict(self.sinks), dict(self.hosts)
         if seen.arrived is not None and seen.dropped is not None:
             streams, rows = self._with(seen.streams, np.stack([seen.arrived, seen.dropped]))
         for name, row in seen.latency.items():
             count, total, worst = sinks.get(name, (0, 0.0, 0.0))
             sinks[name] = count + row.count, total + row.count * (row.mean or 0.0), max(worst, row.worst or 0.0)
-        return Totals(streams, rows, sinks)
+        for host, told in seen.hosts.items():
+            if told.busy is not None:
+                hosts[host] = hosts.get(host, 0.0) + told.busy * seen.period
+        return Totals(self.seconds + seen.period, streams, rows, sinks, hosts)
 
     def _with(self, streams: tuple[str, ...], rows: Ints) -> tuple[tuple[str, ...], Ints]:
         """Return names and rows with those of one period more, in which other streams may have come."""
@@ -64,6 +76,7 @@ class Totals:
     def document(self) -> Document:
         """Return it for the state file; the 99th percentile of a whole run cannot be told from those of its periods."""
         return {
+            "seconds": self.seconds,
             "streams": {
                 name: {"arrived": arrived, "dropped": dropped}
                 for name, arrived, dropped in zip(self.streams, *self.rows.tolist(), strict=True)
@@ -77,4 +90,5 @@ class Totals:
                 }
                 for name, (count, total, worst) in self.sinks.items()
             },
+            "hosts": {name: {"busy": worked / self.seconds} for name, worked in self.hosts.items() if self.seconds},
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -14,7 +15,7 @@ import uvicorn
 from penstock.dashboard.server import LOOPBACK, make_app
 from penstock.dashboard.watcher import Watcher
 from penstock.errors import InputError
-from penstock.monitor import HOME, View, latest_run, open_view
+from penstock.monitor import HOME, View, open_view, recent_runs
 from penstock.telemetry.runs import ABOUT
 
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
@@ -40,7 +41,7 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     Raises
     ------
     InputError
-        If there is nothing to see, or the port is taken or is none.
+        If there is nothing to see, the host is none of this machine, or the port is taken or is none.
     """
     if not 0 <= port <= MOST_PORT:
         # The system would take the last 16 bits, and listen elsewhere.
@@ -54,7 +55,7 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     url = f"http://{address}:{listening.getsockname()[1]}/"
     token = quote(app.state.token, safe="", errors="surrogateescape")
     print(f"penstock dashboard: {url}#token={token}", file=sys.stderr, flush=True)  # noqa: T201
-    if view is None and latest_run() is None:
+    if view is None and not recent_runs():
         home = Path(HOME).resolve()
         print(f"no run is in {home} yet: the page fills when one starts there", file=sys.stderr, flush=True)  # noqa: T201
     print("stop it with Ctrl-C", file=sys.stderr, flush=True)  # noqa: T201
@@ -73,23 +74,42 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{host!r} is no address: {why}", at="--host", hint="127.0.0.1 is this machine") from None
+    try:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot listen on {host}:{port}: {why}", at="--port", hint="give another --port") from None
+    except OSError as error:
+        at = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise InputError(
+            f"cannot listen on {host}:{port}: {error.strerror}", at=at, hint=f"give another {at}"
+        ) from None
     return listening
 
 
 def _newer(seen: View | None) -> View | None:
-    """Return a view of the newest run, if it is another one than is seen."""
-    folder = latest_run()
-    if folder is None:
-        return None
-    if seen is not None and Path(seen.folder) == folder and not _begun_anew(seen, folder):
-        return None
-    return open_view([str(folder)])
+    """Return a view of the newest run that can be read, if it is another one than is seen.
+
+    Raises
+    ------
+    InputError
+        If there is none, since newer ones than is seen cannot be read.
+    """
+    unread: list[InputError] = []
+    for folder in recent_runs():
+        here = seen is not None and Path(seen.folder) == folder
+        try:
+            if seen is None or not here or _begun_anew(seen, folder):
+                return open_view([str(folder)])
+        except InputError as error:
+            unread.append(error)
+        if here:
+            break
+    if unread:
+        raise unread[0]
+    return None
 
 
 def _begun_anew(seen: View, folder: Path) -> bool:
@@ -97,5 +117,5 @@ def _begun_anew(seen: View, folder: Path) -> bool:
     from penstock.telemetry.runs import RunReader
 
     if isinstance(seen, RunView):
-        return seen.identity != (RunReader(folder).run or {}).get("run")
+        return seen.identity != RunReader(folder).run.get("run")
     return (folder / "control" / ABOUT).stat().st_mtime > seen.made

@@ -116,9 +116,10 @@ def _serve_page(app: FastAPI, watcher: Watcher) -> None:
 
     @app.get("/healthz", response_class=PlainTextResponse)
     def healthy() -> Response:
-        """Say that the dashboard lives; 503 and why, while it cannot read what it shows."""
-        trouble = watcher.trouble
-        return PlainTextResponse("ok\n" if trouble is None else trouble + "\n", 200 if trouble is None else 503)
+        """Say that the dashboard lives, and why a newer run is not shown; 503 and why, while it can read nothing."""
+        if watcher.trouble is not None:
+            return PlainTextResponse(f"{watcher.trouble}\n", 503)
+        return PlainTextResponse("ok\n" if watcher.unread is None else f"ok\n{watcher.unread}\n")
 
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> Response:
@@ -166,9 +167,12 @@ def _serve_questions(app: FastAPI, watcher: Watcher) -> None:
         """Ask the controller to move an operator, empty a host, or stop. Needs the token, also for a dry run."""
         allowed(app.state.token, authorization)
         given = {key: value for key, value in wanted.model_dump().items() if key != "kind" and value is not None}
+        view = view_of(watcher)
         if wanted.kind == "stop" and wanted.dry:
+            if "stop" not in view.actions:
+                raise InputError("nothing runs here that could be stopped", file=view.folder)
             return {"done": False, "why": "the controller and what it runs would stop"}
-        return plain(view_of(watcher).act(wanted.kind, given))
+        return plain(view.act(wanted.kind, given))
 
 
 def wrong_body(wrong: Document, body: type[BaseModel] | None) -> InputError:

@@ -33,7 +33,8 @@ class Watcher(threading.Thread):
     view
         What is looked at; None while there is nothing.
     newer
-        Asked now and then for a view of something newer; None: there is nothing newer.
+        Asked now and then for a view of something newer; None: there is nothing newer. It raises an InputError where
+        there is, and cannot be read.
     period
         Seconds between two looks.
     clock
@@ -60,11 +61,15 @@ class Watcher(threading.Thread):
         self._told: tuple[View | None, int] = (None, -1)
         self._failed, self._trouble = 0, ""
         self._reported: set[str] = set()
+        self.unread: str | None = None
+        """Why something newer than is seen cannot be shown."""
 
     @property
     def trouble(self) -> str | None:
         """Why nothing new is seen; None while all is well."""
-        return self._trouble if self._failed >= FAILURES else None
+        if self._failed >= FAILURES:
+            return self._trouble
+        return self.unread if self.view is None else None
 
     def run(self) -> None:
         """Look until the end, whatever goes wrong."""
@@ -72,8 +77,7 @@ class Watcher(threading.Thread):
         while not self._ended.is_set():
             try:
                 if count % 3 == 0:
-                    with contextlib.suppress(PenstockError, OSError):
-                        self.view = self._newer(self.view) or self.view
+                    self._find()
                 self.look()
                 self._recovered()
             except Exception as error:
@@ -82,6 +86,17 @@ class Watcher(threading.Thread):
             self._ended.wait(self._period)
         # Not before the last look is over: it may still have work to hand in.
         self._pool.shutdown(wait=False)
+
+    def _find(self) -> None:
+        """Look for something newer."""
+        before = self.unread
+        with contextlib.suppress(OSError):  # folders come and go
+            try:
+                self.view, self.unread = self._newer(self.view) or self.view, None
+            except PenstockError as error:
+                self.unread = str(error)
+        if self.unread != before:
+            self._tell(event("trouble", self.unread))
 
     def _fail(self, error: Exception) -> None:
         """Take in that a look failed; tell the pages when it goes on, and the terminal what nobody foresaw."""
@@ -94,7 +109,7 @@ class Watcher(threading.Thread):
 
     def _recovered(self) -> None:
         if self.trouble is not None:
-            self._tell(event("trouble", None))
+            self._tell(event("trouble", self.unread))
         self._failed = 0
 
     def _report(self, error: BaseException) -> None:
@@ -165,11 +180,12 @@ class Watcher(threading.Thread):
 
     def everything(self) -> list[str]:
         """Return the messages that tell all there is."""
-        view = self.view
+        view, wrong = self.view, self.trouble or self.unread
+        last = [] if wrong is None else [event("trouble", wrong)]
         if view is None:
-            return [event("about", None), event("beat", {"now": self.clock()})]
+            return [event("about", None), event("beat", {"now": self.clock()}), *last]
         with view.lock:
-            return [event("about", view.about()), event("live", view.live(self.clock()))]
+            return [event("about", view.about()), event("live", view.live(self.clock())), *last]
 
     def _tell(self, message: str) -> None:
         with self._lock:

@@ -11,6 +11,7 @@ import attrs
 from penstock.cluster import Cluster, Placement, SparkSettings, read_cluster, read_placement
 from penstock.cluster.model import Host, Link
 from penstock.cluster.placement_file import parse_placement
+from penstock.errors import InputError
 from penstock.files import Document
 from penstock.load.statistics import Statistics, parse_statistics, read_statistics
 from penstock.network import Network, read_network, read_network_document
@@ -69,7 +70,23 @@ class Setting:
 
 
 def setting_of(document: Document) -> Setting:
-    """Return the setting that `Setting.document` wrote."""
+    """Return the setting that `Setting.document` wrote.
+
+    Raises
+    ------
+    InputError
+        If the document is another one.
+    """
+    try:
+        return _setting_of(document)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise InputError(
+            "does not tell what is deployed",
+            hint="it is damaged, or of another version of penstock: begin the run again with this one",
+        ) from None
+
+
+def _setting_of(document: Document) -> Setting:
     cluster, rates = document["cluster"], document["rates"]
     links = {(start, end): _link_of(link) for start, end, link in cluster["links"]}
     return Setting(

@@ -10,7 +10,7 @@ from penstock.monitor.expected import Question, what_if
 from penstock.monitor.view import View
 from penstock.telemetry.runs import ABOUT, runs_in
 
-__all__ = ["HOME", "Question", "View", "latest_run", "open_view", "what_if"]
+__all__ = ["HOME", "Question", "View", "open_view", "recent_runs", "what_if"]
 
 HOME = ".penstock"
 """Folder in which runs are unless told otherwise."""
@@ -29,7 +29,7 @@ def open_view(paths: Sequence[str]) -> View:
     Raises
     ------
     InputError
-        If there is nothing to see.
+        If there is nothing to see, or it is damaged.
     """
     from penstock.monitor.controlled import ControlledView
     from penstock.monitor.log import LogView, PlanView
@@ -51,9 +51,9 @@ def open_view(paths: Sequence[str]) -> View:
     return LogView(paths)
 
 
-def latest_run(home: Path = Path(HOME)) -> Path | None:
-    """Return the folder of the run that was begun last; None before there was one that tells what is deployed."""
+def recent_runs(home: Path = Path(HOME)) -> list[Path]:
+    """Return the folders of runs that tell what is deployed, the one that was begun last first."""
     found = {path / ABOUT: path for path in runs_in(home)}
     found |= {path: path.parent.parent for path in home.glob(f"*/control/{ABOUT}")}
-    there = sorted((path.stat().st_mtime, str(path)) for path in found if path.exists())
-    return found[Path(there[-1][1])] if there else None
+    there = sorted(((path.stat().st_mtime, str(path)) for path in found if path.exists()), reverse=True)
+    return [found[Path(name)] for _, name in there]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,8 @@ import numpy as np
 
 from penstock.cluster import Host, Placement, base_name
 from penstock.control.folder import Folder
-from penstock.errors import InputError
-from penstock.files import Document
+from penstock.errors import InputError, locating
+from penstock.files import Document, read_kept
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board
 from penstock.monitor.decisions import Decisions
@@ -39,12 +38,14 @@ class ControlledView(View):
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            setting = setting_of(json.loads((folder / "control" / ABOUT).read_bytes()))
-        except (FileNotFoundError, ValueError):
+        about = folder / "control" / ABOUT
+        document = read_kept(about)
+        if document is None:
             raise InputError(
                 "the controller does not tell what is deployed", file=folder, hint="start penstock control again"
-            ) from None
+            )
+        with locating(about):
+            setting = setting_of(document)
         network = setting.network
         names = [stream.name for stream in network.streams]
         board = Board(names, setting.cluster.hosts, network.sinks, begin=0.0, bins=bins_for(len(names), BINS))
@@ -160,6 +161,9 @@ class ControlledView(View):
                 "dropped": dropped,
                 "late": None,
             }
+        if totals is not None and "seconds" in totals:
+            found["seconds"] = totals["seconds"]
+            found["hosts"] = {name: row["busy"] for name, row in totals["hosts"].items()}
         known = [row["worst"] for row in rows.values() if row["worst"] is not None]
         found["latency"] = {**found["latency"], "worst": max(known, default=None)}
         found["whole"] = totals is not None

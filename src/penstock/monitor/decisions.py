@@ -61,11 +61,11 @@ class Decisions:
             when = path.stat().st_mtime_ns
             if when == self._seen:
                 return self._open
-            found = json.loads(path.read_bytes())
+            found = [row[0] for row in json.loads(path.read_bytes())["state"]["open"]]
             self._seen = when
-        except (OSError, ValueError):
+        except (OSError, ValueError, LookupError, TypeError):
             return self._open
-        return [row[0] for row in found.get("state", {}).get("open", ())]
+        return found
 
 
 def _decision(line: bytes) -> Document | None:

@@ -20,7 +20,7 @@ from penstock.latency.mace import mace
 from penstock.load import Statistics, load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
-from penstock.placement import ALGORITHMS, Problem, place
+from penstock.placement import ALGORITHMS, Problem, Terms, place
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import build_program
 from penstock.workload import Rates
@@ -212,7 +212,9 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
                 f"{question.algorithm!r} cannot be asked for", at="algorithm", hint=suggest("", free, "algorithms")
             )
         problem = Problem(load_model(setting.statistics.complete(network), rates), cluster, None, network.pins)
-        found = place(problem, question.algorithm, np.random.default_rng(0)).placement
+        # What does not fit is dropped afterwards.
+        terms = Terms(overload=question.shed)
+        found = place(problem, question.algorithm, np.random.default_rng(0), terms).placement
         changed = attrs.evolve(changed, placement=found)
     return changed
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from penstock.errors import InputError
 from penstock.files import Document
 from penstock.inspection import Inspection, Query, alike, export, inspect
 from penstock.inspection.export import Exported, named_in
+from penstock.load import load_model
 from penstock.load.setting import Setting, read_setting
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.view import Status, View, bins_for
 from penstock.telemetry import read_telemetry
 from penstock.telemetry.batches import Batches
+from penstock.workload import Rates
 
 
 class LogView(View):
@@ -129,14 +133,26 @@ class PlanView(View):
         )
         super().__init__("plan", str(folder), setting, board, virtual=True)
         self.begin = 0.0
+        # Nobody has looked at how busy hosts are and what waits, nor at rates that cannot be told.
+        for unknown in (board.busy, board.waiting, board.arrived):
+            unknown[:] = np.nan
         if rates is not None:
             board.slide(rates.duration - step / 2)
-            for stream in network.streams:
-                if stream.writer in network.sources:
-                    for k, rate in enumerate(rates.of_source(stream.writer).tolist()):
-                        board.add_flow(
-                            "arrived", stream.name, rate * rates.period, k * rates.period, (k + 1) * rates.period
-                        )
+            self._flow(rates)
+
+    def _flow(self, rates: Rates) -> None:
+        """Let the rates flow: on all streams as the load model has it, on those of the sources where it lacks costs."""
+        network, board, flows = self.network, self.board, {}
+        with contextlib.suppress(InputError):
+            flows = dict(enumerate(load_model(self.setting.statistics.complete(network), rates).arrivals))
+        for number, stream in enumerate(network.streams):
+            if number not in flows and stream.writer in network.sources:
+                flows[number] = rates.of_source(stream.writer)
+        for number, series in flows.items():
+            board.arrived[number] = 0.0
+            for k, rate in enumerate(series.tolist()):
+                begin = k * rates.period
+                board.add_flow("arrived", board.streams[number], rate * rates.period, begin, begin + rates.period)
 
 
 def setting_of_logs(found: Inspection) -> Setting:

@@ -9,7 +9,7 @@ import attrs
 
 from penstock.cluster import Placement, base_name
 from penstock.control.folder import Folder
-from penstock.errors import InputError
+from penstock.errors import InputError, locating
 from penstock.files import Document
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
@@ -17,7 +17,7 @@ from penstock.monitor.decisions import Decisions
 from penstock.monitor.view import Status, View, bins_for
 from penstock.network import read_network_document
 from penstock.telemetry.run_news import News, RunBatch
-from penstock.telemetry.runs import RunReader
+from penstock.telemetry.runs import ABOUT, RunReader
 
 ACTIONS = ("move", "drain", "stop")
 """What a controller can be asked for."""
@@ -42,13 +42,14 @@ class RunView(View):
 
     def __init__(self, folder: Path) -> None:
         self.reader = RunReader(folder)
-        self.identity = (self.reader.run or {}).get("run")
+        self.identity = self.reader.run.get("run")
         about = self.reader.about
         if about is None:
             raise InputError(
                 "the run does not tell what is deployed", file=folder, hint="run it again with this version of penstock"
             )
-        setting = setting_of(about)
+        with locating(folder / ABOUT):
+            setting = setting_of(about)
         network = setting.network
         bins = bins_for(len(network.streams), BINS)
         begin = self.reader.epoch or (folder / "run.json").stat().st_mtime

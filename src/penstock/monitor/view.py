@@ -321,7 +321,8 @@ class View:
     def _totals(self) -> Document:
         """Return what was counted over the whole run, and what is expected of it; None where nobody counted.
 
-        ``whole`` is false where latencies are those of the last period only.
+        ``whole`` is false where latencies are those of the last period only. ``seconds`` is how long was counted, and
+        ``hosts`` the share of it in which each worked, where somebody added that up.
         """
         board, found = self.board, self._expected
         counts = board.totals.T.tolist()
@@ -331,7 +332,12 @@ class View:
         )
         return {
             "streams": {
-                name: {"arrived": arrived, "delivered": arrived - dropped, "dropped": dropped, "late": late}
+                name: {
+                    "arrived": arrived,
+                    "delivered": arrived - dropped,
+                    "dropped": dropped,
+                    "late": min(late, arrived - dropped),
+                }
                 for name, (arrived, dropped, late, told) in zip(board.streams, counts, strict=True)
                 if told
             },
@@ -348,6 +354,8 @@ class View:
             "interval": interval,
             "model": None if found is None else found.model,
             "whole": True,
+            "seconds": None,
+            "hosts": {},
         }
 
 

@@ -22,6 +22,7 @@ def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Need], bound: float)
         The bound that was asked for (s).
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
@@ -30,8 +31,15 @@ def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Need], bound: float)
         x, y, low = zip(*known, strict=True)
         axes.step(x, y, where="post", marker="o", label="hosts")
         axes.step(x, low, where="post", linestyle=":", label="at least")
-        axes.legend()
-    axes.axvline(bound, color="grey", linewidth=0.8)
-    axes.set(xlabel="latency bound (s)", ylabel="hosts", xscale="log" if bound > 0 else "linear")
+    axes.axvline(bound, color="grey", linewidth=0.8, label=f"bound {bound:g} s")
+    axes.legend()
+    axes.set_ylim(0, max((count for _, count, _ in known), default=0) + 1)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(
+        title="hosts that each latency bound needs",
+        xlabel="latency bound (s)",
+        ylabel="hosts",
+        xscale="log" if bound > 0 else "linear",
+    )
     axes.grid(alpha=0.3)
     save(figure, path)

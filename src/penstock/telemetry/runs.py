@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import InputError
-from penstock.files import Document
+from penstock.files import Document, read_kept
 from penstock.telemetry.notes import row_by_row
 from penstock.telemetry.run_news import News, RunBatch, Seen
 
@@ -33,14 +33,15 @@ class RunReader:
     Raises
     ------
     InputError
-        If no run is there.
+        If no run is there; also later, if a file of it is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.run = _document(folder / "run.json")
-        if self.run is None:
+        run = self._run()
+        if run is None:
             raise InputError("no run is in this folder", file=folder, hint="name the --directory of a penstock run")
+        self.run = run
         self._written = 0
         self._next: dict[str, int] = {}
         self._noted: dict[tuple[str, str], int] = {}
@@ -54,12 +55,20 @@ class RunReader:
         if when == self._written:
             return None
         self._written = when
-        return _document(self.folder / "run.json")
+        return self._run()
+
+    def _run(self) -> Document | None:
+        """Return ``run.json``; None where there is none."""
+        path = self.folder / "run.json"
+        found = read_kept(path)
+        if found is not None and not isinstance(found.get("placement"), dict):
+            raise InputError("is not what penstock run writes: it has no placement", file=path)
+        return found
 
     @property
     def about(self) -> Document | None:
         """What is deployed; None if a version of penstock that does not tell began the run."""
-        return _document(self.folder / ABOUT)
+        return read_kept(self.folder / ABOUT)
 
     @property
     def epoch(self) -> float | None:
@@ -72,14 +81,14 @@ class RunReader:
     @property
     def keep(self) -> dict[str, float]:
         """Keep fractions that a plan asks for now, by stream; those that are not named keep everything."""
-        return (_document(self.folder / "keep.json") or {}).get("keep", {})  # type: ignore[no-any-return]
+        return (read_kept(self.folder / "keep.json") or {}).get("keep", {})  # type: ignore[no-any-return]
 
     @property
     def errors(self) -> dict[str, str]:
         """By query, what its writer failed with last."""
         found = {}
         for path in _listed(self.folder / "errors"):
-            said = _document(path)
+            said = read_kept(path)
             if said is not None:
                 found[path.stem] = str(said.get("error", ""))
         return found
@@ -87,7 +96,7 @@ class RunReader:
     @property
     def past(self) -> Document:
         """What older batches add up to, whose files are gone: ``counts``, ``late``, ``classes`` and ``worst``."""
-        return _document(self.folder / "history.json") or {}
+        return read_kept(self.folder / "history.json") or {}
 
     def underway(self) -> dict[str, float]:
         """Return when the batch began (s since the epoch) that each query has begun and not ended."""
@@ -118,7 +127,7 @@ class RunReader:
         reports = self.folder / "progress" / query
         while True:
             number = self._next[query]
-            manifest = _document(path / f"{number:012d}.json")
+            manifest = read_kept(path / f"{number:012d}.json")
             if manifest is None:
                 # Whoever looks rarely may miss batches that have become history.
                 later = [found for found in _numbers(path) if found > number]
@@ -126,7 +135,7 @@ class RunReader:
                     return
                 self._next[query] = later[0]
                 continue
-            report = _document(reports / f"{number:012d}.json")
+            report = read_kept(reports / f"{number:012d}.json")
             if report is None:
                 if not (path / f"{number + WAIT:012d}.json").exists():
                     return
@@ -165,13 +174,6 @@ def runs_in(folder: Path) -> list[Path]:
     """Return the folders of runs in a folder, up to two levels down, the one that was begun last first."""
     found = [path.parent for depth in ("", "*/", "*/*/") for path in folder.glob(f"{depth}run.json")]
     return sorted(found, key=lambda path: -(path / "run.json").stat().st_mtime)
-
-
-def _document(path: Path) -> Document | None:
-    try:
-        return json.loads(path.read_bytes())  # type: ignore[no-any-return]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _listed(path: Path) -> list[Path]:

@@ -7,6 +7,9 @@ import * as forms from "./forms.js";
 const state = { about: null, live: null, cursor: null, beat: 0, playing: null };
 let charts = [];
 
+const SHOWN = 8;  // lines of a chart: more cannot be told apart
+const some = (names, unit) => names.length > SHOWN ? `${unit}, the first ${SHOWN} of ${names.length}` : unit;
+
 // ---- what comes ----
 export function take(kind, document_) {
   state.beat = performance.now();
@@ -108,11 +111,16 @@ export function moment() {
   // Of what is over there is no now: the mean over all of it.
   const ended = live.status.word !== "running" && cursor === null;
   const whole = row => { const part = (row ?? []).filter(value => value !== null); return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null; };
+  // What was added up over all of it says more than what is left of it in the window.
+  const { streams, hosts: worked, seconds: span } = live.totals, names = Object.keys(about.hosts);
+  const flown = k => { const row = streams[about.streams[k].name]; return span && row ? row.arrived / span : null; };
+  const load = about.kind === "log" ? [] : (series.load ?? []).map(row => ended ? whole(row) : row?.[cursor ?? latest(row)] ?? null);
   return {
-    rates: series.rates.map(row => ended ? whole(row) : mean(row, flowed)),
+    rates: series.rates.map((row, k) => ended ? flown(k) ?? whole(row) : mean(row, flowed)),
     keep: about.streams.map(stream => series.keep[stream.name] ? at(series.keep[stream.name]) : null),
-    busy: series.busy.map(row => ended ? whole(row) : mean(row)),
-    load: about.kind === "log" ? [] : (series.load ?? []).map(row => ended ? whole(row) : row?.[cursor ?? latest(row)] ?? null),
+    // Of a plan it is what is predicted: nothing was measured.
+    busy: about.kind === "plan" ? load : series.busy.map((row, k) => ended ? worked[names[k]] ?? whole(row) : mean(row)),
+    load,
     offered: series.offered.map(row => ended ? whole(row) : row[cursor ?? end - 1] ?? null),
     backlog: series.backlog.map(row => row[cursor ?? end - 1] ?? null),
     measured: at(series.measured), predicted: at(series.predicted), low: at(series.low), high: at(series.high),
@@ -143,7 +151,7 @@ function stats(now) {
   const expected = about.kind === "log" ? null : whole ? totals.interval?.worst ?? (totals.predicted ? [totals.predicted.worst, totals.predicted.worst] : null) : now.low === null || now.low === undefined ? null : [now.low, now.high];
   put("s-latency-sub", about.kind === "plan" ? "predicted" + (totals.interval ? ", " + between(totals.interval.worst) : "") : expected ? `predicted ${expected[0] === expected[1] ? predicted(expected[0], totals.model) : between(expected)}` : about.kind === "log" ? `of ${number(totals.latency.count)} batches` : "");
   const names = Object.keys(about.hosts);
-  const busy = about.kind === "plan" ? now.load : now.busy;
+  const { busy } = now;
   const most = busy.reduce((best, value, k) => value !== null && value > (busy[best] ?? -1) ? k : best, 0);
   put("s-busy", share(busy[most]), busy[most] > 0.95 ? "bad" : busy[most] > 0.85 ? "warn" : "");
   put("s-busy-sub", names[most] + (about.kind === "plan" ? ", predicted" : over));
@@ -170,8 +178,7 @@ function hosts(now) {
       `<div class="bar" role="meter" aria-label="${escape(name)} busy" aria-valuemin="0" aria-valuemax="100" aria-valuenow="0"><i></i><s title="quota"></s><u title="predicted"></u></div><small></small></div>`).join("");
   }
   names.forEach((name, k) => {
-    const part = box.children[k], host = about.hosts[name], busy = now.busy[k], load = now.load[k];
-    const shown = about.kind === "plan" ? load : busy;
+    const part = box.children[k], host = about.hosts[name], shown = now.busy[k], load = now.load[k];
     part.querySelector("span").textContent = shown === null || shown === undefined ? "" : `${share(shown)} busy`;
     const bar = part.querySelector(".bar");
     bar.setAttribute("aria-valuenow", Math.round(100 * Math.min(1, shown ?? 0)));
@@ -210,21 +217,21 @@ function makeCharts() {
     { label: "predicted", colour: "var(--predicted)", form: "line", data: () => series().predicted },
     ...(about.kind === "plan" ? [] : [{ label: about.measured, colour: "var(--measured)", form: "dot", data: () => series().measured }]),
   ]);
-  const busy = new Chart(parent, "Busy share", about.kind === "log" ? "of the busiest query's time" : "of each host's time", "share", { full: 1, most: 2, pick });
-  const shown = names.slice(0, 8);
+  const busy = new Chart(parent, "Busy share", some(names, about.kind === "log" ? "of the busiest query's time" : "of each host's time"), "share", { full: 1, most: 2, pick });
+  const shown = names.slice(0, SHOWN);
   busy.set(shown.flatMap((name, k) => [
     ...(about.kind === "plan" ? [] : [{ label: name, colour: hue(k), form: "line", data: () => smooth(series().busy?.[k], about) }]),
     ...(about.kind === "log" ? [] : [{ label: about.kind === "plan" ? name : "needs", colour: hue(k), form: about.kind === "plan" ? "line" : "dash", data: () => series().load?.[k] }]),
   ]));
-  const rates = new Chart(parent, "Rates of the sources", "rows per second", "number", { pick });
-  rates.set(about.sources.slice(0, 8).map((source, n) => {
+  const rates = new Chart(parent, "Rates of the sources", some(about.sources, "rows per second"), "number", { pick });
+  rates.set(about.sources.slice(0, SHOWN).map((source, n) => {
     const k = about.streams.findIndex(stream => stream.writer === source);
     return { label: source, colour: hue(n), form: "line", data: () => smooth(series().rates?.[k], about) };
   }).concat(about.kind !== "run" || about.sources.length > 4 ? [] : about.sources.map((source, n) =>
     ({ label: "expected", colour: hue(n), form: "dash", data: () => series().offered?.[n] }))));
   charts = [latency, busy, rates];
   if (about.kind !== "plan") {
-    const backlog = new Chart(parent, "Backlog", "waiting rows", "number", { pick });
+    const backlog = new Chart(parent, "Backlog", some(names, "waiting rows"), "number", { pick });
     backlog.set(shown.map((name, k) => ({ label: name, colour: hue(k), form: "line", data: () => series().backlog?.[k] })));
     const keep = new Chart(parent, "Kept", "share of each stream that drops", "share", { full: 1, pick });
     keep.figure.hidden = true;
@@ -234,7 +241,8 @@ function makeCharts() {
       if (dropping.join() !== this.of) {
         this.of = dropping.join();
         this.figure.hidden = dropping.length === 0;
-        this.set(dropping.slice(0, 8).map((name, k) => ({ label: name, colour: hue(k), form: "line", data: () => state.live.series.keep[name] })));
+        this.unit = this.caption.querySelector("small").textContent = some(dropping, "share of each stream that drops");
+        this.set(dropping.slice(0, SHOWN).map((name, k) => ({ label: name, colour: hue(k), form: "line", data: () => state.live.series.keep[name] })));
       }
       if (!this.figure.hidden) Chart.prototype.update.call(this, time, cursor);
     };

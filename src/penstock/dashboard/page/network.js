@@ -32,7 +32,7 @@ export function draw(next) {
   });
   if (labels) about.streams.forEach((stream, k) => {
     const b = places[stream.reader];
-    body.push(`<text class="rate" data-r="${k}" text-anchor="end" x="${across(b[0]) - BOX.w / 2 - 5}" y="${labelRow(stream, k)}"></text>`);
+    body.push(`<text class="rate" data-r="${k}" text-anchor="end" x="${across(b[0]) - BOX.w / 2 - 5}" y="${labelRow(stream)}"></text>`);
   });
   for (const name of about.sources) body.push(node(name, "source", "source", null));
   for (const [name, operator] of Object.entries(about.operators)) body.push(node(name, "operator", kindOf(operator), about.placement[name]));
@@ -53,9 +53,12 @@ export function draw(next) {
   $("table").open && table(null);
 }
 
-function labelRow(stream, k) {
-  const mine = about.streams.filter(other => other.reader === stream.reader), at = mine.indexOf(stream);
-  return down(about.layout.places[stream.reader][1]) - 4 + (mine.length > 1 ? (at - (mine.length - 1) / 2) * 13 : 0);
+function labelRow(stream) {
+  // Above and below the point where the streams meet, in the order in which they come.
+  const { places } = about.layout, mine = about.streams.filter(other => other.reader === stream.reader);
+  mine.sort((a, b) => places[a.writer][1] - places[b.writer][1]);
+  const at = mine.indexOf(stream), above = Math.ceil(mine.length / 2);
+  return down(places[stream.reader][1]) + (at < above ? -4 - 13 * (above - 1 - at) : 11 + 13 * (at - above));
 }
 
 function tint(host) {
@@ -114,11 +117,16 @@ function tell(name, rates) {
     if (operator.pin) lines.push(`pinned to ${escape(operator.pin)}`);
     for (const key of ["where", "select", "on", "function"]) if (operator[key]) lines.push(`${key} <code>${escape(operator[key])}</code>`);
   } else lines.push(`<b>${escape(name)}</b> ${about.sinks[name] ? "sink" : "source"}`);
-  const sum = which => about.streams.reduce((total, stream, k) => total + (stream[which] === name ? rates?.[k] ?? 0 : 0), 0);
-  if (!about.sources.includes(name)) lines.push(`${number(sum("reader"))} rows/s in`);
-  const out = about.streams.findIndex(stream => stream.writer === name);
-  if (out >= 0) lines.push(`${number(rates?.[out] ?? 0)} rows/s out`);
+  const into = inflow(name, rates), out = rates?.[about.streams.findIndex(stream => stream.writer === name)] ?? null;
+  if (into !== null && !about.sources.includes(name)) lines.push(`${number(into)} rows/s in`);
+  if (out !== null) lines.push(`${number(out)} rows/s out`);
   $("detail").innerHTML = lines.join(" · ");
+}
+
+// null where nobody knows any of it.
+function inflow(name, rates) {
+  const known = about.streams.map((stream, k) => stream.reader === name ? rates?.[k] ?? null : null).filter(rate => rate !== null);
+  return known.length ? known.reduce((a, b) => a + b, 0) : null;
 }
 
 export function choose(name) {
@@ -142,19 +150,19 @@ export function choose(name) {
 
 function table(rates) {
   const rows = Object.entries(about.operators).map(([name, operator]) => {
-    const into = about.streams.reduce((total, stream, k) => total + (stream.reader === name ? rates?.[k] ?? 0 : 0), 0);
+    const into = inflow(name, rates);
     return `<tr><td>${escape(name)}</td><td>${escape(about.placement[name] ?? "")}</td><td>${escape(operator.kind)}</td><td>${escape(operator.inputs.join(", "))}</td>` +
-      `<td class="n">${operator.cost === null ? "" : escape(price(operator))}</td><td class="n">${number(into)}</td></tr>`;
+      `<td class="n">${operator.cost === null ? "" : escape(price(operator))}</td><td class="n">${into === null ? "" : number(into)}</td></tr>`;
   });
   $("table").lastElementChild.innerHTML = `<table><thead><tr><th>Operator<th>Host<th>Kind<th>Reads<th class="n">Cost a row<th class="n">Rows/s in</tr></thead><tbody>${rows.join("")}</tbody></table>`;
 }
 
 // From the width that was observed: asking for it would lay the page out at once.
 function size() {
-  const wide = Math.min(1.15, Math.max(room / parts.width, window.innerWidth < 720 ? 0.7 : 0.42));
+  const wide = Math.min(1.15, Math.max(room / parts.width, window.innerWidth < 720 ? 0.7 : about.streams.length <= LABELLED ? 0.85 : 0.42));
   // As high as the style lets it be; what would get too small to read is scrolled instead.
   const high = 0.64 * window.innerHeight / parts.height;
-  parts.scale = zoom || (high < wide && high >= 0.7 ? high : wide);
+  parts.scale = zoom || (high < wide && high >= 0.85 ? high : wide);
   return [parts.width * parts.scale, parts.height * parts.scale];
 }
 

@@ -1,0 +1,28 @@
+"""What ``pip install penstock`` leaves out, and what to say where it is needed."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from penstock.errors import InputError
+
+EXTRAS = {
+    "spark": ("Spark", ("pandas", "psutil", "pyarrow", "pyspark", "sqlglot")),
+    "dashboard": ("the dashboard's packages", ("fastapi", "pydantic", "starlette", "uvicorn")),
+}
+"""What ``pip install 'penstock[…]'`` brings, by the extra: how messages call it, and its packages."""
+
+
+def missing(error: ModuleNotFoundError) -> InputError:
+    """Return what to install; raise the error again if that is none of the packages of an extra."""
+    package, _, within = (error.name or "").partition(".")
+    if package == "pyspark" and within:
+        return InputError(
+            f"pyspark {metadata.version(package)} is installed, which has no {error.name}",
+            hint="penstock runs networks with Spark 4.2 and 4.3: pip install 'penstock[spark]'",
+        )
+    for extra, (what, packages) in EXTRAS.items():
+        if package in packages:
+            hint = f"pip install 'penstock[{extra}]'"
+            return InputError(f"this needs {what}, and {package} is not installed", hint=hint)
+    raise error

@@ -1,0 +1,83 @@
+"""Folders that are damaged, or of something else: one clear error each, and no more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import Folder, setting
+
+from penstock.errors import InputError
+from penstock.load.setting import setting_of
+from penstock.monitor import open_view
+from penstock.monitor.controlled import ControlledView
+from penstock.monitor.decisions import Decisions
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("run.json", '{"run":', "is damaged"),
+        ("run.json", "[1]", "is damaged: expected an object, got [1]"),
+        ("run.json", '{"name": "of others"}', "is not what penstock run writes"),
+        ("run.json", "[" * 100_000, "is damaged"),
+        ("about.json", "\x00\xff", "is damaged"),
+        ("about.json", "{}", "does not tell what is deployed"),
+        ("about.json", '{"cluster": 1, "rates": null}', "does not tell what is deployed"),
+        ("control/about.json", "[]", "is damaged"),
+        ("control/about.json", '{"cluster": {"links": [[1]]}, "rates": null}', "does not tell what is deployed"),
+    ],
+)
+def test_a_folder_that_is_damaged_is_refused(penstock: Any, tmp_path: Path, file: str, text: str, says: str) -> None:
+    """A file that is no JSON, no object or of something else is named, with what is wrong with it."""
+    if file.startswith("control"):
+        (tmp_path / "control").mkdir()
+    else:
+        Folder(tmp_path)
+    (tmp_path / file).write_bytes(text.encode("latin-1"))
+    done = penstock("dashboard", tmp_path, "--port", 0)
+    assert done.code == 2
+    assert f"{tmp_path / file}: {says}" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_document_of_another_version_is_refused() -> None:
+    """What is deployed is refused where it has keys that are not known here."""
+    document = json.loads(json.dumps(setting().document()))
+    document["cluster"]["hosts"][0]["colour"] = "red"
+    with pytest.raises(InputError, match="does not tell what is deployed"):
+        setting_of(document)
+
+
+def controlled(folder: Path) -> Path:
+    """Make a controller's folder that tells what is deployed, and return that of its files."""
+    path = folder / "control"
+    path.mkdir(parents=True)
+    (path / "about.json").write_text(json.dumps(setting().document()))
+    return path
+
+
+@pytest.mark.parametrize("text", ['{"sta', "[1]", '"x"', "\ufffd"])
+def test_a_state_that_is_damaged_meanwhile_is_told(tmp_path: Path, text: str) -> None:
+    """A controller's state that becomes unreadable while it is looked at is one clear error."""
+    path = controlled(tmp_path)
+    view = open_view([str(tmp_path)])
+    assert isinstance(view, ControlledView)
+    view.look(0.0)
+    (path / "state.json").write_text(text)
+    with pytest.raises(InputError, match=r"state\.json: is damaged"):
+        view.look(1.0)
+    (path / "state.json").unlink()
+    view.look(2.0)
+
+
+@pytest.mark.parametrize("state", ["[1]", '{"state": []}', '{"state": {"open": 3}}', '{"state": {"open": [[]]}}'])
+def test_decisions_outlive_a_damaged_state(tmp_path: Path, state: str) -> None:
+    """Decisions that were read stay where the state no longer tells of those that are open."""
+    reader, line = Decisions(tmp_path), {"time": 2.0, "why": "h1 is full"}
+    (tmp_path / "state.json").write_text(json.dumps({"state": {"open": [[line, None]]}}))
+    assert reader.look() == [line]
+    (tmp_path / "state.json").write_text(state + " " * 80)
+    assert reader.look() is None
