@@ -318,18 +318,19 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
     InputError
         If it cannot be written, or is a directory.
     """
-    target = Path(os.path.realpath(path))
     with ExitStack() as stack:
         try:
+            target = Path(os.path.realpath(path))
             lasting = _lasting(path)
             if lasting is None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
             else:
-                stack.enter_context(lasting)
+                stack.callback(lasting.close)
                 handle, temporary = tempfile.mkstemp(prefix="penstock-")
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot be written: {why}", file=path) from None
         stack.callback(Path(temporary).unlink, missing_ok=True)
         try:
             encoding = None if "b" in mode else "utf-8"
@@ -343,9 +344,9 @@ def atomic(path: str | os.PathLike[str], mode: str = "w") -> Iterator[Any]:
                 os.chmod(temporary, 0o666 & ~umask)
                 os.replace(temporary, target)
             else:
-                with open(temporary, "rb") as whole:
+                # Closing it writes what is left.
+                with lasting, open(temporary, "rb") as whole:
                     shutil.copyfileobj(whole, lasting)
-                lasting.flush()
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror or error}", file=path) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,11 +78,82 @@ def test_a_stream_of_the_process_goes_on(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "log").read_text() == "before\nrow\nafter\n"
 
 
+def test_a_reader_that_leaves_is_told(tmp_path: Path) -> None:
+    """What a pipe's reader does not take any more, or a name that is none, is one clear error."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: os.close(os.open(pipe, os.O_RDONLY)), daemon=True)
+    reader.start()
+    with pytest.raises(InputError, match="cannot be written: Broken pipe"):
+        write(pipe, "x" * 1_000_000)
+    reader.join(5)
+    with pytest.raises(InputError, match="cannot be written"):
+        write(tmp_path / "a\0b", "x")
+
+
 def test_a_directory_is_no_output(tmp_path: Path) -> None:
     """An output that is a directory is refused before anything is worked out."""
     with pytest.raises(InputError, match="expected a file, got a directory") as refused, atomic(tmp_path):
         raise AssertionError
     assert refused.value.file == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "name"),
+    [
+        ("calibrate", "--out", "out"),
+        ("control", "--history", "out"),
+        ("provision", "--plot", "out"),
+        ("reproduce", "--out", "out.md"),
+        ("run", "--learn", "out"),
+        ("run", "--report", "out"),
+        ("shed", "--plot", "out"),
+        ("shed", "--save", "out"),
+        ("simulate", "--plot", "out"),
+        ("simulate", "--trace", "out"),
+    ],
+)
+def test_a_directory_is_refused_before_all_work(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, option: str, name: str
+) -> None:
+    """An option that names a file to write is checked before any file is read: a directory is none."""
+    monkeypatch.setattr("penstock.experiments.reproduce", None)
+    (tmp_path / name).mkdir()
+    needed = {"shed": ["--at", "a=1", "--placement", "f=h1"], "simulate": ["--placement", "f=h1"]}
+    needed |= {"provision": ["--rates", "a=1", "--latency", "1", "--host-like", "h1"], "reproduce": ["--quick"]}
+    network = [] if command == "reproduce" else [tmp_path / "nowhere.toml"]
+    done = penstock(command, *network, *needed.get(command, ()), option, tmp_path / name)
+    assert done.code == 2
+    assert done.err == f"penstock: {tmp_path / name}: {option}: expected a file, got a directory\n"
+
+
+def test_a_run_says_its_report_before_it_writes_it(
+    penstock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that cannot be written is on standard output all the same: the run is over."""
+    report = {"latency": {"max": 1.5}}
+    monkeypatch.setattr("penstock.spark.hosts.start_hosts", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("penstock.spark.run.Engine", lambda *_: None)
+    monkeypatch.setattr("penstock.control.job.execute", lambda *_, **__: None)
+    monkeypatch.setattr("penstock.control.job.finish", lambda *_, **__: SimpleNamespace(report=report))
+    (tmp_path / "file").touch()
+    tables = '[sources.s]\nformat = "nexmark"\n[operators.f]\nkind = "filter"\ninput = "s"\nwhere = "true"\n'
+    (tmp_path / "n.toml").write_text(f'name = "n"\n{tables}[sinks.o]\ninput = "f"\n')
+    given = [
+        tmp_path / "n.toml",
+        "--hosts",
+        1,
+        "--placement",
+        "f=h1",
+        "--rates",
+        "s=1",
+        "--directory",
+        tmp_path / "run",
+    ]
+    done = penstock("run", *given, "--report", tmp_path / "file" / "out.json", "--json")
+    assert done.code == 2
+    assert done.document["latency"] == report["latency"]
+    assert "out.json: cannot be written" in done.err
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:

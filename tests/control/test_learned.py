@@ -75,8 +75,18 @@ def shares(found: Statistics) -> dict[str, float]:
         (outcome(1), RATES),
         (outcome(60, behind=20), RATES),
         (attrs.evolve(outcome(60), history=History(counts={"s->f": (9000, 0), "f->g": (9000, 0)})), RATES),
+        (attrs.evolve(outcome(60), batches=outcome(60).batches[110:] + outcome(60).batches[1:110:2]), RATES),
     ],
-    ids=["whole", "cut off", "twice the rates", "rates unknown", "one batch", "a host behind", "resumed"],
+    ids=[
+        "whole",
+        "cut off",
+        "twice the rates",
+        "rates unknown",
+        "one batch",
+        "a host behind",
+        "resumed",
+        "older reads",
+    ],
 )
 def test_selectivities_are_what_came_out_of_what_went_in(run: Outcome, rates: Rates | None) -> None:
     """However long a run was, and whatever was expected of it, its own counts tell which share passes."""
@@ -98,7 +108,8 @@ def test_joins_are_learned_at_the_level_at_which_tuples_came() -> None:
         for k, (a, b, c) in enumerate(zip(*came.values, out, strict=True))
     ]
     run = Outcome(EPOCH, batches, {}, {}, {}, 60.0)
-    for rates in (came, came.scaled(0.5), None):
+    longer = Rates.of(1.0, {name: np.tile(came.of_source(name), 3) for name in came.sources})
+    for rates in (came, came.scaled(0.5), longer, None):
         found = learned(network, CLUSTER, {"j": "h1"}, run, rates, known)
         assert shares(found) == pytest.approx({"j": share}, rel=0.02)
 

@@ -47,7 +47,20 @@ def test_totals_are_read_back() -> None:
     }
     assert Totals.read(written).document() == written
     nothing = {"streams": {}, "sinks": {}}
-    assert Totals.read(None).document() == Totals.read(nothing).document() == {"seconds": 0.0, **nothing, "hosts": {}}
+    assert Totals.read(None).document() == {"seconds": 0.0, **nothing, "hosts": {}}
+
+
+def test_how_long_was_counted_is_told_from_the_beginning_or_not_at_all() -> None:
+    """Totals of a version that did not count the time go on without it, and so without shares of it."""
+    told = {"h1": SimpleNamespace(busy=0.5)}
+    rows = np.array([100])
+    seen = SimpleNamespace(streams=("a",), arrived=rows, dropped=rows * 0, latency={}, hosts=told, period=2.0)
+    found = Totals.read({"streams": {"a": {"arrived": 7, "dropped": 0}}, "sinks": {}})
+    for _ in range(2):
+        found = Totals.read(json.loads(json.dumps(found.after(seen).document())))
+    streams = {"a": {"arrived": 207, "dropped": 0}}
+    assert found.document() == {"seconds": None, "streams": streams, "sinks": {}, "hosts": {}}
+    assert Totals().after(seen).document()["hosts"] == {"h1": {"busy": 0.5}}
 
 
 def test_streams_may_come_and_go() -> None:

@@ -226,7 +226,9 @@ def test_the_watcher_outlives_errors_and_says_so(tmp_path: Path, capfd: pytest.C
     watcher.start()
     try:
         until(lambda: bool(told))
-        assert told[0] == event("trouble", "IndexError: out of range")
+        assert told[0] == event(
+            "trouble", "The dashboard cannot read the run and tries again: IndexError: out of range"
+        )
         assert client.get("/healthz").status_code == 503
         view.mended = True
         until(lambda: any(message.startswith("event: live") for message in told))
@@ -238,14 +240,20 @@ def test_the_watcher_outlives_errors_and_says_so(tmp_path: Path, capfd: pytest.C
     assert capfd.readouterr().err.count("please report it") == 1
 
 
-def test_a_run_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [("{", "/run.json: is damaged"), ('{"placement": {}, "units": null}', ": is damaged, or of another version")],
+)
+def test_a_run_that_cannot_be_read_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, says: str
+) -> None:
     """The newest run that can be read is shown; page and health check say why a newer one is not, until it can."""
     monkeypatch.chdir(tmp_path)
     good, bad = (Folder(tmp_path / ".penstock" / name, run=name) for name in ("good", "bad"))
     for folder, age in ((good, 20), (bad, 10)):
         os.utime(folder.path / "about.json", (BEGIN - age, BEGIN - age))
     whole = (bad.path / "run.json").read_text()
-    (bad.path / "run.json").write_text("{")
+    (bad.path / "run.json").write_text(broken)
     watcher, told = Watcher(None, _newer, clock=lambda: BEGIN + 43), list[str]()
     watcher._tell = told.append  # type: ignore[method-assign]
     client = TestClient(make_app(watcher), base_url="http://127.0.0.1")
@@ -255,8 +263,9 @@ def test_a_run_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: p
     assert watcher.view.identity == "good"
     health = client.get("/healthz")
     assert health.status_code == 200
-    assert health.text.startswith("ok\n.penstock/bad/run.json: is damaged")
-    assert told == [event("trouble", watcher.unread)] == watcher.everything()[-1:]
+    assert health.text.startswith(f"ok\n.penstock/bad{says}")
+    alert = f"You see an older run, since a newer one cannot be read: {watcher.unread}"
+    assert told == [event("trouble", alert)] == watcher.everything()[-1:]
     (good.path / "run.json").unlink()
     watcher.view = None
     watcher._find()

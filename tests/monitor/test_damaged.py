@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,32 @@ def test_a_folder_that_is_damaged_is_refused(penstock: Any, tmp_path: Path, file
     assert done.code == 2
     assert f"{tmp_path / file}: {says}" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("run.json", lambda document: document.update(units=None)),
+        ("run.json", lambda document: document["units"][0].pop("host")),
+        ("run.json", lambda document: document["placement"].update(views="gone")),
+        ("about.json", lambda document: document["cluster"]["hosts"][0].update(name="other")),
+        ("about.json", lambda document: document["cluster"]["spark"].update(trigger="soon")),
+        ("control/state.json", lambda document: document.update(status={"time": None})),
+    ],
+)
+def test_a_folder_of_another_form_is_refused(tmp_path: Path, file: str, change: Callable[[Any], object]) -> None:
+    """What can be read but not shown is one error of the folder when it is opened, not later."""
+    if file.startswith("control"):
+        document: Any = {}
+        controlled(tmp_path)
+    else:
+        Folder(tmp_path)
+        document = json.loads((tmp_path / file).read_text())
+    change(document)
+    (tmp_path / file).write_text(json.dumps(document))
+    with pytest.raises(InputError, match="is damaged, or of another version of penstock") as refused:
+        open_view([str(tmp_path)])
+    assert refused.value.file == tmp_path
 
 
 def test_a_document_of_another_version_is_refused() -> None:

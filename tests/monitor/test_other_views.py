@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from folders import BEGIN, Answering, Folder
 
 from penstock.errors import InputError
 from penstock.monitor import Question, open_view
+from penstock.monitor.board import Board
 from penstock.monitor.controlled import ControlledView
 from penstock.monitor.decisions import Decisions
 from penstock.monitor.exposition import METRICS, exposition
@@ -106,6 +108,24 @@ def test_a_plan_shows_the_rates_of_all_streams(tmp_path: Path) -> None:
         assert rates[name][2] == pytest.approx(share * 100)
         assert rates[name][15] == pytest.approx(share * 200)
     assert {*live["series"]["busy"][0], *live["series"]["backlog"][0]} == {None}
+
+
+def test_a_long_plan_opens_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rates of a plan reach the window in one step per stream, and none of its rows is lost or made."""
+    planned(tmp_path, views=0.001, scored=0.001)
+    rates = np.random.default_rng(0).integers(0, 200, 86_400)
+    lines = [f"{time},{rate}" for time, rate in enumerate(rates.tolist())]
+    (tmp_path / "rates.csv").write_text("\n".join(["time,clicks", *lines]) + "\n")
+    monkeypatch.setattr(Board, "add_flow", None)
+    board = open_view([str(tmp_path)]).board
+    assert board.step > 1
+    width = int(board.step)
+    row = board.arrived[board.streams.index("clicks->views")]
+    assert row[: 86_400 // width] == pytest.approx(rates.reshape(-1, width).sum(axis=1))
+    assert row.sum() == pytest.approx(rates.sum())
+    flows = dict(zip(board.streams, board.arrived, strict=True))
+    assert flows["views->scored"] == pytest.approx(row / 2)
+    assert flows["scored->out"] == pytest.approx(row / 4)
 
 
 def test_a_plan_shows_no_rates_that_cannot_be_told(tmp_path: Path) -> None:

@@ -225,6 +225,26 @@ def test_a_drained_run_ends_though_a_reader_is_gone(looks):
     assert found.balanced
 
 
+@attrs.frozen
+class Late:
+    """Moves what is on a host that has failed when its patience ends."""
+
+    patience: float
+    tick: float = 1.0
+
+    def begin(self, network, cluster, seed):
+        return lambda seen: [("o", "h2")] if seen.at >= self.patience and seen.placement["o"] == "h1" else []
+
+
+@pytest.mark.parametrize(("patience", "left"), [(5.0, 0), (1e9, 25)])
+def test_who_steers_may_still_move_what_waits_for_a_failed_host(patience, left):
+    """A drained run waits for whoever steers it, and not for ever."""
+    options = Options(limits={"s": 5.0}, drain=True, failures=(Failure("h1", 1.0),), steer=Late(patience))
+    found = simulate(one(0.01), Cluster.uniform(2), {"o": "h1"}, Rates.constant({"s": 10.0}, 3.0), options)
+    assert found.streams["s->o"]["queued"] == left
+    assert found.balanced
+
+
 def test_each_reader_reads_by_itself():
     """Two readers of one source on hosts with different triggers each get all of it, at their own pace."""
     operators = [Operator(name=f"o{k}", kind="map", inputs=("s",), cost=(0.001,), selectivity=(1.0,)) for k in (1, 2)]

@@ -308,6 +308,7 @@ def test_settings_of_penstock_are_refused(key: str, said: str) -> None:
     """A setting that penstock makes itself, another time zone, or one that is none of Spark's, is bad input."""
     with pytest.raises(InputError, match=said):
         EmbeddedHost("h1", conf={key: "x"})
+    EmbeddedHost("h1", conf={"spark.sql.session.timeZone": "Etc/UTC"})
 
 
 @pytest.mark.parametrize(

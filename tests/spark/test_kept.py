@@ -93,7 +93,9 @@ def test_another_process_is_not_taken_for_a_host(tmp_path: Path) -> None:
     file = tmp_path / "again.json"
     with changing(file) as hosts:
         hosts["h1"] = kept
-    assert end(file, ["h1"]) == ["h1"]
+    assert end(file, ["h1", "h1"]) == ["h1"]
+    assert end(tmp_path / "no" / "such.json") == []
+    assert not (tmp_path / "no").exists()
 
 
 def test_only_a_host_that_outlives_is_let_go(tmp_path: Path) -> None:
@@ -111,6 +113,7 @@ def test_hosts_are_listed_and_stopped(tmp_path: Path, penstock: Any) -> None:
     assert listed.document["hosts"]["h1"]["alive"] is True
     assert penstock("hosts", "start", "--file", file).code == 2
     assert penstock("hosts", "start", "--hosts", "1", "--file", file).code == 2
+    assert penstock("hosts", "start", "--hosts", "0", "--file", file).code == 2
     assert penstock("hosts", "stop", "h7", "--file", file).code == 2
     assert penstock("hosts", "stop", "--file", file, "--json").document["stopped"] == ["h1"]
     assert penstock("hosts", "list", "--file", file, "--json").document["hosts"] == {}
@@ -152,6 +155,6 @@ def test_what_cannot_be_left_running_is_refused(tmp_path: Path, penstock: Any) -
     refused = penstock("hosts", "start", "--cluster", cluster, "--file", tmp_path / "hosts.json")
     assert refused.code == 2
     assert f"{cluster}: hosts: expected a host without an address" in refused.err
-    refused = penstock("hosts", "stop", "--file", elsewhere / "hosts.json")
+    refused = penstock("hosts", "start", "--hosts", 1, "--file", elsewhere / "hosts.json")
     assert refused.code == 2
     assert f"{elsewhere / 'hosts.json'}: cannot be written" in refused.err

@@ -107,6 +107,7 @@ def test_stars_are_the_columns_that_the_user_sees(
 
 
 TEXT, CSV, ORC = ({"format": form, "options": {"path": "out"}} for form in ("text", "csv", "orc"))
+KAFKA = {"format": "kafka", "options": {"topic": "x", "value": "user"}}
 SECOND = {"h": {"kind": "aggregate", "input": "g", "window": "20 seconds", "by": "window_start"}}
 
 
@@ -127,6 +128,13 @@ SECOND = {"h": {"kind": "aggregate", "input": "g", "window": "20 seconds", "by":
         (of_map("array(parse_json('1')) AS v"), {}, r"operators\.m\.select: the column 'v' \(array<variant>\) cannot"),
         (of_map("user, price"), TEXT, r"sinks\.out\.format: text has one column of type string"),
         (of_map("array(user) AS tags"), CSV, r"sinks\.out\.format: csv cannot hold the column 'tags'"),
+        (
+            of_map("user, '1' AS partition"),
+            KAFKA,
+            r"expected int as partition, got string: the column 'partition' is this",
+        ),
+        (of_map("user, array(user) AS headers"), KAFKA, r"expected array<struct<.*as headers, got array<string>: the"),
+        (of_map("user, 1 AS key"), KAFKA, r"expected text or bytes as key, got int: the column 'key' is this part"),
         (of_map("array(NULL) AS tags"), ORC, r"sinks\.out\.format: orc cannot hold the column 'tags'"),
     ],
 )

@@ -42,7 +42,9 @@ def command(
     network: options.NetworkArgument,
     sample: SampleOptions,
     wish: PrecisionOptions,
-    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the statistics here.")] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", callback=options.output, help="Write the statistics here.")
+    ] = None,
     json: options.JsonOption = False,
 ) -> None:
     """Measure every operator on sample rows: cost, selectivity and error; and a host's overhead per batch.

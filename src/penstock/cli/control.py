@@ -122,7 +122,10 @@ class FolderOptions(NamedTuple):
 
     act: Annotated[bool, typer.Option("--act", help="Apply decisions; without it they are only recorded.")] = False
     history: Annotated[
-        str | None, typer.Option("--history", metavar="FILE", help="Also write the decisions here, as JSON lines.")
+        str | None,
+        typer.Option(
+            "--history", metavar="FILE", callback=options.output, help="Also write the decisions here, as JSON lines."
+        ),
     ] = None
     directory: Annotated[
         str | None,

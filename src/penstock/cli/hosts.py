@@ -45,7 +45,7 @@ def start(
 
     if (cluster_file is None) == (hosts is None):
         raise InputError("expected either --cluster or --hosts", hint="--hosts 2")
-    cluster = read_cluster(cluster_file) if cluster_file is not None else Cluster.uniform(hosts or 1)
+    cluster = Cluster.uniform(hosts) if hosts is not None else read_cluster(str(cluster_file))
     with common.progress() as tell, locating(cluster_file):
         tell("starting hosts", 0.0)
         made = leave_hosts(cluster, file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -52,6 +53,18 @@ def _seed(seed: int) -> int:
     if seed < 0:
         raise InputError(f"expected a seed of at least 0, got {seed}", at="--seed")
     return seed
+
+
+def is_file(path: str | None, option: str) -> str | None:
+    """Return where an option's file is to be written, unless a directory is there: that is said before all work."""
+    if path is not None and os.path.isdir(path):
+        raise InputError("expected a file, got a directory", file=path, at=option)
+    return path
+
+
+def output(option: typer.CallbackParam, path: str | None) -> str | None:
+    """Check an option that names a file to write, as a callback of Typer's."""
+    return is_file(path, option.opts[0])
 
 
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]

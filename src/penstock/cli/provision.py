@@ -41,7 +41,10 @@ class SearchOptions(NamedTuple):
     )
     check_with: options.CheckOption = None
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw how many hosts other bounds need.")
+        str | None,
+        typer.Option(
+            "--plot", metavar="OUT.png", callback=options.output, help="Draw how many hosts other bounds need."
+        ),
     ] = None
 
 

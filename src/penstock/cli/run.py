@@ -87,11 +87,14 @@ class EndOptions(NamedTuple):
     directory: DirectoryOption = None
     learn: Annotated[
         str | None,
-        typer.Option("--learn", metavar="OUT.json", help="Write the statistics, corrected by this run."),
+        typer.Option(
+            "--learn", metavar="OUT.json", callback=options.output, help="Write the statistics, corrected by this run."
+        ),
     ] = None
-    report: Annotated[str | None, typer.Option("--report", metavar="OUT.json", help="Also write the report here.")] = (
-        None
-    )
+    report: Annotated[
+        str | None,
+        typer.Option("--report", metavar="OUT.json", callback=options.output, help="Also write the report here."),
+    ] = None
 
 
 def command(
@@ -146,12 +149,12 @@ def command(
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome, record=Record.of_user())
     document: Document = {**done.report, "directory": folder, **told}
-    if end.report is not None:
-        common.write_document(end.report, document)
     if answer.json:
         common.answer(document)
     else:
         show(document)
+    if end.report is not None:
+        common.write_document(end.report, document)
     if end.learn is not None:
         _learn(job, done, end.learn)
 

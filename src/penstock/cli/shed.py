@@ -42,7 +42,9 @@ class TableOptions(NamedTuple):
             help="solver, solver-w: stop after this time with the table so far.",
         ),
     ] = None
-    save: Annotated[str | None, typer.Option("--save", metavar="FILE", help="Write the plan table here.")] = None
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="FILE", callback=options.output, help="Write the plan table here.")
+    ] = None
     plan: Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Answer from this plan table.")] = None
 
 
@@ -54,7 +56,12 @@ def command(
     answer: options.AnswerOptions,
     plot: Annotated[
         str | None,
-        typer.Option("--plot", metavar="FILE", help="Draw score against load, with the baselines (SVG, PNG or PDF)."),
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            callback=options.output,
+            help="Draw score against load, with the baselines (SVG, PNG or PDF).",
+        ),
     ] = None,
 ) -> None:
     """Plan what to drop so that no host exceeds its quota and the most valuable output survives.

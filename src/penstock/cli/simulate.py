@@ -163,10 +163,18 @@ class RunOptions(NamedTuple):
     drain: Annotated[bool, typer.Option("--drain", help="Continue after the input until the system is empty.")] = False
     trace: Annotated[
         str | None,
-        typer.Option("--trace", metavar="OUT.csv", help="Write every row at the sinks: sink,stimulus,egress."),
+        typer.Option(
+            "--trace",
+            metavar="OUT.csv",
+            callback=options.output,
+            help="Write every row at the sinks: sink,stimulus,egress.",
+        ),
     ] = None
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="OUT.png", help="Draw latency, rows and hosts over time.")
+        str | None,
+        typer.Option(
+            "--plot", metavar="OUT.png", callback=options.output, help="Draw latency, rows and hosts over time."
+        ),
     ] = None
     repeat: Annotated[
         int, typer.Option("--repeat", metavar="N", help="Independent runs, with seeds SEED, SEED + 1, …")

@@ -42,6 +42,7 @@ def learned(
     if came is None:
         raise EngineError("nothing to learn from: no tuple came")
     if rates is not None:
+        rates = rates.until(came.duration)
         came = Rates.of(rates.period, {name: _as_many(rates, came, name) for name in rates.sources}, rates.start)
     return calibrate_in_place(statistics, network, cluster, placement, outcome, came)
 

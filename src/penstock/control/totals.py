@@ -19,16 +19,16 @@ class Totals:
     Attributes
     ----------
     seconds
-        That all periods took together.
+        That all periods took together; None where a version of penstock that did not count them began the run.
     streams, rows
         Names, and array (2, streams): rows that arrived, and that were dropped.
     sinks
         By sink: rows that became visible, the sum of their latencies (s), and the longest one.
     hosts
-        By host: how long it worked (s).
+        By host: how long it worked (s); not told where ``seconds`` is None.
     """
 
-    seconds: float = 0.0
+    seconds: float | None = 0.0
     streams: tuple[str, ...] = ()
     rows: Ints = attrs.field(factory=lambda: np.zeros((2, 0), np.int64))
     sinks: Mapping[str, tuple[int, float, float]] = attrs.field(factory=dict)
@@ -38,7 +38,7 @@ class Totals:
     def read(cls, document: Document | None) -> Totals:
         """Return the totals that `document` wrote, so that a controller which goes on counts on."""
         known = document or {"streams": {}, "sinks": {}}
-        seconds = known.get("seconds", 0.0)
+        seconds = known.get("seconds") if document else 0.0
         return cls(
             seconds,
             tuple(known["streams"]),
@@ -47,7 +47,7 @@ class Totals:
                 name: (row["count"], row["count"] * (row["mean"] or 0.0), row["worst"] or 0.0)
                 for name, row in known["sinks"].items()
             },
-            {name: row["busy"] * seconds for name, row in known.get("hosts", {}).items()},
+            {name: row["busy"] * seconds for name, row in known["hosts"].items()} if seconds else {},
         )
 
     def after(self, seen: Observation) -> Totals:
@@ -61,7 +61,8 @@ class Totals:
         for host, told in seen.hosts.items():
             if told.busy is not None:
                 hosts[host] = hosts.get(host, 0.0) + told.busy * seen.period
-        return Totals(self.seconds + seen.period, streams, rows, sinks, hosts)
+        seconds = None if self.seconds is None else self.seconds + seen.period
+        return Totals(seconds, streams, rows, sinks, hosts)
 
     def _with(self, streams: tuple[str, ...], rows: Ints) -> tuple[tuple[str, ...], Ints]:
         """Return names and rows with those of one period more, in which other streams may have come."""

@@ -71,6 +71,13 @@ class Watcher(threading.Thread):
             return self._trouble
         return self.unread if self.view is None else None
 
+    @property
+    def alert(self) -> str | None:
+        """What the pages say above all else; None while all is well."""
+        if self.trouble is not None:
+            return f"The dashboard cannot read the run and tries again: {self.trouble}"
+        return None if self.unread is None else f"You see an older run, since a newer one cannot be read: {self.unread}"
+
     def run(self) -> None:
         """Look until the end, whatever goes wrong."""
         count = 0
@@ -96,21 +103,21 @@ class Watcher(threading.Thread):
             except PenstockError as error:
                 self.unread = str(error)
         if self.unread != before:
-            self._tell(event("trouble", self.unread))
+            self._tell(event("trouble", self.alert))
 
     def _fail(self, error: Exception) -> None:
         """Take in that a look failed; tell the pages when it goes on, and the terminal what nobody foresaw."""
         self._failed += 1
         self._trouble = f"{type(error).__name__}: {error}"
         if self.trouble is not None:
-            self._tell(event("trouble", self.trouble))
+            self._tell(event("trouble", self.alert))
         if not isinstance(error, PenstockError | OSError | ValueError | KeyError):
             self._report(error)
 
     def _recovered(self) -> None:
-        if self.trouble is not None:
-            self._tell(event("trouble", self.unread))
-        self._failed = 0
+        failed, self._failed = self._failed, 0
+        if failed >= FAILURES:
+            self._tell(event("trouble", self.alert))
 
     def _report(self, error: BaseException) -> None:
         """Write an error that is ours to standard error, each once."""
@@ -180,7 +187,7 @@ class Watcher(threading.Thread):
 
     def everything(self) -> list[str]:
         """Return the messages that tell all there is."""
-        view, wrong = self.view, self.trouble or self.unread
+        view, wrong = self.view, self.alert
         last = [] if wrong is None else [event("trouble", wrong)]
         if view is None:
             return [event("about", None), event("beat", {"now": self.clock()}), *last]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.errors import InputError
@@ -40,15 +40,28 @@ def open_view(paths: Sequence[str]) -> View:
         raise InputError("no such file or folder", file=folder)
     if len(paths) == 1 and folder.is_dir():
         if (folder / "run.json").exists():
-            return RunView(folder)
+            return _opened(RunView, folder)
         if (folder / "control" / ABOUT).exists():
-            return ControlledView(folder)
+            return _opened(ControlledView, folder)
         if (folder / "network.toml").exists() and (folder / "placement.json").exists():
             return PlanView(folder)
         runs = runs_in(folder)
         if runs:
-            return RunView(runs[0])
+            return _opened(RunView, runs[0])
     return LogView(paths)
+
+
+def _opened(view: Callable[[Path], View], folder: Path) -> View:
+    """Return a view of what others write in a folder, once all that it shows could be made of that."""
+    try:
+        found = view(folder)
+        found.look(0.0)
+        found.about()
+        found.live(0.0)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        hint = "look at it with the version that wrote it, or begin it again"
+        raise InputError("is damaged, or of another version of penstock", file=folder, hint=hint) from error
+    return found
 
 
 def recent_runs(home: Path = Path(HOME)) -> list[Path]:

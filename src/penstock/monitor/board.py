@@ -182,6 +182,12 @@ class Board:
         if stream in self._stream and rows:
             self._spread(getattr(self, series)[self._stream[stream]], rows, begin, end)
 
+    def flowing(self, rates: Array, period: float) -> Array:
+        """Return the rows in each bin of the window, of rates (tuples/s) that hold a period (s) each, from 0 on."""
+        edges = self.step * np.arange(self.first, self.first + self.bins + 1)
+        rows = np.append(0.0, np.cumsum(rates * period))
+        return np.diff(np.interp(edges, period * np.arange(rows.size), rows))
+
     def count(self, stream: str, arrived: int, dropped: int, late: int = 0) -> None:
         """Count rows of a stream."""
         if stream in self._stream:

@@ -149,10 +149,7 @@ class PlanView(View):
             if number not in flows and stream.writer in network.sources:
                 flows[number] = rates.of_source(stream.writer)
         for number, series in flows.items():
-            board.arrived[number] = 0.0
-            for k, rate in enumerate(series.tolist()):
-                begin = k * rates.period
-                board.add_flow("arrived", board.streams[number], rate * rates.period, begin, begin + rates.period)
+            board.arrived[number] = board.flowing(series, rates.period)
 
 
 def setting_of_logs(found: Inspection) -> Setting:

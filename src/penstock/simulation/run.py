@@ -31,6 +31,8 @@ from penstock.steering import Observation
 from penstock.workload import Rates
 
 _STRIDE = 5_000_000
+_LOOKS = 100
+"""So often somebody who steers may look at a drained run in which nothing happens any more, before it is over."""
 
 
 def simulate(
@@ -115,7 +117,7 @@ class Simulation:
         self._most = math.inf if record.most is None else record.most
         self._samples: list[tuple[float, NDArray[np.int64], NDArray[np.float64]]] = []
         self.run.state.g["end"] = min(self._final, self._step)
-        self.at, self.over = 0.0, False
+        self.at, self.over, self._looks = 0.0, False, 0
 
     def fork(self) -> Simulation:
         """Return a copy that goes on by itself, so that several futures share what was before them.
@@ -168,6 +170,7 @@ class Simulation:
                 self.over = self._ended()
             elif status == layout.CONTROL:
                 if self.pending[0].kind == PAUSE:
+                    self._looks = self._looks + 1 if s.g["heaped"][0] == 0 else 0
                     self.at = self.pending.pop(0).at
                     s.g["now"] = self.at
                     self._flush()
@@ -295,8 +298,10 @@ class Simulation:
     def _spent(self) -> bool:
         """Whether nothing will happen any more by itself, whatever still waits for a reader that will not come back."""
         g = self.run.state.g
-        done = self.options.drain and g["heaped"][0] == 0
-        return bool(done and (g["used"][0] == 0 or all(each.kind == PAUSE for each in self.pending)))
+        if not self.options.drain or g["heaped"][0] > 0:
+            return False
+        looked = not self.changing or self._looks > _LOOKS
+        return bool(g["used"][0] == 0 or (looked and all(each.kind == PAUSE for each in self.pending)))
 
     def _flush(self) -> None:
         """Take the sinks' rows out of the kernel's table."""

@@ -371,8 +371,7 @@ function connect() {
   const events = new EventSource("/api/events");
   for (const kind of ["about", "live", "beat"]) events.addEventListener(kind, event => { alert_(trouble); take(kind, JSON.parse(event.data)); });
   events.addEventListener("trouble", event => {
-    const why = JSON.parse(event.data);
-    trouble = why ? `The dashboard cannot read the run and tries again: ${why}` : "";
+    trouble = JSON.parse(event.data) ?? "";
     state.beat = performance.now();
     alert_(trouble);
   });

@@ -150,8 +150,8 @@ def measured_selectivities(statistics: Statistics, network: Network, outcome: Ou
         else:
             taken = [np.subtract(*counts.get(stream.name, (0, 0))) for stream in network.inputs(name)]
             expected = float(np.dot(taken, known.selectivity))
-        # What waits in a log has left its writer, and has not arrived yet.
-        went = max([left[name], *(counts.get(out, (0, 0))[0] for out in outputs)])
+        # What has left to a log its readers may take later, in batches of which others are known.
+        went = left[name] if name in left else max(counts.get(out, (0, 0))[0] for out in outputs)
         if expected > 0 and went > 0:
             scale = went / expected
             found[name] = attrs.evolve(known, selectivity=tuple(share * scale for share in known.selectivity))

@@ -35,6 +35,9 @@ ENVELOPE_FIELDS = tuple(
     for name, kind in zip(ENVELOPE, (LongType(), LongType(), TimestampType()), strict=True)
 )
 
+_EXACT = {"partition": "int", "headers": "array<struct<key:string,value:binary>>"}
+"""The types that Kafka wants of two parts of a message; its other parts are text or bytes."""
+
 
 def nullable(kind: DataType) -> DataType:
     """Return a type whose parts may be null: rows that are not there have nulls everywhere."""
@@ -104,12 +107,16 @@ def _check_messages(sink: Sink, frame: DataFrame) -> None:
         raise InputError("a kafka sink needs a topic", at=f"sinks.{sink.name}.options", hint='{ topic = "out" }')
     fields = frame.selectExpr(*message(sink.options, tuple(frame.columns))).schema.fields
     for field in fields:
-        if field.name in ("key", "value", "topic") and not isinstance(field.dataType, StringType | BinaryType):
-            raise InputError(
-                f"expected text or bytes as {field.name}, got {field.dataType.simpleString()}",
-                at=f"sinks.{sink.name}.options",
-                hint=f'{field.name} = "CAST(… AS STRING)"',
-            )
+        part, got = field.name, field.dataType.simpleString()
+        if got.lower() == _EXACT[part] if part in _EXACT else isinstance(field.dataType, StringType | BinaryType):
+            continue
+        why = "" if part in sink.options else f": the column {part!r} is this part of the messages"
+        said = part in ("key", "value")
+        raise InputError(
+            f"expected {_EXACT.get(part, 'text or bytes')} as {part}, got {got}{why}",
+            at=f"sinks.{sink.name}.options",
+            hint=f'{part} = "CAST(… AS STRING)"' if said else "give the column that type, or another name",
+        )
 
 
 def _check_rows(network: Network, name: str, taken: StructType) -> None:

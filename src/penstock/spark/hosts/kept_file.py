@@ -43,7 +43,7 @@ def read_kept(file: str | os.PathLike[str]) -> dict[str, Kept]:
 
 @contextlib.contextmanager
 def changing(file: str | os.PathLike[str]) -> Iterator[dict[str, Kept]]:
-    """Yield the hosts that a file names, and write what the caller makes of them; others wait so long.
+    """Yield the hosts that a file names, and write what the caller makes of them, also if it fails; others wait.
 
     Raises
     ------
@@ -59,8 +59,10 @@ def changing(file: str | os.PathLike[str]) -> Iterator[dict[str, Kept]]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         hosts = read_kept(path)
-        yield hosts
-        _write(path, hosts)
+        try:
+            yield hosts
+        finally:
+            _write(path, hosts)
 
 
 def _write(path: Path, hosts: Mapping[str, Kept]) -> None:
@@ -83,8 +85,9 @@ def end(file: str | os.PathLike[str], names: Iterable[str] | None = None) -> lis
     InputError
         If the file names no such host.
     """
-    with changing(file) as known:
-        wanted = list(known) if names is None else list(names)
+    # Where there is nothing to end nothing is made.
+    with changing(file) if Path(file).exists() else contextlib.nullcontext(dict[str, Kept]()) as known:
+        wanted = list(known) if names is None else list(dict.fromkeys(names))
         for name in wanted:
             if name not in known:
                 raise InputError(f"names no host {name!r}", file=str(file), hint="penstock hosts list shows them")

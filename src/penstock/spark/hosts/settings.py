@@ -62,6 +62,9 @@ RESERVED = frozenset(
 TIME_ZONE = "spark.sql.session.timeZone"
 """The setting that says in which time zone SQL reads and shows times: what a network answers may not depend on it."""
 
+UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
+"""What else it is called."""
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 JVM_OPTIONS = (
@@ -115,7 +118,7 @@ def checked(conf: Mapping[str, str]) -> dict[str, str]:
             raise InputError(f"expected a setting that begins with 'spark.', got {key!r}", at="spark.conf")
         if key in RESERVED:
             raise InputError(f"{key} is set by penstock itself", at="spark.conf", hint="leave it out")
-        if key == TIME_ZONE and value != "UTC":
+        if key == TIME_ZONE and value.upper() not in UTC:
             hint = "convert times in SQL: from_utc_timestamp(at, 'Europe/Berlin')"
             raise InputError(f"all SQL runs in UTC, got {key} = {value!r}", at="spark.conf", hint=hint)
     return dict(conf)

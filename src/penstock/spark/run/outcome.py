@@ -149,7 +149,7 @@ class Outcome:
     @property
     def early(self) -> bool:
         """Whether rows were late while event time was before 1970, where Spark's watermark begins."""
-        return any(batch.late for batch in self.batches) and any(batch.early for batch in self.batches)
+        return any(batch.early and sum(batch.late.values()) for batch in self.batches)
 
     def balanced(self, network: Network) -> bool:
         """Whether nothing was lost: readers of a log found every row, sinks have what arrived at them.
