@@ -106,3 +106,13 @@ def test_what_lies_on_a_dead_host_does_not_keep_others_from_shedding(pinned):
     assert "s1->cheap1" in turned.seen.keep
     waiting = dict(zip(turned.seen.operators, turned.seen.waiting.tolist(), strict=True))
     assert waiting["cheap1"] + waiting["dear1"] < 5 * 400
+
+
+def test_a_first_copy_that_drops_leaves_the_others_whole():
+    """What a first copy drops holds for itself only: the policy names what the other copies of the operator keep."""
+    rates = stepped((40, 80.0), sources=("s",))
+    engine = simulated(copied(), {"a": "h2", "a#2": "h1", "b": "h2"}, rates)
+    turned, _ = controlled(engine, "replicate,shed", 40)
+    keep = turned.seen.keep
+    assert keep.get("s->a", 1.0) < 1
+    assert keep["s->a#2"] == 1

@@ -23,6 +23,7 @@ from penstock.spark.run.changing import Changes
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.live import SparkEngine
 from penstock.spark.run.membership import Membership
+from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import owner_of, take_over
 from penstock.spark.shipped.place import Place
@@ -79,7 +80,9 @@ class Stage:
         )
         self.units = {each.name: each for each in (unit("a", "h1"), unit("b", "h2"))}
         self.system: Any = SimpleNamespace(
-            units=self.units, down=set(), growing=False, lock=threading.RLock(), move=self.move,
+            units=self.units, down=set(), growing=False, move=self.move,
+            copies=SimpleNamespace(runners={}, lose=lambda _: None, succeed=lambda _: False),
+            lock=threading.RLock(),
             runners={name: SimpleNamespace(unit=each, goes_on=lambda: True) for name, each in self.units.items()},
             compiled={name: SimpleNamespace(inputs=("rows",)) for name in self.units},
             deployment=SimpleNamespace(
@@ -237,8 +240,8 @@ def test_host_dies_while_units_are_written_down(stage: Stage, monkeypatch: pytes
             changes[0].join(0.3)
         return take_over(folder, name, deliver=deliver)
 
-    monkeypatch.setattr(live, "take_over", meanwhile)
-    stage.live._lose("h2")
+    monkeypatch.setattr("penstock.spark.run.system.take_over", meanwhile)
+    System.lose(stage.system, "h2")
     changes[0].join(10)
     assert owner_of(place, "a")["generation"] == 0
     assert owner_of(place, placed.name)["generation"] == 1

@@ -77,6 +77,12 @@ input = "newcomers"
 PLACEMENT = "bids=h1,people=h1,auctions=h2,newcomers=h1,euros=h2,busy=h2"
 
 
+COPIED = PLACEMENT + "".join(
+    f",{name}#2={'h2' if host == 'h1' else 'h1'}" for name, host in (each.split("=") for each in PLACEMENT.split(","))
+)
+"""Each operator also on the other host."""
+
+
 def start(here: Path, *words: str) -> subprocess.Popen[str]:
     """Start ``penstock run`` in a folder, with a folder of its own for what is temporary."""
     (here / "tmp").mkdir(exist_ok=True)
@@ -222,6 +228,43 @@ def test_kills_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
         assert penstock.poll() is None, penstock.communicate()
         kill(tmp_path, penstock, rng)
     check_answers(tmp_path, duration, finish(tmp_path, *words))
+
+
+def follow(owners: Path, since: float) -> bool:
+    """Whether copies of all units follow, since a time (s since 1970)."""
+    told = [file.read_text() for file in owners.glob("*.json") if file.stat().st_mtime > since]
+    return len(told) > 1 and all(json.loads(text)["following"] for text in told)
+
+
+@pytest.mark.parametrize("kills", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_run_with_copies_outlives_a_host(tmp_path: Path, kills: int) -> None:
+    """A host is killed while all has copies on the other one: the run ends as if nothing had happened, and says so.
+
+    So it does where runs before it were killed themselves, after one of their hosts was.
+    """
+    rng, duration = np.random.default_rng(7), 14.0 + 10 * kills
+    (tmp_path / "network.toml").write_text(NETWORK.format(rate=RATE, duration=duration))
+    words = ["--hosts", "2", "--placement", COPIED]
+    for left in reversed(range(kills + 1)):
+        penstock, begin = start(tmp_path, *words), time.time()
+        while not follow(tmp_path / "run/owners", begin):
+            assert penstock.poll() is None, penstock.communicate()
+            assert time.time() - begin < 120
+            time.sleep(0.05)
+        time.sleep(float(rng.uniform(2.0, 6.0)))
+        os.kill(javas(tmp_path)[int(rng.integers(2))].pid, signal.SIGKILL)
+        if left:
+            time.sleep(float(rng.uniform(0.0, 3.0)))
+            assert penstock.poll() is None, penstock.communicate()
+            penstock.kill()
+            penstock.communicate(timeout=60)
+    out, err = penstock.communicate(timeout=300)
+    assert penstock.returncode == 0, err
+    document = json.loads(out)
+    assert document["balanced"] is True
+    assert kills or document["down"] in (["h1"], ["h2"])
+    assert related(tmp_path) == []
+    check_answers(tmp_path, duration, document)
 
 
 FILES = """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
@@ -68,8 +70,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
         there = Engine(chosen.cluster, first, noted_sessions(str(tmp_path))) if late else chosen
         network, rates = parse_network(DOCUMENT), Rates.constant({"events": RATE}, seconds)
         deployment = there.prepare(
-            network, PLACEMENT, tmp_path, rates=rates, apart=["busy", "newcomers"], live=options.pop("live", False)
-        )
+            network, options.pop("placement", PLACEMENT), tmp_path, rates=rates, apart=["busy", "newcomers"],
+            live=options.pop("live", False),
+        )  # fmt: skip
         begun.append(SparkEngine(there, deployment, late=[chosen.hosts[name] for name in late], **options))
         return begun[-1]
 
@@ -172,6 +175,93 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
         assert counted == report["streams"][name]["arrived"], name
     latencies = sum(each.latency[sink].count for each in seen for sink in each.latency)
     assert latencies == report["latency"]["count"]
+
+
+COPIED = {
+    **PLACEMENT, "newcomers": "h1",
+    "bids#2": "h3", "people#2": "h3", "auctions#2": "h3", "euros#2": "h3", "busy#2": "h1",
+}  # fmt: skip
+
+
+def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
+    """What a dead host ran goes on at once where it has copies, which come back with the host; no row is lost or twice.
+
+    So it is where rows are written by tasks, and when the copy that came to lead has died as well.
+    """
+    live, seen = start(2 * LONG, placement=COPIED, live=True), []
+    live.wait(live.now + 5)
+    seen.append(live.observe())
+    assert seen[-1].placement == COPIED
+    assert all(unit.running for unit in seen[-1].units)
+    live.happen(Kill("h1"))
+    killed = time.time()
+    live.wait(live.now + 4)
+    seen.append(live.observe())
+    assert seen[-1].placement == COPIED
+    assert {unit.name: unit.running for unit in seen[-1].units} == {
+        "auctions": True, "auctions#1": False, "busy": True, "busy#2": False, "newcomers": False,
+    }  # fmt: skip
+    place = Place(str(tmp_path))
+    done = [read_batch(place, "auctions", number) for number in (place / "batches/auctions").numbers()]
+    visible = [batch.visible for batch in done]
+    gap = max(after - before for before, after in itertools.pairwise(visible) if after > killed)
+    assert done[-1].host == "h3"
+    assert gap < 3
+    live.happen(Recover("h1"))
+    while live.wait(live.now + 0.5) and not all(unit.running for unit in seen[-1].units):
+        seen.append(live.observe())
+    live.wait(live.now + 2)
+    live.happen(Kill("h2"))
+    live.wait(live.now + 2)
+    seen.append(live.observe())
+    assert {unit.name: (unit.host, unit.running) for unit in seen[-1].units}["busy"] == ("h1", True)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    assert report["placement"] == COPIED
+    check(tmp_path, 2 * LONG)
+    for number, name in enumerate(seen[0].streams):
+        counted = sum(int(each.arrived[number]) for each in seen if each.arrived is not None)
+        assert counted == report["streams"][name]["arrived"], name
+
+
+def test_copies_are_found_again(start: Start, tmp_path: Path) -> None:
+    """Where penstock and the host of a copy that leads have died, another copy goes on with the next penstock."""
+    live, seen = start(LONG, placement=COPIED), []
+    live.wait(live.now + 3)
+    live.close(stop=False)
+    os.kill(live.engine.hosts["h2"].pid or 0, signal.SIGKILL)
+    again = start(LONG, late=["h2"], placement=COPIED)
+    again.wait(again.now + 1)
+    seen.append(again.observe())
+    there = {unit.name: (unit.host, unit.running) for unit in seen[-1].units}
+    assert there["busy"] == ("h1", True)
+    assert there["auctions"] == ("h1", True)
+    assert there["auctions#2"] == ("h3", True)
+    report = finish(again, seen)
+    assert report["balanced"] is True
+    check(tmp_path, LONG)
+
+
+def test_a_copy_that_drops_does_not_lead(start: Start, tmp_path: Path) -> None:
+    """What a copy drops of its own is missing nowhere: if it has to lead, it goes on from where the other one was."""
+    live, seen = start(2 * LONG, placement=COPIED, live=True), []
+    live.wait(live.now + 3)
+    refused = live.apply(Plan(keep={"events->bids#3": 0.5})).refused
+    assert "no stream 'events->bids#3'" in refused[0].why
+    # The first copy leads, and is to drop: the second one does instead.
+    assert not live.apply(Plan(keep={"events->bids": 0.0, "events->bids#2": 1.0, "bids->busy#2": 0.0})).refused
+    settle(live, seen)
+    assert next(unit.host for unit in seen[-1].units if unit.name == "auctions") == "h3"
+    live.wait(live.now + 4)
+    seen.append(live.observe())
+    live.happen(Kill("h2"))
+    live.wait(live.now + 1)
+    settle(live, seen)
+    assert next((unit.host, unit.running) for unit in seen[-1].units if unit.name == "busy") == ("h1", True)
+    report = finish(live, seen)
+    assert report["balanced"] is True
+    assert sum(stream["dropped"] for stream in report["streams"].values()) == 0
+    check(tmp_path, 2 * LONG)
 
 
 def test_a_run_goes_on_without_a_host_that_has_gone(start: Start, tmp_path: Path) -> None:

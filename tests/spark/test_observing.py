@@ -66,7 +66,7 @@ def system(folder: Path, second: str = "h2") -> Any:
     runners = {name: Runner(units[name], query) for name, query in compiled.items()}
     return SimpleNamespace(
         deployment=deployment, units=units, compiled=compiled, runners=runners, hosts={"h1": None, "h2": None},
-        queries=[*compiled.values()],
+        copies=SimpleNamespace(runners={}), queries=[*compiled.values()],
     )  # fmt: skip
 
 

@@ -287,6 +287,7 @@ def test_upkeep_waits_for_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Old rows that cannot be removed while a broker is away end no run."""
     system = System.__new__(System)
     system.growing, system._kept, system._swept, system.compiled = False, -1e9, -1e9, {}
+    system.copies = SimpleNamespace(queries={})  # type: ignore[assignment]
     system.deployment = None  # type: ignore[assignment]
     asked = []
 

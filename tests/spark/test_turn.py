@@ -13,10 +13,11 @@ import pytest
 
 from penstock.spark.compile.drops import Drops
 from penstock.spark.shipped import turn as turning
+from penstock.spark.shipped.gate import follow, take_over
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import Knobs, Windows, WriterSpec
-from penstock.spark.shipped.turn import BUCKETS, LISTED, SINCE, knob, make_turn
+from penstock.spark.shipped.turn import BUCKETS, LISTED, SINCE, kept_by, knob, make_turn
 
 DAY = 86_400_000_000
 EVER = -(2**63)
@@ -141,3 +142,25 @@ def test_fixed_fractions_are_numbers() -> None:
     assert (drops.limit("a->b"), drops.limit("b->c"), drops.limit("x->y")) == ("300000", None, None)
     assert drops.drops("c->d")
     assert "getProperty" in str(drops.limit("c->d"))
+
+
+def test_a_copy_that_follows_drops_more_by_properties_of_its_own(tmp_path: Path) -> None:
+    """It keeps what is its own of what the one that leads keeps, and no other query on its host does so."""
+    place = Place(str(tmp_path))
+    take_over(place, "q", copy="q")
+    follow(place, "q", "q#2")
+    announce(tmp_path, {"a->b": 0.6, "a->b#2": 0.2})
+    found = {}
+    for generation, copy in ((1, "q"), (2, "q#2")):
+        knobs = Knobs(("a->b",), {}, {}, copy=copy)
+        given = WriterSpec(
+            place, "q", (), (), (), (), {}, (), timed=False, knobs=knobs, generation=generation, saved=copy
+        )
+        frame: Any = Frame()
+        turn_of(given)(frame, 0, {}, None)
+        found[copy] = frame.properties
+    assert found == {
+        copy: {knob(place, "a->b", copy): str(round(share * BUCKETS))} for copy, share in (("q", 0.6), ("q#2", 0.2))
+    }
+    assert kept_by({"a->b": 0.4, "a->b#2": 1.0}, "a->b", "") == 1
+    assert kept_by({"a->b": 0.4}, "a->b", "2") == 0.4

@@ -112,7 +112,7 @@ def spark(wanted: Wanted, tell: Report) -> Iterator[Engine]:
         if value is not None:
             raise InputError("is for the simulator", at=at)
     check_network(wanted.network, wanted.cluster.spark)
-    check_placement(wanted.placement)
+    check_placement(wanted.network, wanted.placement, wanted.cluster.spark)
     tell("starting hosts", 0.0)
     cluster, hosts = _crowded(wanted.cluster), wanted.hosts()
     there = {name: host for name, host in hosts.items() if host.alive()}

@@ -123,7 +123,7 @@ def command(
     expected = inputs.read(graph)
     # Spark's room is entered late: everything that is wrong in the files has been said by now.
     from penstock.spark import hosts, left
-    from penstock.spark.compile import check_network, check_placement
+    from penstock.spark.compile import check_network
     from penstock.spark.run import Engine, scheduled_rates
 
     check_network(graph, cluster.spark)
@@ -135,7 +135,7 @@ def command(
         placed = left.placement_of(there).check(graph.operators, cluster.hosts)
     else:
         placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
-    check_placement(placed)
+    _check_placed(graph, cluster, placed, drop, end)
     cluster = cluster.crowded(sorted(set(placed.values())), hosts.cores_here())
     job = Job(
         network=graph, cluster=cluster, placement=placed, folder=folder, statistics=known, rates=expected,
@@ -188,6 +188,19 @@ def _check_learned(end: EndOptions, network: Network, known: Statistics) -> None
         raise InputError("needs the cost of every operator", at="--learn", hint="pass --statistics from calibrate")
 
 
+def _check_placed(graph: Network, cluster: Cluster, placed: Placement, drop: DropOptions, end: EndOptions) -> None:
+    from penstock.spark.compile import check_placement
+
+    check_placement(graph, placed, cluster.spark)
+    if any("#" in name for name in placed):
+        if drop.plan is not None:
+            raise InputError(
+                "copies do not follow a plan table", at="--plan", hint="penstock control sheds with copies"
+            )
+        if end.learn is not None:
+            raise InputError("learns from operators without copies only", at="--learn", hint="place each once")
+
+
 def _shedder(drop: DropOptions, network: Network, cluster: Cluster, placement: Placement) -> Shedder | None:
     if drop.plan is None:
         return None
@@ -234,6 +247,8 @@ def show(document: Document) -> None:
         common.show_plan(document["plan"])
     for drift in document.get("drifts", ()):
         common.say(Drift(**drift).says)
+    if document.get("down"):
+        common.say(f"{', '.join(document['down'])} died; what ran there went on in its copies elsewhere")
     hosts = ", ".join(
         f"{name} busy {row['busy']:.0%}"
         + (f", its core {row['core']:.2f} times as fast as calibrated" if "core" in row else "")

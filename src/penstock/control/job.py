@@ -93,6 +93,11 @@ class Job:
         return self.rates.until(self.seconds)
 
     @property
+    def copied(self) -> bool:
+        """Whether operators have copies."""
+        return any("#" in name for name in self.placement)
+
+    @property
     def setting(self) -> Setting:
         """What is deployed, for those who look on."""
         return Setting(
@@ -152,7 +157,7 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
         outcome = engine.run_once(deployment, trigger=job.trigger, report=tell)
     else:
         heard = None
-        if not job.real_time and priced(job.network, job.statistics):
+        if not (job.real_time or job.copied) and priced(job.network, job.statistics):
             heard = watching(job, deployment.place / "forecasts.json", say).hear
         outcome = engine.run(
             deployment,
@@ -181,8 +186,11 @@ def watching(job: Job, file: Place, say: Callable[[str], None]) -> Lookout:
 
 
 def predicted(job: Job, rates: Rates | None) -> Prediction | None:
-    """Return what the batch model says of a job; None where it is not its model, or a cost or the rates are unknown."""
-    if rates is None or job.once or job.real_time or not priced(job.network, job.statistics):
+    """Return what the batch model says of a job; None where it is not its model, or a cost or the rates are unknown.
+
+    It knows nothing of copies.
+    """
+    if rates is None or job.once or job.real_time or job.copied or not priced(job.network, job.statistics):
         return None
     scheduled = job.rates is not None and job.network.scheduled
     rng = np.random.default_rng(job.seed)

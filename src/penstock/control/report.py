@@ -63,7 +63,8 @@ def compare(
     for batch in outcome.batches:
         # A query that was attached to the run later is on no host of this placement.
         if batch.query in host_of:
-            spans[host_of[batch.query]].append(batch.span)
+            # Another copy of it may have gone on elsewhere.
+            spans[batch.host if batch.host in spans else host_of[batch.query]].append(batch.span)
     busy = {name: sum(b - a for a, b in covered(rows, outcome.epoch, stop)) for name, rows in spans.items()}
     document: Document = {
         "network": describe(prediction.model.network, prediction.statistics) if prediction else describe(network),
@@ -79,6 +80,7 @@ def compare(
         },
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
+        **({"down": sorted(outcome.down)} if outcome.down else {}),
     }
     for name, rows in outcome.repeated.items():
         if rows:

@@ -66,7 +66,7 @@ def default_model(cluster: Cluster, network: Network, placement: Iterable[str] =
     network
         What runs there: of a cluster in real-time mode, some operators may run in micro-batches all the same.
     placement
-        Operators and replicas; Spark runs no replicas, so that with them it is Mace.
+        Operators and replicas; of these the models of Spark know nothing, so that with them it is Mace.
 
     Raises
     ------

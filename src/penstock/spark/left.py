@@ -28,4 +28,4 @@ def placement_of(document: Document) -> Placement:
 
 def hosts_of(document: Document) -> set[str]:
     """Return the hosts on which the units of a folder's run lie, also those that were attached to it."""
-    return {unit["host"] for unit in document.get("units", ())}
+    return {host for unit in document.get("units", ()) for host in (unit["host"], *unit.get("copies", {}).values())}

@@ -30,11 +30,12 @@ class Replicate:
             alive = {base_name(name) for name, host in now.seen.placement.items() if host not in now.seen.down}
             single = sorted(name for name in moves if base_name(name) not in alive)
             rest = f"; {', '.join(single[:5])} had no other copy" if single else ""
+            worst = {"worst": now.worst(now.where(moves))} if now.ready else {}
             return Proposal(
                 policy="replicate",
                 plan=Plan(placement=moves),
                 why=f"{', '.join(dead)} is down: {counted(len(moves), 'operator')} to start where most room is{rest}",
-                expected={"worst": now.worst(now.where(moves)), "single": float(len(single))},
+                expected={**worst, "single": float(len(single))},
             )
         return self._shed(now) if replicated(now) and now.ready else None
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from penstock.cluster import SparkSettings
+from penstock.cluster import SparkSettings, copies_of
 from penstock.errors import InputError, locating
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
@@ -59,12 +59,44 @@ def _check_tables(network: Network) -> None:
         _check_sink(network, sink)
 
 
-def check_placement(placement: Mapping[str, str]) -> None:
-    """Refuse replicas, which would be left out silently."""
-    for name in sorted(placement):
-        if "#" in name:
+def check_placement(network: Network, placement: Mapping[str, str], settings: SparkSettings) -> None:
+    """Refuse copies that cannot follow each other.
+
+    Raises
+    ------
+    InputError
+        Naming the copy, reason and remedy.
+    """
+    for name, copies in copies_of(placement).items():
+        if len(copies) < 2:
+            continue
+        _check_copies(network.operators[name], copies, placement)
+        if settings.hop == "kafka" or settings.mode == "real-time":
+            way = "topics between hosts" if settings.hop == "kafka" else "real-time mode"
             raise InputError(
-                f"replicas such as {name!r} run in the simulator only", at="placement", hint="place each operator once"
+                f"copies do not follow each other with {way}",
+                at=f"placement.{copies[1]}",
+                hint="place each operator once, or let rows pass by the directory, in micro-batches",
+            )
+        for given in network.operators[name].inputs:
+            if given in network.sources and not network.sources[given].scheduled:
+                raise InputError(
+                    f"it reads {given!r}, of which Spark itself says how much a batch takes: copies could not agree",
+                    at=f"placement.{copies[1]}",
+                    hint="put a filter with one copy in front, and place copies of what follows",
+                )
+
+
+def _check_copies(operator: Operator, copies: Sequence[str], placement: Mapping[str, str]) -> None:
+    """Refuse copies of an operator that share a host, or are numbered with gaps."""
+    hosts = [placement[copy] for copy in copies]
+    for number, copy in enumerate(copies, 1):
+        if number > 1 and copy != f"{operator.name}#{number}":
+            wanted = f"{operator.name}#{number}"
+            raise InputError(f"expected {wanted!r}, got {copy!r}", at="placement", hint="number copies from 2 on")
+        if placement[copy] in hosts[: number - 1]:
+            raise InputError(
+                f"another copy runs on {placement[copy]!r}", at=f"placement.{copy}", hint="give each a host of its own"
             )
 
 

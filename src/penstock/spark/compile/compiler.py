@@ -87,7 +87,7 @@ class _Compiler:
         self.network: Network = deployment.network
         self.knobs = knobs_of(deployment, Graph(self.network, fragment, real_time=deployment.real_time))
         if self.knobs is not None and not self.shares_jvm:
-            place = limits_file(deployment.place, fragment.name)
+            place = limits_file(deployment.place, deployment.copy or fragment.name)
             self.knobs = dataclasses.replace(self.knobs, file=place)
             self.deployment = attrs.evolve(deployment, limits=place)
         dropping = frozenset(self.knobs.windows) if self.knobs else frozenset()

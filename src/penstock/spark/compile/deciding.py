@@ -77,7 +77,8 @@ def knobs_of(deployment: Deployment, graph: Graph) -> Knobs | None:
                     others[home[reader[way]]] = (*others.get(home[reader[way]], ()), way)
     if not (limits or windows or others):
         return None
-    return Knobs(tuple(limits), windows, others, doors=doors_of(network, graph.fragment.operators, graph.fragment.host))
+    doors = doors_of(network, graph.fragment.operators, graph.fragment.host)
+    return Knobs(tuple(limits), windows, others, copy=deployment.copy, doors=doors)
 
 
 def doors_of(network: Network, mine: Collection[str], host: str) -> tuple[Door, ...]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import attrs
 from pyspark.sql.types import StructType
 
+from penstock.cluster import hosts_by_operator
 from penstock.files import Document
 from penstock.latency.fragments import Fragment, fragments, lineage
 from penstock.network import Network
@@ -25,7 +26,7 @@ class Deployment:
     Attributes
     ----------
     network, placement
-        Every operator placed.
+        Every operator placed, with its copies.
     folder
         Path or URI of the run: logs, checkpoints, sinks, manifests.
     keep
@@ -56,6 +57,8 @@ class Deployment:
         How rows pass between queries: ``directory`` or ``kafka``.
     real_time, checkpoint
         Operators that run in real-time mode, and how often (s) Spark notes how far their queries have come.
+    copy
+        Checkpoint of the copy of a query that is compiled; empty where there are none.
     limits, timed
         Where a query reads live keep fractions (None: from its host's JVM), and whether they hold by stimulus times.
     pace
@@ -80,6 +83,7 @@ class Deployment:
     hop: str = "directory"
     real_time: frozenset[str] = frozenset()
     checkpoint: float = 60.0
+    copy: str = ""
     limits: Place | None = None
     timed: bool = False
     pace: Pace = attrs.field(factory=Pace)
@@ -119,7 +123,7 @@ class Deployment:
     @property
     def drops(self) -> Drops:
         """What the streams let through."""
-        return Drops(self.keep, self.live, self.place, self.limits, self.timed)
+        return Drops(self.keep, self.live, self.place, self.limits, self.copy, self.timed)
 
     def lateness(self, writer: str) -> float:
         """Return the lateness of a stream: the largest of its sources (s)."""
@@ -127,10 +131,16 @@ class Deployment:
 
     @property
     def fragments(self) -> tuple[Fragment, ...]:
-        """The streaming queries."""
+        """The streaming queries; of copies the first."""
         if self.units is not None:
             return self.units
-        return fragments(self.network, self.placement, self.apart, self.real_time)
+        # What shares a query has its copies on the same hosts.
+        hosts = hosts_by_operator(self.placement)
+        places = {tuple(mine): ",".join(mine) for mine in hosts.values()}
+        together = {name: places[tuple(mine)] for name, mine in hosts.items()}
+        first = {place: mine[0] for mine, place in places.items()}
+        made = fragments(self.network, together, self.apart, self.real_time)
+        return tuple(attrs.evolve(part, host=first[part.host]) for part in made)
 
     def prompt(self, query: Fragment) -> bool:
         """Whether a query runs in real-time mode."""

@@ -31,6 +31,8 @@ class Drops:
         Of the run.
     file
         Where live fractions are read; None: from the host's JVM.
+    copy
+        Checkpoint of the copy that reads them; empty where there are none.
     timed
         Whether live fractions hold for rows by their stimulus times, and not batch by batch.
     """
@@ -39,6 +41,7 @@ class Drops:
     live: frozenset[str] = frozenset()
     folder: Place = attrs.field(factory=lambda: Place("."))
     file: Place | None = None
+    copy: str = ""
     timed: bool = False
 
     def limit(self, stream: str) -> str | None:
@@ -73,7 +76,7 @@ class Drops:
             path = self.file.uri.replace("`", "``")
             said = f"(SELECT from_json(max(value), 'map<string,string>') FROM text.`{path}`)"  # noqa: S608 - a path
             return f"coalesce({said}[{literal(name)}], '{default}')"
-        return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name)}', '{default}')"
+        return f"java_method('java.lang.System', 'getProperty', '{knob(self.folder, name, self.copy)}', '{default}')"
 
 
 def window_limit(start: str, names: tuple[str, str]) -> str:

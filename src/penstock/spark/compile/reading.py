@@ -17,6 +17,7 @@ from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.rows import read_rows
 from penstock.spark.compile.schemas import ENVELOPE_FIELDS
 from penstock.spark.compile.sources import read_source
+from penstock.spark.shipped.lockstep import COPY, Copy
 from penstock.spark.shipped.nexmark import NexmarkSource
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.sources import LogSource
@@ -92,7 +93,7 @@ def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: 
         shape = StructType([*deployment.schemas[name].fields, *ENVELOPE_FIELDS])
         reader = session.readStream.format("penstock-log").option("schema", shape.json())
         reader = reader.option("folder", deployment.place.uri).option("writer", name).option("begin", first)
-        reader = reader.option("slots", str(slots))
+        reader = reader.options(slots=str(slots), **_copy(deployment, query))
         if topics := deployment.topics(run):
             reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
             reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
@@ -100,9 +101,14 @@ def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: 
     source, most = deployment.network.sources[name], deployment.pace.most(name, query.host)
     if source.scheduled:
         options = {**deployment.schedules[name], "all": str(deployment.everything).lower(), "begin": first}
-        options |= {"slots": str(slots), "most": str(most or 0)}
+        options |= {"slots": str(slots), "most": str(most or 0), **_copy(deployment, query)}
         return session.readStream.format("penstock-nexmark").options(**options).load()
     return read_source(session, source, deployment.messages, most=most)
+
+
+def _copy(deployment: Deployment, query: Fragment) -> dict[str, str]:
+    """Return the option by which a source knows of which copy of a query it is."""
+    return {COPY: Copy(deployment.place, query.name, deployment.copy).option} if deployment.copy else {}
 
 
 def recalled_of(folder: Place, query: str) -> Place:

@@ -58,8 +58,7 @@ def _chance(stream: str, start: str, window: tuple[float, float], drops: Drops) 
 
     Under a plan, windows that overlap are dropped or kept together: alone, few would be dropped whole before many are.
     """
-    count = overlapping(*window)
-    if stream in drops.live and count > 1:
+    if stream in drops.live and (count := overlapping(*window)) > 1:
         start = f"{start} DIV {count * round(window[1] * 1e6)}L"
     return f"pmod(xxhash64({start}, {literal(stream)}), {BUCKETS})"
 

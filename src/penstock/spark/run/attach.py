@@ -13,7 +13,7 @@ from penstock.errors import InputError
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
-from penstock.spark.compile import Deployment, check_network, check_placement, derive_schemas, sheddable
+from penstock.spark.compile import Deployment, check_network, derive_schemas, sheddable
 from penstock.spark.compile.graph import Graph
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.folder import epoch_of
@@ -68,7 +68,7 @@ def grown(
     now = system.deployment if before is None else before.deployment
     whole = _restricted(now.network, network, placement)
     check_network(whole, engine.cluster.spark)
-    check_placement(placement)
+    _refuse_copies(system, placement)
     hosts = sorted(set(placement.values()))
     schemas = derive_schemas(engine.sessions[hosts[0]], whole, now.messages)
     schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
@@ -92,6 +92,8 @@ def grown(
     for unit in [*system.units.values()]:
         shape = unit.reshaped(whole)
         if _exits(whole, shape.fragment) != _exits(system.deployment.network, unit.fragment):
+            if unit.copies:
+                raise InputError(f"it reads what {unit.name!r} has no log of, and that has copies", at="network")
             again.append(shape)
     units = {**system.units, **{unit.name: unit for unit in (*again, *fresh)}}
     deployment = attrs.evolve(deployment, units=tuple(unit.fragment for unit in units.values()))
@@ -167,6 +169,14 @@ def _refuse_rows(network: Network, placement: Mapping[str, str], real_time: Coll
                 at=f"operators.{name}",
                 hint="let it read a topic to which that writes, or attach it where the mode is micro-batch",
             )
+
+
+def _refuse_copies(system: System, placement: Mapping[str, str]) -> None:
+    """Refuse to attach copies."""
+    for name in placement:
+        if "#" in name:
+            hint = "place each operator once"
+            raise InputError("a query is attached without copies", at=f"placement.{name}", hint=hint)
 
 
 def _exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,10 +20,10 @@ from penstock.spark.run.membership import Membership
 from penstock.spark.run.rows import rows_a_file
 from penstock.spark.run.split import parts_of, split
 from penstock.spark.run.system import System
-from penstock.spark.run.units import Unit
+from penstock.spark.run.units import Unit, copy_name
 from penstock.spark.run.wanted import Wanted
 from penstock.spark.shipped.local import tables_of, tables_there
-from penstock.spark.shipped.turn import ANNOUNCED, limits_of
+from penstock.spark.shipped.turn import ANNOUNCED, kept_by, limits_of
 from penstock.steering import Change
 from penstock.steering import plan as kinds
 
@@ -105,20 +106,57 @@ class Changes:
 
     def _keep(self, keep: Mapping[str, float]) -> None:
         live, streams = self.system.deployment.live, {stream.name for stream in self.system.deployment.network.streams}
+        placed = self.system.deployment.placement
         for name, share in keep.items():
-            if name not in streams:
+            stream, copy, _ = name.partition("#")
+            if stream not in streams or (copy and name.partition("->")[2] not in placed):
                 raise InputError(f"no stream {name!r}", at="keep")
-            if name not in live and share < 1:
+            if stream not in live and share < 1:
                 raise InputError("nothing can be dropped here while it runs", at=f"keep.{name}")
             if not 0 <= share <= 1:
                 raise InputError(f"expected a share of 0 to 1, got {share}", at=f"keep.{name}")
         if self.following:
             raise InputError("keep fractions follow a plan table already", at="keep")
-        self.keep = {name: share for name, share in keep.items() if share < 1}
+        self.keep = {
+            name: share for name, share in keep.items() if share < 1 or keep.get(name.partition("#")[0], 1) < 1
+        }
+        self.tell_copies()
         content = {"keep": self.keep, "looked": {}}
         (self.system.deployment.place / ANNOUNCED).replace(json.dumps(content).encode())
         self.system.moments.keep(self.keep)
         self._tables({})
+
+    def tell_copies(self) -> None:
+        """Note which copies are to drop more than the one that leads, and begin those anew that are no longer.
+
+        If the one that leads is to drop and another copy is not, the other one leads.
+        """
+        inputs, system = self.system.deployment.network.inputs, self.system
+        for unit in [unit for unit in [*system.units.values()] if unit.copies]:
+            streams = [stream.name for name in unit.fragment.operators for stream in inputs(name)]
+            dropping = {copy for copy in unit.copies if _drops_more(self.keep, streams, copy)}
+            system.copies.dropping = (system.copies.dropping - {*unit.copies}) | dropping
+            system.copies.thin |= dropping & {*unit.others}
+            if {unit.name, *map(copy_name, unit.copies)} & {*self.moving}:
+                continue
+            able = {copy for copy in unit.others if copy in system.copies.runners} - system.copies.thin
+            again = (
+                {unit.saved} if unit.saved in dropping and able else ({*unit.others} & system.copies.thin) - dropping
+            )
+            for copy in again:
+                self.start_copy(unit, copy, unit.copies[copy])
+
+    def revive(self) -> None:
+        """Begin to start units with copies of which nothing runs, where a copy's host is there."""
+        with self.system.lock:  # another thread may be about to let copies lead
+            stopped = [unit for unit in self.system.units.values() if unit.host in self.members.down]
+        for unit in stopped:
+            able = [copy for copy, host in unit.copies.items() if host not in self.members.down]
+            busy = {unit.name, *map(copy_name, unit.copies)} & self.jobs.keys()
+            if able and not busy:
+                name, copy, host = unit.name, able[0], unit.copies[able[0]]
+                revived = partial(self.system.copies.revive, name, copy, self.pace.on(host))
+                self._do(name, dict.fromkeys(unit.operators(copy), host), revived)
 
     def _tables(self, documents: Mapping[str, Document]) -> None:
         """Let hosts decide by tables of their own; those that are not named by what is announced."""
@@ -128,6 +166,8 @@ class Changes:
             raise InputError("keep fractions follow a plan table already", at="tables")
         if documents and not self.system.deployment.live:
             raise InputError("nothing can be dropped here while it runs", at="tables")
+        if documents and any(unit.copies for unit in self.system.units.values()):
+            raise InputError("hosts with copies of operators do not decide alone", at="tables")
         if documents and self.system.deployment.real_time:
             raise InputError("hosts decide by themselves batch by batch, and none in real-time mode", at="tables")
         gone = {host: None for host in self.tables if host not in documents}
@@ -182,7 +222,7 @@ class Changes:
     def _paced(self, pace: Pace, changed: Callable[[Unit], bool]) -> None:
         """Let units go on at another pace; those of dead hosts do so when they are started there or elsewhere."""
         mine = [unit for unit in [*self.system.units.values()] if changed(unit)]
-        self._free([unit.name for unit in mine])
+        self._free([name for unit in mine for name in (unit.name, *map(copy_name, unit.copies))])
         self.system.go_at(pace)
         for unit in mine:
             if unit.host not in self.members.down:
@@ -192,10 +232,13 @@ class Changes:
         """Begin to move the unit of an operator, or a part of it; of several of its operators the first one does."""
         name, hosts = wanted.unit_of(operator)
         unit, host = self.system.units[name], hosts[operator]
-        pin = self.system.deployment.network.operators[operator].pin
+        pin = self.system.deployment.network.pins.get(operator)
         self.members.usable(host, operator)
         if pin is not None and pin != host:
             raise InputError(f"it is pinned to {pin!r}", at=f"operators.{operator}")
+        if unit.copies:
+            self._move_copy(unit, operator, hosts, wanted)
+            return
         if name in wanted.begun:
             return
         if wanted.grown is not None and name in {each.name for each in wanted.grown.again}:
@@ -214,6 +257,31 @@ class Changes:
             self.start(unit, host)
         else:
             self._do(name, hosts, lambda: split(self.system, unit, parts, self.intervals()))
+
+    def _move_copy(self, unit: Unit, operator: str, hosts: Mapping[str, str], wanted: Wanted) -> None:
+        """Begin to move a copy of a unit; of several of its operators the first one does."""
+        copy, host = next(name for name in unit.copies if operator in unit.operators(name)), hosts[operator]
+        if copy_name(copy) in wanted.begun:
+            return
+        if len({*hosts.values()}) > 1:
+            raise InputError(f"the copies of {', '.join(hosts)} move together", at=f"placement.{operator}")
+        if any(there == host for other, there in unit.copies.items() if other != copy):
+            raise InputError(f"another copy is on {host!r}", at=f"placement.{operator}")
+        runs = copy in self.system.copies.runners or (unit.saved == copy and unit.name in self.system.runners)
+        if unit.copies[copy] == host and runs:
+            return
+        self._free([unit.name, *map(copy_name, unit.copies)])
+        wanted.begun.add(copy_name(copy))
+        self.start_copy(unit, copy, host)
+
+    def start_copy(self, unit: Unit, copy: str, host: str) -> None:
+        """Begin to start a copy of a unit on a host, another one or again on its own; another one leads meanwhile."""
+
+        def start() -> None:
+            self.members.wait(host)
+            self.system.copies.carry(unit.name, copy, host, self.pace.on(host))
+
+        self._do(copy_name(copy), dict.fromkeys(unit.operators(copy), host), start)
 
     def _check_room(self, moved: Unit) -> None:
         """Refuse a host that has no room for a unit in real-time mode."""
@@ -317,8 +385,17 @@ class Changes:
             self.targets[unit.name] = dict.fromkeys(unit.fragment.operators, unit.host)
             self.jobs[unit.name] = job
 
-    def _begin_there(self, name: str) -> None:
-        """Begin to start a unit on its host, which is there again, unless it changes already."""
-        unit = self.system.units.get(name)
-        if unit is not None and name not in self.jobs:
-            self.start(unit, unit.host)
+    def _begin_there(self, host: str) -> None:
+        """Begin to start what lies on a host that is there again, unless it changes already."""
+        for unit in [*self.system.units.values()]:
+            if unit.host == host and unit.name not in self.jobs:
+                self.start(unit, host)
+            for copy in unit.others:
+                if unit.copies[copy] == host and not {unit.name, copy_name(copy)} & self.jobs.keys():
+                    self.start_copy(unit, copy, host)
+
+
+def _drops_more(keep: Mapping[str, float], streams: Iterable[str], copy: str) -> bool:
+    """Whether a copy is to drop more of some streams than another one."""
+    number = copy.partition("#")[2] or "1"
+    return any(kept_by(keep, stream, number) < kept_by(keep, stream, "") for stream in streams)

@@ -15,7 +15,7 @@ import attrs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, base_name
 from penstock.errors import EngineError, PenstockError
 from penstock.latency.real_time import prompt_operators
 from penstock.network import Network
@@ -154,14 +154,14 @@ class Engine:
         """
         everything, live = ways.get("everything", False), ways.get("live", False)
         check_network(network, self.cluster.spark)
-        check_placement(placement)
+        check_placement(network, placement, self.cluster.spark)
         real_time = frozenset() if everything else prompt_operators(network, self.cluster.spark)
         kafka = Connection.of(self.cluster.spark)
         place = place_of(os.fspath(folder))
         # A host may be gone where a run goes on.
         used = [name for name in sorted(set(placement.values())) if name in self.sessions] or [*self.sessions][:1]
         schedules = self.schedules(network, place, rates)
-        working = {placement[name] for name, operator in network.operators.items() if computes(operator)}
+        working = {host for name, host in placement.items() if computes(network.operators[base_name(name)])}
         busy = sorted(working & self.sessions.keys())
         with telling_deaths({name: self.hosts[name] for name in used}):
             self._renew()
@@ -232,7 +232,7 @@ class Engine:
         Raises
         ------
         EngineError
-            If a host dies or a query fails.
+            If a host dies that runs anything without a copy elsewhere, or a query fails.
         """
         interval, tell = self._interval(trigger), report or _silent
 
@@ -277,7 +277,7 @@ class Engine:
                 if system is not None:
                     system.fence()
             outcome = collect(system.deployment, system.queries, time.time() - begin)
-            return attrs.evolve(outcome, refused=refused)
+            return attrs.evolve(outcome, refused=refused, down=frozenset(system.down))
 
     def system(self, deployment: Deployment, prompt: bool, tell: Report, *, adopt: bool = False) -> System:
         """Take the folder over, compile all queries, and bring what an earlier run left in order.

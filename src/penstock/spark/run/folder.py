@@ -8,7 +8,7 @@ Everything that a run leaves is in its folder, written so that a killed run find
     fences/UNIT         held while one commits or takes over
     sessions.json       the hosts' sessions, in which queries may run on without penstock
     epoch               when scheduled sources begin (µs since 1970)
-    checkpoints/UNIT    Spark's offsets, commits and state
+    checkpoints/UNIT    Spark's offsets, commits and state; of its second copy those in UNIT#2
     recalled/UNIT       what queries knew of event time when they were stopped
     logs/OPERATOR       rows between queries, a file per batch (or task of it), until all readers have passed
     sinks/SINK          rows of sinks without a format
@@ -171,7 +171,8 @@ def claim(deployment: Deployment) -> Claim:
     mine = _described(deployment)
     there = claimed(deployment.folder)
     if there is None:
-        found = Claim(secrets.token_hex(4), tuple(map(Unit.new, deployment.fragments)), {})
+        units = tuple(Unit.placed(part, deployment.placement) for part in deployment.fragments)
+        found = Claim(secrets.token_hex(4), units, {})
         note(deployment, found)
         return found
     for key, what in CLAIMED:

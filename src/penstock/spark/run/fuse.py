@@ -34,7 +34,7 @@ def pair(system: System, but: Collection[frozenset[str]] = ()) -> Pair | None:
     but
         Names of pairs that are left alone.
     """
-    free = [unit for unit in [*system.units.values()] if _free(system, unit)]
+    free = [unit for unit in [*system.units.values()] if not unit.copies and _free(system, unit)]
     for reader in free:
         for writer in free:
             common = {*_inputs(system, writer)} & {*_inputs(system, reader)}

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.errors import PySparkException
 
-from penstock.cluster import Cluster
+from penstock.cluster import Cluster, base_name
 from penstock.errors import EngineError, InputError, PenstockError
 from penstock.network import Network
 from penstock.spark.compile import Pace
@@ -31,9 +31,9 @@ from penstock.spark.run.queues import age
 from penstock.spark.run.reports import short
 from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK
+from penstock.spark.run.units import Unit, copy_name
 from penstock.spark.run.wanted import Wanted, moves_by_unit
 from penstock.spark.run.watch import CHECK
-from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.turn import ANNOUNCED
 from penstock.steering import Applied, Change, Event, Kill, Observation, Plan, Recover, Refused, changes
 
@@ -106,6 +106,7 @@ class SparkEngine:
         note_sessions(place, self.engine.sessions)
         with contextlib.suppress(FileNotFoundError):
             self.changes.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
+        self.changes.tell_copies()
         try:
             self.system.start(self.changes.intervals(), self.system.reachable)
         except BaseException:
@@ -152,8 +153,11 @@ class SparkEngine:
             seen = self._observer.look(moving, sorted(self.down), keep, cores)
             network = self.network
             known = operators_seen(network, seen.counts, seen.entered, seen.left)
-            placement, units = dict(self.system.deployment.placement), dict(self.system.units)
-        queues = [seen.queues.get(name) for name in network.operators]
+            placement, units = dict(self.system.deployment.placement), [*self.system.units.values()]
+            moves = [name for job in moving for name in self.changes.targets[job]]
+        rows = _with_copies(network, units)
+        known |= {name: _of_copies(known[name], rows) for name in ("served", "tried", "emitted")}
+        queues = [seen.queues.get(base_name(name)) for name in rows]
         counts = [seen.counts.get(stream.name, (0, 0)) for stream in network.streams]
         observation = Observation(
             at=at,
@@ -161,8 +165,8 @@ class SparkEngine:
             network=network,
             cluster=self.cluster,
             sources=tuple(network.sources),
-            operators=tuple(network.operators),
-            work=np.full(len(network.operators), np.nan),  # of units, and how sure that is
+            operators=tuple(rows),
+            work=np.full(len(rows), np.nan),  # of units, and how sure that is
             placement=placement,
             waiting=_floats(None if queue is None else queue[0] for queue in queues),
             behind=_floats(age(queue, time.time()) for queue in queues),
@@ -170,7 +174,7 @@ class SparkEngine:
             streams=tuple(stream.name for stream in network.streams),
             arrived=_ints(arrived for arrived, _ in counts),
             dropped=_ints(dropped for _, dropped in counts),
-            moving=frozenset(op for name in moving if name in units for op in units[name].fragment.operators),
+            moving=frozenset(name for name in moves if name in placement),
             down=frozenset(self.changes.members.down),
             hosts=seen.hosts,
             units=seen.units,
@@ -222,9 +226,9 @@ class SparkEngine:
         """Notice hosts that have died and changes that have ended, and start again what failed by itself."""
         for name, host in [*self.engine.hosts.items()]:
             if name not in self.changes.members.down and host.pid is not None and not host.alive():
-                self._lose(name)
+                self.system.lose(name)
         for name, error in self.changes.members.failed().items():
-            self._lose(name)
+            self.system.lose(name)
             self._told.append({"time": self.now, "unit": None, "host": name, "why": short(error)})
         for name, job in [*self.changes.jobs.items()]:
             if job.done():
@@ -235,10 +239,13 @@ class SparkEngine:
         if not self.changes.moving:
             self.changes.members.let_go()
         self.changes.fuse()
+        self.changes.revive()
         if time.monotonic() - self._asked > CHECK:
             self._asked = time.monotonic()
             for name in [*self.system.runners]:
                 self._check(name)
+            for copy in [*self.system.copies.runners]:
+                self._check_copy(copy)
 
     def _check(self, name: str) -> None:
         # A change that has just ended may have put another unit in its place.
@@ -249,25 +256,44 @@ class SparkEngine:
             said = runner.failed()
         except Exception as error:
             if not self.engine.hosts[runner.unit.host].alive():
-                self._lose(runner.unit.host)
+                self.system.lose(runner.unit.host)
                 return
             said = short(error)
         if said is not None:
             self._failed(name, EngineError(said))
 
-    def _lose(self, host: str) -> None:
-        """Note that a host has died: nothing that it may still do is delivered."""
-        self.changes.members.down.add(host)
-        for name in [*self.system.units]:
-            # A change in the pool may put the unit elsewhere meanwhile: what delivers there is to go on.
-            with self.system.lock:
-                unit = self.system.units.get(name)
-                if unit is not None and unit.host == host:
-                    take_over(self.system.deployment.place, name, deliver=False)
-                    self.system.runners.pop(name, None)
+    def _check_copy(self, copy: str) -> None:
+        """Start a copy that follows again, if its query has failed."""
+        runner = self.system.copies.runners.get(copy)
+        if runner is None or {runner.name, copy_name(copy)} & self.changes.jobs.keys():
+            return
+        try:
+            said = runner.failed()
+        except Exception as error:
+            said = short(error)
+        if said is not None and self.engine.hosts[runner.unit.host].alive():
+            self._copy_failed(copy, EngineError(said))
+
+    def _copy_failed(self, copy: str, error: BaseException) -> None:
+        """Start a copy again that has failed, unless its host has died; one that fails too often stays missing."""
+        unit = next(unit for unit in self.system.units.values() if copy in unit.copies)
+        host = unit.copies[copy]
+        self._told.append({"time": self.now, "unit": copy, "host": host, "why": short(error)})
+        if host not in self.changes.members.down and not self._again(copy):
+            self.changes.start_copy(unit, copy, host)
+
+    def _again(self, name: str) -> bool:
+        """Count a failure; return whether there were too many."""
+        now = time.monotonic()
+        times = self._failures[name] = [at for at in self._failures.get(name, ()) if now - at < FORGIVEN] + [now]
+        return len(times) > AGAIN
 
     def _failed(self, name: str, error: BaseException) -> None:
         """Start a unit again that has failed, unless its host has died or it runs all the same."""
+        copy = next((c for each in self.system.units.values() for c in each.copies if copy_name(c) == name), None)
+        if copy is not None and copy != self.system.units[copy.partition("#")[0]].saved:
+            self._copy_failed(copy, error)
+            return
         unit = self.system.units.get(name)
         if unit is None:
             # A unit that is gone since two were fused is told of by the other one.
@@ -281,18 +307,20 @@ class SparkEngine:
         known = self.engine.hosts.get(host)
         if host in self.changes.members.down or (known is not None and not known.alive()):
             if host not in self.changes.members.down:
-                self._lose(host)
+                self.system.lose(host)
             self.system.runners.pop(name, None)
             return
         runner = self.system.runners.get(name)
         if runner is not None and runner.goes_on():
             # The change failed before anything was stopped.
             return
-        now = time.monotonic()
-        times = self._failures[name] = [at for at in self._failures.get(name, ()) if now - at < FORGIVEN] + [now]
-        if len(times) > AGAIN:
+        if self._again(name):
             raise EngineError(f"unit {name!r} fails again and again: {short(error)}")
-        self.changes.start(unit, host)
+        if unit.copies:
+            # Another one leads meanwhile, where there is one.
+            self.changes.start_copy(unit, unit.saved, host)
+        else:
+            self.changes.start(unit, host)
 
     def happen(self, event: Event) -> None:
         """Let an event of a scenario happen now.
@@ -335,6 +363,7 @@ class SparkEngine:
             if stop:
                 self.system.stop()
             else:
+                self.system.copies.guard.end()
                 self.system.meters.end()
                 for host in self.engine.hosts.values():
                     host.leave()
@@ -343,6 +372,26 @@ class SparkEngine:
             self.changes.pool.shutdown(wait=True)
             self._held.close()
             self.changes.members.stop()
+
+
+def _with_copies(network: Network, units: Sequence[Unit]) -> dict[str, int | None]:
+    """Return the operators and their copies, each copy that leads before the others of its operator.
+
+    What was counted of an operator is counted of the one that leads: by name its row in the network; None: the others.
+    """
+    found: dict[str, int | None] = {}
+    numbers = {name: number for number, name in enumerate(network.operators)}
+    led = {
+        name: copy
+        for unit in units
+        for name, copy in zip(unit.fragment.operators, unit.operators(unit.saved), strict=True)
+    }
+    found |= {led.get(name, name): number for name, number in numbers.items()}
+    return found | {name: None for unit in units for copy in unit.others for name in unit.operators(copy)}
+
+
+def _of_copies(counts: NDArray[np.int64], rows: Mapping[str, int | None]) -> NDArray[np.int64]:
+    return np.array([0 if number is None else counts[number] for number in rows.values()], np.int64)
 
 
 def _floats(values: Iterable[float | None]) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ class Membership:
     pool
         Does what takes time.
     begin
-        Begins to start a unit on the host on which it lies.
+        Begins to start what lies on a host.
 
     Attributes
     ----------
@@ -107,14 +107,15 @@ class Membership:
         self.engine.add(self.engine.cluster, host)
         note_sessions(self.system.deployment.place, dict(self.engine.sessions))
         self.down.discard(host.name)
-        mine = self._units(host.name)
-        if not mine:
+        if not self._units(host.name):
             self.warm(host.name)
-        for unit in mine:
-            self._begin(unit)
+        self._begin(host.name)
 
     def _units(self, host: str) -> list[str]:
-        return [unit.name for unit in [*self.system.units.values()] if unit.host == host]
+        """Return the units and copies that lie on a host."""
+        units = [*self.system.units.values()]
+        there = ((name, at) for unit in units for name, at in (unit.copies or {unit.name: unit.host}).items())
+        return [name for name, at in there if at == host]
 
     def failed(self) -> dict[str, BaseException]:
         """Return, once, the hosts that could not be started, and why."""

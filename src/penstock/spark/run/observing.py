@@ -27,6 +27,7 @@ from penstock.spark.run.passing import Passing
 from penstock.spark.run.queues import Queue, Queues, age, together
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.system import System
+from penstock.spark.run.units import Unit, copy_name
 from penstock.spark.shipped.checkpoint import offsets
 from penstock.spark.shipped.told import note_of
 from penstock.steering import HostSeen, LatencySeen, UnitSeen
@@ -226,15 +227,18 @@ class Observer:
         """
         spans: dict[str, list[tuple[float, float]]] = {name: [] for name in [*self.system.hosts]}
         ended = dict.fromkeys(spans, 0)
-        for batch in (batch for each in batches.values() for batch in each):
-            if batch.host not in spans:
-                continue
-            ended[batch.host] += 1
-            if batch.known:
-                spans[batch.host].append((batch.start, batch.start + batch.duration))
+        # Copies that follow do the same at about the same time.
+        others: dict[str, set[str]] = {}
+        for runner in [*self.system.copies.runners.values()]:
+            others.setdefault(runner.name, set()).add(runner.unit.host)
+        for name, batch in ((name, batch) for name, each in batches.items() for batch in each):
+            for host in {batch.host, *others.get(name, ())} & spans.keys():
+                ended[host] += 1
+                if batch.known:
+                    spans[host].append((batch.start, batch.start + batch.duration))
         for name, planned in since.items():
-            if self.system.units[name].host in spans:
-                spans[self.system.units[name].host].append((planned, now))
+            for host in {self.system.units[name].host, *others.get(name, ())} & spans.keys():
+                spans[host].append((planned, now))
         used = self._passing.busy
         return {
             name: HostSeen(
@@ -260,7 +264,8 @@ class Observer:
             query = self.system.compiled.get(name)
             running = name in self.system.runners and name not in moving and unit.host not in down
             prompt = self.system.deployment.prompt(unit.fragment)
-            divides = running and not prompt
+            divides = running and not prompt and not unit.copies
+            parts = divisible(self.system.deployment.network, unit.fragment.operators) if divides else ()
             mine = batches.get(name, ())
             # Batches of a host share its cores: their durations add up to more than was worked.
             work, doubt = self._passing.work(name) if prompt else self._lengths_of(name).work(mine)
@@ -268,7 +273,7 @@ class Observer:
             found.append(
                 UnitSeen(
                     name=name,
-                    operators=unit.fragment.operators,
+                    operators=unit.operators(unit.saved),
                     host=unit.host,
                     generation=0 if query is None else query.spec.generation,
                     running=running,
@@ -277,16 +282,30 @@ class Observer:
                     batches=len(mine),
                     work=work,
                     doubt=doubt,
-                    since=max(0.0, now - since[name]) if divides and name in since else None,
-                    parts=divisible(self.system.deployment.network, unit.fragment.operators) if divides else (),
+                    since=max(0.0, now - since[name]) if running and not prompt and name in since else None,
+                    parts=parts,
                 )
             )
+            found += [self._copy(unit, copy, down) for copy in unit.others]
         return tuple(found)
+
+    def _copy(self, unit: Unit, copy: str, down: Sequence[str]) -> UnitSeen:
+        """Return what is known of a copy that follows: it works as the one that leads does."""
+        host, runner = unit.copies[copy], self.system.copies.runners.get(copy)
+        generation = 0 if runner is None else runner.query.spec.generation
+        there = runner is not None and host not in down
+        return UnitSeen(
+            name=copy_name(copy), operators=unit.operators(copy), host=host, generation=generation, running=there
+        )
 
     def _overhead(self, host: str) -> float | None:
         """Return what one batch of each of a host's units takes besides its rows; in real-time mode there are none."""
         units, prompt = self.system.units, self.system.deployment.prompt
-        there = {name: each for name, (_, each) in self._lengths.items() if name in units and each.host == host}
+        there = {
+            name: each
+            for name, (_, each) in self._lengths.items()
+            if name in units and (each.host == host or host in units[name].copies.values())
+        }
         mine = [each.fixed for name, each in there.items() if not prompt(units[name].fragment)]
         known = [fixed for fixed in mine if fixed is not None]
         return float(np.mean(known)) * len(mine) if known else None

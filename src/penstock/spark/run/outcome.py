@@ -88,6 +88,8 @@ class Outcome:
         By sink, rows that came to its topic twice.
     weight
         By sink: how many tuples had each of these pairs of times; else one.
+    down
+        Hosts that died on the way, and whose operators had copies elsewhere.
     """
 
     epoch: float
@@ -100,6 +102,7 @@ class Outcome:
     history: History = attrs.field(factory=History)
     repeated: Mapping[str, int] = attrs.field(factory=dict)
     weight: Mapping[str, Array] = attrs.field(factory=dict)
+    down: frozenset[str] = frozenset()
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""

@@ -82,7 +82,7 @@ class Runner:
         spec = self.query.spec
         if spec.knobs is None or spec.knobs.file is None:
             return
-        folder = spec.folder / LIMITS / self.name
+        folder = spec.folder / LIMITS / (self.unit.saved if self.unit.copies else self.name)
         for old in folder.names():
             # Of earlier generations of the unit, which deliver no more.
             if old != spec.knobs.file.name:
@@ -122,6 +122,12 @@ class Runner:
     def passing(self) -> bool:
         """Whether it ended for a reason that passes."""
         return was_passing(self.under_way)
+
+    def halt(self, host: SparkHost) -> None:
+        """Stop, whatever is done: another one goes on for it."""
+        with contextlib.suppress(Exception):
+            if self.handle is not None and host.alive():
+                self.handle.stop()
 
     def end(self, host: SparkHost, patience: float = 30.0) -> bool:
         """Stop at the end of the batch that runs; return whether nothing of a later one was done.

@@ -16,7 +16,8 @@ from penstock.errors import EngineError, locating
 from penstock.spark.compile import Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt, recalled_of
 from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
-from penstock.spark.run.deaths import died, raise_dead
+from penstock.spark.run.copies import Copies, latest
+from penstock.spark.run.deaths import died
 from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
 from penstock.spark.run.meter import Meters
@@ -25,7 +26,7 @@ from penstock.spark.run.prompt import PromptRunner, recount_prompt
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.topics import make_topics
-from penstock.spark.run.units import Unit, stamped
+from penstock.spark.run.units import Unit, copy_name, stamped
 from penstock.spark.run.upkeep import clean_logs, fold
 from penstock.spark.shipped.gate import owner_of, take_over
 
@@ -39,6 +40,9 @@ Report = Callable[[str, float], None]
 
 LOOK, UPKEEP = 0.25, 10.0
 """Seconds between two looks at the hosts, and at what may be removed."""
+
+GONE = 1.0
+"""Seconds within which a host that refuses to answer is seen to have died, if it has."""
 
 Change = Callable[[Deployment], Deployment]
 """What becomes of a deployment."""
@@ -64,6 +68,10 @@ class System:
     ----------
     down
         Hosts that have died.
+    copies
+        Those that follow; ``runners`` and ``compiled`` are of the units, as the copy that leads runs them.
+    ended
+        Set once nothing is to begin any more.
     moments
         When which keep fraction holds, in queries in real-time mode.
     """
@@ -82,20 +90,26 @@ class System:
         self._speed = speed
         self.down: set[str] = set()
         self.deployment = _as_claimed(deployment, claim)
-        self.units: dict[str, Unit] = {unit.name: unit for unit in claim.units}
+        self.units: dict[str, Unit] = {unit.name: latest(deployment.place, unit) for unit in claim.units}
         self.compiled: dict[str, Query] = {}
         self.runners: dict[str, Runner] = {}
+        self.copies = Copies(self)
         self.meters = Meters()
         self.moments = Moments(self.deployment.place, self._live, self._there)
         self.lock = threading.RLock()
         self.growing = False
-        self._ended = threading.Event()
+        self.ended = threading.Event()
         self._kept = self._seen = self._swept = time.monotonic()
 
     @property
     def queries(self) -> list[Query]:
         """The queries of all units, as they were last compiled."""
         return [query for _, query in sorted([*self.compiled.items()], key=lambda item: item[0])]
+
+    @property
+    def readers(self) -> list[Query]:
+        """The queries of all units and of their copies: what each of them has not read yet must stay."""
+        return [*self.queries, *self.copies.queries.values()]
 
     @property
     def reachable(self) -> list[str]:
@@ -108,6 +122,10 @@ class System:
         Units of a host that is gone are compiled on another, so that it is known what they read; they start later.
         """
         there = sorted(self.sessions)
+        for unit in [*self.units.values()]:
+            able = [copy for copy, host in unit.copies.items() if host in there]
+            if able and unit.host not in there:
+                self.units[unit.name] = self.copies.bequeath(unit, able[0])
         mine: dict[str, list[Unit]] = {}
         for name in sorted(self.units):
             host = self.units[name].host
@@ -137,7 +155,7 @@ class System:
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
-        generation = take_over(self.deployment.place, unit.name)
+        generation = take_over(self.deployment.place, unit.name, copy=unit.saved if unit.copies else "")
         made = stamped(query, unit, generation)
         with self.lock:  # nobody looks at all queries meanwhile
             self.compiled[unit.name] = made
@@ -149,6 +167,7 @@ class System:
     def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
         """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""
         deployment = self.deployment if deployment is None else deployment
+        deployment = attrs.evolve(deployment, copy=unit.saved if unit.copies else "")
         operators = map(deployment.network.operators.__getitem__, unit.fragment.operators)
         if unit.host not in deployment.speeds and any(map(computes, operators)):
             deployment = attrs.evolve(deployment, speeds={**deployment.speeds, unit.host: self._speed(unit.host)})
@@ -168,17 +187,25 @@ class System:
         return query
 
     def start(self, trigger: Mapping[str, float] | float, names: Sequence[str] | None = None) -> None:
-        """Start units that are prepared (default: all), and wait until each has looked for data."""
-        wanted = sorted(name for name in (self.units if names is None else names) if name not in self.runners)
+        """Start units that are prepared (default: all), and wait until each has looked for data.
+
+        Of those that run already, the copies that follow are started.
+        """
+        wanted = sorted(self.units if names is None else names)
+        if any(unit.copies for unit in self.units.values()):
+            self.copies.guard.start()
         pool = ThreadPoolExecutor(max(1, len(wanted)))
 
         def interval(name: str) -> float:
             return trigger if isinstance(trigger, int | float) else trigger[self.units[name].host]
 
+        def start(name: str) -> None:
+            (self.copies.follow if name in self.runners else self.begin)(name, interval(name))
+
         try:
-            list(pool.map(lambda name: self.begin(name, interval(name)), wanted))
+            list(pool.map(start, wanted))
         except BaseException:
-            self._ended.set()
+            self.ended.set()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -206,12 +233,26 @@ class System:
         with self.lock:
             self.runners[name] = runner
         while not runner.ready(before):
-            if self._ended.wait(0.2):
+            if self.ended.wait(0.2):
                 return
             if again and runner.passing:
                 self.begin(name, interval, again - 1)
                 return
             self.check(runner)
+        self.copies.follow(name, interval)
+
+    def lose(self, host: str) -> None:
+        """Note that a host has died: copies elsewhere lead what it led, and nothing that it may do is delivered."""
+        # A change in the pool may put a unit elsewhere meanwhile: what delivers there is to go on.
+        with self.lock:
+            if host in self.down:
+                return
+            self.down.add(host)
+            self.copies.lose(host)
+            for name, unit in [*self.units.items()]:
+                if unit.host == host and not self.copies.succeed(name):
+                    take_over(self.deployment.place, name, deliver=False)
+                    self.runners.pop(name, None)
 
     def _runner(self, name: str) -> Runner:
         unit, query = self.units[name], self.compiled[name]
@@ -226,6 +267,8 @@ class System:
         try:
             error = runner.failed()
         except Exception:
+            if self._survives(runner.unit.host):
+                return
             if not host.alive():
                 raise died(runner.unit.host) from None
             raise
@@ -265,6 +308,7 @@ class System:
         unit = self.units[name].on(host)
         # While the old one goes on.
         query = self.compile(unit)
+        self.copies.leave(name)
         runner = self.runners.get(name)
         if runner is not None:
             runner.end(self.hosts[runner.unit.host])
@@ -273,7 +317,7 @@ class System:
         self.begin(name, interval)
 
     def look(self, forgive: bool = False) -> tuple[int, ...]:
-        """Look after everything once; return the last batch begun and ended of each unit.
+        """Look after everything once; return the last batch begun and ended of each unit, and of each copy.
 
         Mostly files are looked at, so that the hosts keep their cores. ``forgive`` hosts that do not answer.
         """
@@ -281,26 +325,52 @@ class System:
             try:
                 runner.look()
             except Exception:
-                if not forgive:
+                if not forgive and not self._survives(runner.unit.host):
                     raise
         self.upkeep()
-        runners = dict(self.runners)
+        # One that leads may wait for a copy, and seem to have nothing to do.
+        runners = {**self.runners, **{copy_name(copy): each for copy, each in [*self.copies.runners.items()]}}
         return tuple(number for name in sorted(runners) for number in runners[name].marks)
 
     def look_at_hosts(self) -> None:
-        """Raise if a host on this machine has died; of others their queries tell."""
+        """Raise if a host on this machine has died with a unit that has no copy elsewhere; of others queries tell."""
         if time.monotonic() - self._seen < LOOK:
             return
         self._seen = time.monotonic()
-        raise_dead({unit.host: self.hosts[unit.host] for unit in [*self.units.values()]})
+        self.look_for_dead()
+        with self.lock:  # another thread may be about to let copies lead
+            gone = next((unit.host for unit in self.units.values() if unit.host in self.down), None)
+        if gone is not None:
+            raise died(gone)
+
+    def look_for_dead(self) -> None:
+        """Lose the hosts on this machine that have died."""
+        used = {host for unit in [*self.units.values()] for host in (unit.host, *unit.copies.values())}
+        for name in sorted(used - self.down):
+            host = self.hosts.get(name)
+            if host is not None and host.pid is not None and not host.alive():
+                self.lose(name)
+
+    def _survives(self, host: str) -> bool:
+        """Whether a host has died and all that it ran goes on elsewhere.
+
+        It may refuse to answer some time before it is seen to be gone.
+        """
+        deadline = time.monotonic() + GONE
+        while any(unit.copies for unit in [*self.units.values()]) and time.monotonic() < deadline:
+            if not self.hosts[host].alive():
+                self.lose(host)
+                return all(unit.host != host for unit in [*self.units.values()])
+            time.sleep(0.05)
+        return False
 
     def upkeep(self) -> None:
         """Remove what is not needed any more, now and then."""
         # A reader that is about to begin is not seen by its query yet.
         if not self.growing and time.monotonic() - self._kept > UPKEEP:
             self._kept = time.monotonic()
-            clean_logs(self.deployment, self.queries)
-            fold(self.deployment, self.queries)
+            clean_logs(self.deployment, self.readers)
+            fold(self.deployment, self.readers)
             if time.monotonic() - self._swept > KEPT:
                 self._swept = time.monotonic()
                 # A broker may be away; what is left then goes next time.
@@ -309,8 +379,11 @@ class System:
 
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
-        self._ended.set()
+        self.ended.set()
+        self.copies.guard.end()
         try:
+            with ThreadPoolExecutor(max(1, len(self.units))) as pool:
+                list(pool.map(self.copies.leave, [*self.units]))
             self._finish()
         finally:
             runners = [*self.runners.values()]
@@ -340,7 +413,7 @@ def _as_claimed(deployment: Deployment, claim: Claim) -> Deployment:
     return attrs.evolve(
         deployment,
         units=tuple(unit.fragment for unit in claim.units),
-        placement={name: unit.host for unit in claim.units for name in unit.fragment.operators},
+        placement={name: host for unit in claim.units for name, host in unit.placement.items()},
         begins={unit.name: unit.begins for unit in claim.units},
         since=claim.since,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from penstock.cluster import hosts_by_operator
 from penstock.latency.fragments import Fragment, fragment
 from penstock.network import Network
 from penstock.spark.compile import Query
@@ -34,12 +35,23 @@ class Unit:
         By log that it writes, the number there of what would be its batch 0, where that is not 0.
     begins
         First batch of a log, or event of a schedule, that it took, where that is not 0.
+    copies
+        Hosts by name of the checkpoint, where several copies of it run: host and checkpoint of the unit are then those
+        of the copy that leads.
     """
 
     fragment: Fragment
     saved: str
     bases: Mapping[str, int] = attrs.field(factory=dict)
     begins: Mapping[str, int] = attrs.field(factory=dict)
+    copies: Mapping[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def placed(cls, fragment: Fragment, placement: Mapping[str, str]) -> Unit:
+        """Return a unit that has not run yet, with the copies that its operators have in a placement."""
+        hosts = hosts_by_operator(placement)[fragment.operators[0]]
+        names = [fragment.name, *(f"{fragment.name}#{number}" for number in range(2, len(hosts) + 1))]
+        return cls(fragment, fragment.name, copies=dict(zip(names, hosts, strict=True)) if len(hosts) > 1 else {})
 
     @classmethod
     def new(cls, fragment: Fragment) -> Unit:
@@ -58,7 +70,33 @@ class Unit:
 
     def on(self, host: str) -> Unit:
         """Return the unit on another host."""
-        return attrs.evolve(self, fragment=attrs.evolve(self.fragment, host=host))
+        copies = {**self.copies, self.saved: host} if self.copies else {}
+        return attrs.evolve(self, fragment=attrs.evolve(self.fragment, host=host), copies=copies)
+
+    def led_by(self, copy: str) -> Unit:
+        """Return the unit with another copy that leads."""
+        return attrs.evolve(self, saved=copy).on(self.copies[copy])
+
+    def having(self, copy: str, host: str) -> Unit:
+        """Return the unit with one of its copies on another host."""
+        moved = attrs.evolve(self, copies={**self.copies, copy: host})
+        return moved.led_by(self.saved)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The copies that follow."""
+        return tuple(name for name in self.copies if name != self.saved)
+
+    def operators(self, copy: str) -> tuple[str, ...]:
+        """Return the names of its operators in a copy."""
+        number = "".join(copy.partition("#")[1:]) if self.copies else ""
+        return tuple(name + number for name in self.fragment.operators)
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """The hosts of its operators, and of their copies."""
+        copies = self.copies or {self.saved: self.host}
+        return {name: host for copy, host in copies.items() for name in self.operators(copy)}
 
     def reshaped(self, network: Network) -> Unit:
         """Return the unit in a network that has more to read from it."""
@@ -70,6 +108,7 @@ class Unit:
         return {
             "name": part.name, "host": part.host, "operators": list(part.operators), "cuts": sorted(part.cuts),
             "saved": self.saved, "bases": dict(self.bases), "begins": dict(self.begins),
+            "copies": dict(self.copies),
         }  # fmt: skip
 
     @classmethod
@@ -78,7 +117,12 @@ class Unit:
         part = Fragment(
             document["name"], document["host"], tuple(document["operators"]), frozenset(document["cuts"])
         )  # fmt: skip
-        return cls(part, document["saved"], document["bases"], document["begins"])
+        return cls(part, document["saved"], document["bases"], document["begins"], document.get("copies", {}))
+
+
+def copy_name(copy: str) -> str:
+    """Return what a copy of a unit is called beside the unit, whose name the checkpoint of its first copy has."""
+    return copy if "#" in copy else f"{copy}#1"
 
 
 Q = TypeVar("Q", bound=Query)

@@ -21,9 +21,9 @@ class Wanted:
     plan, changes
         What is wanted.
     moves
-        By operator its unit and the hosts that are asked for the unit's operators.
+        By operator its unit and the hosts that are asked for the unit's operators; of a copy for the copy's.
     begun
-        Units that have begun to move.
+        Units, and copies of units, that have begun to move.
     grown
         What is to be attached, all at once.
     """
@@ -51,6 +51,8 @@ def moves_by_unit(plan: Plan, system: System) -> dict[str, tuple[str, dict[str, 
     """Return for each operator its unit and where the operators of the unit would be under a plan."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
     for unit in [*system.units.values()]:
-        hosts = {name: plan.placement.get(name, unit.host) for name in unit.fragment.operators}
-        found |= dict.fromkeys(unit.fragment.operators, (unit.name, hosts))
+        for copy, host in (unit.copies or {unit.saved: unit.host}).items():
+            mine = unit.operators(copy)
+            hosts = {name: plan.placement.get(name, host) for name in mine}
+            found |= dict.fromkeys(mine, (unit.name, hosts))
     return found

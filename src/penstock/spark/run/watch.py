@@ -29,7 +29,8 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
             heard([batch for name in sorted(system.units) for batch in ended.fresh(name)], ending.epoch, now)
         if now - asked > CHECK:
             asked = now
-            for runner in system.runners.values():
+            system.copies.check()
+            for runner in [*system.runners.values()]:
                 system.check(runner)
         tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
         if ending.over(state, now, trigger) or (seconds is not None and now - begin >= seconds):

@@ -101,12 +101,33 @@ def border(checkpoint: Place, batch: int, head: str, lines: Sequence[str]) -> No
     lines
         The offset of each place in the plan that reads something; ``-`` for none yet.
     """
-    (checkpoint / "metadata").replace(json.dumps({"id": str(uuid.uuid4())}).encode())
+    _identify(checkpoint)
     for number in range(max(0, batch - 1), batch + 1):
         # Spark also asks for the one before the last.
         (checkpoint / "offsets" / str(number)).replace("\n".join(["v1", head, *lines]).encode())
     until = json.loads(head).get("batchWatermarkMs", 0)
     (checkpoint / "commits" / str(batch)).replace(f'v1\n{{"nextBatchWatermarkMs":{until}}}'.encode())
+
+
+def branch(checkpoint: Place, target: Place, batch: int) -> None:
+    """Write another query's checkpoint, as one is behind an ended batch; of batch -1 there is nothing.
+
+    Spark may go on writing in the first one.
+    """
+    target.remove()
+    if batch < 0:
+        return
+    checkpoint.copy(target)
+    for number in range(batch + 1, max(begun_and_ended(target)) + 1):
+        _unlink(target / "offsets", str(number))
+        _unlink(target / "commits", str(number))
+    _unlink(target, "metadata")
+    _identify(target)
+
+
+def _identify(checkpoint: Place) -> None:
+    """Let a checkpoint be of a new query."""
+    (checkpoint / "metadata").replace(json.dumps({"id": str(uuid.uuid4())}).encode())
 
 
 def _unlink(folder: Place, name: str) -> None:

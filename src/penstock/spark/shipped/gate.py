@@ -1,4 +1,8 @@
-"""Who may deliver: of two queries that run the same unit only the newer, decided when a batch is committed."""
+"""Who may deliver: of two queries that run the same unit only the newer, decided when a batch is committed.
+
+A unit may have copies, each a query with a checkpoint of its own. One of them *leads*: it delivers. The others
+*follow*: they compute the same batches, and deliver nothing until they are told to lead.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +32,25 @@ class Owner(TypedDict):
         The one that delivers (0: none), and the last that was given out.
     closing
         Whether it ends with the batch that runs.
+    led
+        Checkpoints of the copies that have led, the one that leads first; empty where a unit has no copies.
+    following
+        By checkpoint the generation of each copy that follows.
     """
 
     generation: int
     last: int
     closing: bool
+    led: list[str]
+    following: dict[str, int]
 
 
 def owner_of(folder: Place, unit: str) -> Owner:
     """Return which ``generation`` of a unit delivers (0: none), and whether it is ``closing``."""
-    try:
-        found: Owner = json.loads(_owner(folder, unit).read())
-    except (FileNotFoundError, ValueError):
-        return {"generation": 0, "last": 0, "closing": False}
-    return found
+    none: Owner = {"generation": 0, "last": 0, "closing": False, "led": [], "following": {}}
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return {**none, **json.loads(_owner(folder, unit).read())}
+    return none
 
 
 def _owner(folder: Place, unit: str) -> Place:
@@ -80,29 +89,87 @@ def committing(folder: Place, unit: str, generation: int) -> Iterator[None]:
         yield
 
 
-def check(folder: Place, unit: str, generation: int) -> None:
-    """Refuse to begin a batch if another generation of a unit delivers, or this one is closing."""
+def check(folder: Place, unit: str, generation: int) -> bool:
+    """Return whether a generation of a unit leads, and may begin a batch; False if it follows.
+
+    Raises
+    ------
+    Fenced
+        If it may not: another one leads, or this one is closing.
+    """
     owner = owner_of(folder, unit)
+    if generation in owner["following"].values():
+        return False
     if owner["generation"] != generation or owner["closing"]:
         raise Fenced(f"penstock has stopped {unit}")
+    return True
+
+
+def follows(folder: Place, unit: str, generation: int) -> bool:
+    """Return whether a generation of a unit follows; False if it leads, also while it is closing.
+
+    Raises
+    ------
+    Fenced
+        If it is to do neither any longer.
+    """
+    owner = owner_of(folder, unit)
+    if generation in owner["following"].values():
+        return True
+    if owner["generation"] != generation:
+        raise Fenced(f"penstock has stopped {unit}")
+    return False
 
 
 def close(folder: Place, unit: str) -> None:
     """Let the generation of a unit that delivers end its batch, and begin no other."""
-    with fence(folder, unit, alone=True):
-        _owner(folder, unit).replace(json.dumps({**owner_of(folder, unit), "closing": True}).encode())
+    with _changed(folder, unit) as owner:
+        owner["closing"] = True
 
 
-def take_over(folder: Place, unit: str, *, deliver: bool = True) -> int:
-    """Let a new generation of a unit deliver (or none), once no commit is under way; return it."""
-    with fence(folder, unit, alone=True):
-        last = owner_of(folder, unit)["last"]
-        mine = last + 1 if deliver else 0
-        content = {
-            "generation": mine, "last": max(last, mine), "closing": False, "pid": os.getpid(), "since": time.time(),
-        }  # fmt: skip
-        _owner(folder, unit).replace(json.dumps(content).encode())
+def take_over(folder: Place, unit: str, *, deliver: bool = True, copy: str = "") -> int:
+    """Let a new generation of a unit deliver (or none), once no commit is under way; return it.
+
+    Nothing follows from then on. ``copy``: the checkpoint of the copy that leads, where a unit has several.
+    """
+    with _changed(folder, unit) as owner:
+        mine = owner["generation"] = owner["last"] + 1 if deliver else 0
+        owner["last"], owner["closing"], owner["following"] = max(owner["last"], mine), False, {}
+        if copy:
+            owner["led"] = [copy, *(each for each in owner["led"] if each != copy)]
     return mine
+
+
+def follow(folder: Place, unit: str, copy: str) -> int:
+    """Let a new generation of a unit follow, on the checkpoint of a copy that is begun anew; return it."""
+    with _changed(folder, unit) as owner:
+        mine = owner["last"] = owner["following"][copy] = owner["last"] + 1
+        owner["led"] = [each for each in owner["led"] if each != copy]
+    return mine
+
+
+def leave(folder: Place, unit: str, copy: str) -> None:
+    """Let a copy of a unit follow no longer."""
+    with _changed(folder, unit) as owner:
+        owner["following"].pop(copy, None)
+
+
+def lead(folder: Place, unit: str, copy: str) -> int:
+    """Let a copy of a unit that follows lead from now on, once no commit is under way; return its generation."""
+    with _changed(folder, unit) as owner:
+        mine = owner["generation"] = owner["following"].pop(copy)
+        owner["led"], owner["closing"] = [copy, *owner["led"]], False
+    return mine
+
+
+@contextlib.contextmanager
+def _changed(folder: Place, unit: str) -> Iterator[Owner]:
+    """Change who delivers for a unit, while nobody commits."""
+    with fence(folder, unit, alone=True):
+        owner = owner_of(folder, unit)
+        yield owner
+        said = {**owner, "pid": os.getpid(), "since": time.time()}
+        _owner(folder, unit).replace(json.dumps(said).encode())
 
 
 def end_with_parent(poll: float = 1.0) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from penstock.spark.shipped import Offset
 from penstock.spark.shipped.gate import end_with_parent
+from penstock.spark.shipped.lockstep import Copy, told_end
 from penstock.spark.shipped.parts import Parts
 from penstock.spark.shipped.place import place_of
 from penstock.workload.nexmark import COLUMNS, SCHEMA, Nexmark, Schedule
@@ -36,7 +37,8 @@ class NexmarkSource(DataSource):
     """Auction events on a schedule.
 
     Options: ``rates`` (JSON), ``seed``, ``lateness`` (µs), ``gate``, ``all`` (every event at once), ``begin`` (the
-    first event), ``slots`` (tasks that make events at a time), ``most`` (events a batch; 0: all that are due).
+    first event), ``slots`` (tasks that make events at a time), ``most`` (events a batch; 0: all that are due), ``copy``
+    (which copy of a unit reads).
 
     Nothing comes before the file ``gate`` exists; it holds the epoch (µs) at which the schedule begins.
     """
@@ -78,7 +80,7 @@ class Events:
         self.events: Nexmark | None = None
         self.epoch = 0
         self.until: float | None = None
-        self.parts = Parts()
+        self.parts, self.copy = Parts(), Copy.of(options)
 
     def now(self) -> None:
         """Give the events that are due now, and none that come later."""
@@ -92,6 +94,8 @@ class Events:
 
     def due(self, start: Offset) -> Offset:
         """Return the offset behind the events that are due by now; a new reader counts its start, as that of a log."""
+        if (told := told_end(self.copy, self.parts, ("source", "event"), start)) is not None:
+            return told
         if not self.open():
             return start
         now = time.time() - self.epoch / 1e6 if self.until is None else self.until

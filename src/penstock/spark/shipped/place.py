@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -153,9 +154,14 @@ class Place:
             os.replace(self.path, target.path)
 
     def copy(self, target: Place) -> None:
-        """Copy a folder with all that is in it, if there is one."""
+        """Copy a folder with all that is in it, if there is one, but for files that vanish meanwhile."""
+
+        def copied(file: str, to: str) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy2(file, to)
+
         if self.exists():
-            shutil.copytree(self.path, target.path, dirs_exist_ok=True)
+            shutil.copytree(self.path, target.path, copy_function=copied, dirs_exist_ok=True)
 
     def remove(self) -> None:
         """Remove a file or a folder with all that is in it; there may be none."""

@@ -45,8 +45,10 @@ def intend(spec: WriterSpec, batch: int, delivered: Sequence[Delivery], manifest
     intent.remove()
 
 
-def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
+def settle(spec: WriterSpec, batch: int, manifest: Place, *, computed: bool = False) -> None:
     """Show what is left of a batch that was cut off while it was shown, and remove what no batch will show.
+
+    ``computed``: this generation has computed the batch already, so that its own files stay.
 
     Raises
     ------
@@ -62,20 +64,20 @@ def settle(spec: WriterSpec, batch: int, manifest: Place) -> None:
             else:
                 _finish(said, manifest)
         (spec.folder / INTENTS / spec.query).remove()
-        _clear(spec)
+        _clear(spec, spec.generation - computed)
 
 
-def _clear(spec: WriterSpec) -> None:
-    """Remove what this generation and earlier ones have prepared: on an object store a later one may be at work."""
+def _clear(spec: WriterSpec, last: int) -> None:
+    """Remove what generations up to the last one have prepared: later ones may be at work."""
     for number in spec.asides.numbers():
-        if number <= spec.generation:
+        if number <= last:
             (spec.asides / str(number)).remove()
     for way in spec.sinks:
         if is_folder(way.format, way.options):
             folder = place_of(way.options["path"])
             for name in folder.names():
                 generation = written_in(way, name)
-                if generation is not None and generation <= spec.generation:
+                if generation is not None and generation <= last:
                     (folder / name).remove()
 
 

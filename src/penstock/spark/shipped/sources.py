@@ -15,6 +15,7 @@ from penstock.spark.hop.logs import log_of
 from penstock.spark.hop.topics import Topics
 from penstock.spark.shipped import Offset
 from penstock.spark.shipped.gate import end_with_parent
+from penstock.spark.shipped.lockstep import Copy, told_end
 from penstock.spark.shipped.parts import Parts
 from penstock.spark.shipped.place import place_of
 
@@ -27,8 +28,8 @@ class LogSource(DataSource):
     """Reads a log.
 
     Options: ``folder``, the run's; ``writer``, whose rows; ``schema``, the JSON of their type with envelope; ``begin``,
-    the first batch to take; ``slots``, how many tasks read at a time; where they are in topics, ``prefix`` and
-    ``partitions``, and the client's settings behind ``kafka.``.
+    the first batch to take; ``slots``, how many tasks read at a time; ``copy``, which copy of a unit reads; where they
+    are in topics, ``prefix`` and ``partitions``, and the client's settings behind ``kafka.``.
     """
 
     @classmethod
@@ -50,11 +51,11 @@ class LogSource(DataSource):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
             )
-        return SpreadLogReader(self.log(schema), int(self.options.get("begin", "0")), slots)
+        return SpreadLogReader(self.log(schema), int(self.options.get("begin", "0")), slots, Copy.of(self.options))
 
     def simpleStreamReader(self, schema: StructType) -> LogReader:  # noqa: N802
         """Return a reader."""
-        return LogReader(self.log(schema), int(self.options.get("begin", "0")))
+        return LogReader(self.log(schema), int(self.options.get("begin", "0")), Copy.of(self.options))
 
     def log(self, schema: StructType) -> Hop:
         """Return the log."""
@@ -76,8 +77,8 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     repeats the last mark first; the offset counts these starts, since the rows of a batch follow from offsets.
     """
 
-    def __init__(self, log: Hop, begin: int = 0) -> None:
-        self.log, self.begin = log, begin
+    def __init__(self, log: Hop, begin: int = 0, copy: Copy | None = None) -> None:
+        self.log, self.begin, self.copy = log, begin, copy
         self.until: int | None = None
         self.parts = Parts()
         end_with_parent()
@@ -91,7 +92,9 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"log": self.log.writer, **self.log.at(self.begin), "starts": 0}
 
     def read(self, start: Offset) -> tuple[Iterator[pa.RecordBatch], Offset]:
-        """Read what follows, a bounded number of rows."""
+        """Read what follows, a bounded number of rows; of a copy that follows, what the one that leads has read."""
+        if (told := told_end(self.copy, self.parts, ("log", "batch"), start)) is not None:
+            return self.readBetweenOffsets(start, told), told
         starts = start["starts"] + self.parts.begin(middle=start["batch"] > 0)
         most = self.parts.most() if self.until is None else None
         batches, position = self.log.read(start, self.until, most)
@@ -114,8 +117,8 @@ class LogReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a log by several tasks at a time, to the same positions as `LogReader`."""
 
-    def __init__(self, log: Hop, begin: int, slots: int) -> None:
-        self.log, self.begin, self.slots = log, begin, slots
+    def __init__(self, log: Hop, begin: int, slots: int, copy: Copy | None = None) -> None:
+        self.log, self.begin, self.slots, self.copy = log, begin, slots, copy
         self.until: int | None = None
         self.parts = Parts()
         self.planned: tuple[Offset, Offset, list[Piece]] | None = None
@@ -136,6 +139,8 @@ class SpreadLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Return the position behind the rows that are read next."""
         end_with_parent()
+        if (told := told_end(self.copy, self.parts, ("log", "batch"), start)) is not None:
+            return told
         starts = start["starts"] + self.parts.begin(middle=start["batch"] > 0)
         most = READ_ROWS * self.slots
         if self.until is None:

@@ -154,6 +154,8 @@ class Knobs:
         Whether penstock measures rates when a batch begins.
     file
         Where the query's plan reads what is decided; None: from properties of the host's JVM.
+    copy
+        Checkpoint of the copy that decides, whose properties are its own; empty where there are none.
     doors
         Through which the query takes what its host's table is asked for.
     """
@@ -163,6 +165,7 @@ class Knobs:
     others: Mapping[str, tuple[str, ...]]
     prompt: bool = False
     file: Place | None = None
+    copy: str = ""
     doors: tuple[Door, ...] = ()
 
 

@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from penstock.spark.shipped.gate import follows
 from penstock.spark.shipped.local import Local
+from penstock.spark.shipped.lockstep import appeared
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.spec import Knobs, WriterSpec
 
@@ -34,6 +36,9 @@ KNOBS = "knobs"
 
 PATIENCE = 0.25
 """How long (s) a batch waits for penstock to look at its rates; it goes on with the fractions of the batch before."""
+
+KEPT = 100
+"""Batches of which decisions are kept: copies that follow may be behind."""
 
 REMEMBERED = 600_000_000
 """How long (µs of event time, beside the windows' length) an earlier fraction of a stream's windows is kept."""
@@ -69,9 +74,10 @@ WIDTH = 20
 """Bits of a limit, where two share a number."""
 
 
-def knob(folder: Place, stream: str) -> str:
-    """Return the name of the JVM property that holds a stream's limit."""
-    return f"penstock.{hashlib.sha256(folder.path.encode()).hexdigest()[:16]}.{stream}"
+def knob(folder: Place, stream: str, copy: str = "") -> str:
+    """Return the name of the JVM property that holds a stream's limit; those of a copy are its own."""
+    whose = folder.path + (f"/{copy}" if copy else "")
+    return f"penstock.{hashlib.sha256(whose.encode()).hexdigest()[:16]}.{stream}"
 
 
 def packed(now: int, before: int) -> int:
@@ -93,7 +99,7 @@ def make_turn(spec: WriterSpec, local: Local) -> Callable[[DataFrame, int, Mappi
         changed = {stream: value for stream, value in values.items() if known.get(stream) != value}
         if changed:
             calls = [
-                f"java_method('java.lang.System', 'setProperty', '{knob(folder, stream)}', '{value}')"
+                f"java_method('java.lang.System', 'setProperty', '{knob(folder, stream, wanted.copy)}', '{value}')"
                 for stream, value in sorted(changed.items())
             ]
             frame.sparkSession.sql(f"SELECT {', '.join(calls)}").collect()
@@ -142,18 +148,50 @@ def _decided(
     latest: int | None,
     keep: Callable[[], Mapping[str, float]],
 ) -> dict[str, str]:
-    """Return what is decided for a batch, as it was if the batch is done again."""
+    """Return what is decided for a batch: as it was if it is done again, and as the copy that leads has decided."""
     wanted, folder = spec.knobs or Knobs((), {}, {}), spec.folder
     place = folder / KNOBS / spec.query
     file = place / f"{batch:012d}.json"
-    if file.exists():
+    if appeared(spec, file):
         decided: Decided = json.loads(file.read())
     else:
         decided = _decide(wanted, decided_last(place), keep(), frontiers, latest)
         file.publish(json.dumps(decided).encode())
-        for old in place.names()[:-8]:
+        for old in place.names()[:-KEPT]:
             (place / old).remove()
-    return _values(decided, wanted, folder)
+    return {**_values(decided, wanted, folder), **_dropped_more(spec, decided)}
+
+
+def kept_by(keep: Mapping[str, float], stream: str, copy: str) -> float:
+    """Return what a copy of a stream's reader keeps, of one that leads the most that any of them keeps.
+
+    Parameters
+    ----------
+    keep
+        By stream, and by stream to a copy (``a->b#2``) where that keeps something else.
+    copy
+        Its number; empty for the one that leads.
+    """
+    first = keep.get(stream, 1.0)
+    if copy:
+        return keep.get(f"{stream}#{copy}", first)
+    return max([first, *(share for name, share in keep.items() if name.startswith(f"{stream}#"))])
+
+
+def _dropped_more(spec: WriterSpec, decided: Decided) -> dict[str, str]:
+    """Return the properties by which a copy that follows drops more than the one that leads; its rows do not count."""
+    if spec.knobs is None or not follows(spec.folder, spec.query, spec.generation):
+        return {}
+    keep, copy = _announced(spec.folder, spec.query, 0, prompt=False), spec.saved.partition("#")[2] or "1"
+    values = {}
+    for stream in spec.knobs.limits:
+        if (own := round(kept_by(keep, stream, copy) * BUCKETS)) < decided["limits"].get(stream, BUCKETS):
+            values[stream] = str(own)
+    for stream, behind in spec.knobs.windows.items():
+        own = round(share_of_windows(kept_by(keep, stream, copy), behind.count) * BUCKETS)
+        if own < decided["windows"][stream][-1][1]:
+            values |= {stream: str(packed(own, own)), stream + SINCE: str(EVER), stream + LISTED: f"{EVER}:{own}"}
+    return values
 
 
 def _values(decided: Decided, wanted: Knobs, folder: Place) -> dict[str, str]:
@@ -218,11 +256,11 @@ def _decide(
     wanted: Knobs, before: Decided, keep: Mapping[str, float], frontiers: Mapping[str, int], latest: int | None
 ) -> Decided:
     """Return the limits of a batch."""
-    limits = {stream: round(keep.get(stream, 1.0) * BUCKETS) for stream in wanted.limits}
+    limits = {stream: round(kept_by(keep, stream, "") * BUCKETS) for stream in wanted.limits}
     windows = {}
     for stream, behind in wanted.windows.items():
         entries = before["windows"].get(stream, [[EVER, BUCKETS]])
-        limit = round(share_of_windows(keep.get(stream, 1.0), behind.count) * BUCKETS)
+        limit = round(share_of_windows(kept_by(keep, stream, ""), behind.count) * BUCKETS)
         since = EVER if latest is None else latest + 1
         # Rows look at two limits only: the next change waits until none comes to windows before the last one, also
         # from the slowest of the inputs that the stream derives from (a log is behind a source).

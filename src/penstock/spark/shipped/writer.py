@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from penstock.spark.hop import Hop, Mark, Stored
 from penstock.spark.hop.logs import log_of
-from penstock.spark.shipped.checkpoint import offsets, watermark
+from penstock.spark.shipped.checkpoint import watermark
 from penstock.spark.shipped.deliver import Aside, Here, Laid, Rows, deliver
 from penstock.spark.shipped.gate import check, committing, end_with_parent
 from penstock.spark.shipped.local import Local
+from penstock.spark.shipped.lockstep import appeared, first_begun
 from penstock.spark.shipped.native import write_by_spark
+from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.probe import watched
 from penstock.spark.shipped.progress import Reports
 from penstock.spark.shipped.settle import intend, settle
@@ -60,6 +62,12 @@ class Batch:
     begun: int | None = None
     speed: Sequence[tuple[float, float]] = ()
 
+    def discard(self) -> None:
+        """Remove the rows of sinks, which another copy has shown; those of logs go with the log's."""
+        for rows in self.sinks:
+            for place in () if rows is None else (rows.scratch,) if isinstance(rows, Laid) else rows.files:
+                place.remove()
+
 
 def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
@@ -78,6 +86,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
     # What is open stays so from batch to batch.
     logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
     next_batch: int | None = None
+    led = False
     so_far = Reached()
     reports = Reports(spec)
 
@@ -90,14 +99,21 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
             error_of(spec.folder, spec.query).replace(json.dumps(said).encode())
             raise
 
+    def lead(batch: int, manifest: Place, *, computed: bool = False) -> None:
+        """Bring in order what the one before has left, if this is the first batch that it delivers."""
+        nonlocal led
+        reports.keep_before(batch)
+        if next_batch != batch or not led:
+            settle(spec, batch, manifest, computed=computed)
+        led = True
+
     def take(frame: DataFrame, batch: int) -> None:
         nonlocal next_batch, so_far
         end_with_parent()
-        check(spec.folder, spec.query, spec.generation)
-        reports.keep_before(batch)
         manifest = manifest_of(spec.folder, spec.query, batch)
-        if next_batch != batch:
-            settle(spec, batch, manifest)
+        leads = check(spec.folder, spec.query, spec.generation)
+        if leads:
+            lead(batch, manifest)
         done = manifest.exists()
         if done and not spec.observed:
             look_ahead(spec, local, batch + 1, *known(spec, batch))
@@ -105,7 +121,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
         begun = None
         if next_batch != batch:
             # An earlier run may have been cut off in the middle of this batch.
-            begun = int(offsets(spec.checkpoint, batch)[0]["batchTimestampMs"])
+            begun = first_begun(spec, batch)
             so_far = Reached(*known(spec, batch - 1))
         with watched() as looks:
             if turn is not None:
@@ -119,8 +135,13 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
                 computed = _here(spec, logs, frame.toArrow(), batch)
         reached = so_far.further(computed.reached)
         computed = dataclasses.replace(computed, reached=reached, begun=begun, speed=looks)
-        if not done:
+        if not (done or leads) and not appeared(spec, manifest):
+            lead(batch, manifest, computed=True)
+            computed = dataclasses.replace(computed, begun=first_begun(spec, batch))
+        if not manifest.exists():
             _commit(spec, computed, frame.sparkSession)
+        elif not done:
+            computed.discard()
         look_ahead(spec, local, batch + 1, reached.frontiers, reached.latest)
         next_batch, so_far = batch + 1, reached
 
