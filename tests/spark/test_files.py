@@ -14,7 +14,7 @@ from sinks_kit import read_json
 
 from penstock.errors import EngineError, InputError
 from penstock.network.file import parse_network
-from penstock.spark.compile import Deployment, check_placement
+from penstock.spark.compile import Deployment
 from penstock.spark.hop import directory
 from penstock.spark.run import Engine, Outcome
 from penstock.spark.run.folder import claim
@@ -248,12 +248,6 @@ def test_a_run_goes_on_as_it_was_begun(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             claim(attrs.evolve(begun, **changed))
-
-
-def test_replicas_are_refused() -> None:
-    """A placement with replicas is not run as if they were not there."""
-    with pytest.raises(InputError, match="op#2"):
-        check_placement({"op": "h1", "op#2": "h2"})
 
 
 STEPS = """
