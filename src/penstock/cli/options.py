@@ -55,7 +55,7 @@ def _seed(seed: int) -> int:
     return seed
 
 
-def is_file(path: str | None, option: str) -> str | None:
+def checked_output(path: str | None, option: str) -> str | None:
     """Return where an option's file is to be written, unless a directory is there: that is said before all work."""
     if path is not None and os.path.isdir(path):
         raise InputError("expected a file, got a directory", file=path, at=option)
@@ -64,7 +64,7 @@ def is_file(path: str | None, option: str) -> str | None:
 
 def output(option: typer.CallbackParam, path: str | None) -> str | None:
     """Check an option that names a file to write, as a callback of Typer's."""
-    return is_file(path, option.opts[0])
+    return checked_output(path, option.opts[0])
 
 
 NetworkArgument = Annotated[str, typer.Argument(metavar="NETWORK", help="Network file, or - for standard input.")]

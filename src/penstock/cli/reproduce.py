@@ -34,7 +34,7 @@ def command(
     beside = out is not None and Path(out).suffix == ".md"
     folder = None if out is None else Path(out).with_suffix("") if beside else Path(out)
     if beside:
-        options.is_file(out, "--out")
+        options.checked_output(out, "--out")
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError("expected a folder, got a file", file=folder, at="--out")
     with common.progress() as show:

@@ -23,8 +23,7 @@ def open_view(paths: Sequence[str]) -> View:
     ----------
     paths
         The folder of a run or of a controller, or one with runs below it (the newest is taken); a folder of planning
-        files; or event logs
-        and folders of them.
+        files; or event logs and folders of them.
 
     Raises
     ------

@@ -137,7 +137,7 @@ class Changes:
             dropping = {copy for copy in unit.copies if _drops_more(self.keep, streams, copy)}
             system.copies.dropping = (system.copies.dropping - {*unit.copies}) | dropping
             system.copies.thin |= dropping & {*unit.others}
-            if {unit.name, *map(copy_name, unit.copies)} & {*self.moving}:
+            if unit.names.intersection(self.moving):
                 continue
             able = {copy for copy in unit.others if copy in system.copies.runners} - system.copies.thin
             again = (
@@ -152,7 +152,7 @@ class Changes:
             stopped = [unit for unit in self.system.units.values() if unit.host in self.members.down]
         for unit in stopped:
             able = [copy for copy, host in unit.copies.items() if host not in self.members.down]
-            busy = {unit.name, *map(copy_name, unit.copies)} & self.jobs.keys()
+            busy = unit.names & self.jobs.keys()
             if able and not busy:
                 name, copy, host = unit.name, able[0], unit.copies[able[0]]
                 revived = partial(self.system.copies.revive, name, copy, self.pace.on(host))
@@ -222,7 +222,7 @@ class Changes:
     def _paced(self, pace: Pace, changed: Callable[[Unit], bool]) -> None:
         """Let units go on at another pace; those of dead hosts do so when they are started there or elsewhere."""
         mine = [unit for unit in [*self.system.units.values()] if changed(unit)]
-        self._free([name for unit in mine for name in (unit.name, *map(copy_name, unit.copies))])
+        self._free([name for unit in mine for name in sorted(unit.names)])
         self.system.go_at(pace)
         for unit in mine:
             if unit.host not in self.members.down:
@@ -270,7 +270,7 @@ class Changes:
         runs = copy in self.system.copies.runners or (unit.saved == copy and unit.name in self.system.runners)
         if unit.copies[copy] == host and runs:
             return
-        self._free([unit.name, *map(copy_name, unit.copies)])
+        self._free(sorted(unit.names))
         wanted.begun.add(copy_name(copy))
         self.start_copy(unit, copy, host)
 

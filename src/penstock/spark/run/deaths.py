@@ -18,11 +18,9 @@ def died(host: str) -> EngineError:
     return EngineError(f"host {host!r} has died; run the same command again to go on")
 
 
-def raise_dead(hosts: Mapping[str, SparkHost]) -> None:
-    """Raise if one of some hosts is on this machine and has died."""
-    for name in sorted(hosts):
-        if hosts[name].pid is not None and not hosts[name].alive():
-            raise died(name)
+def dead(hosts: Mapping[str, SparkHost]) -> list[str]:
+    """Return those of some hosts that are on this machine and have died."""
+    return [name for name, host in sorted(hosts.items()) if host.pid is not None and not host.alive()]
 
 
 @contextlib.contextmanager
@@ -38,10 +36,8 @@ def telling_deaths(hosts: Mapping[str, SparkHost], patience: float = 1.0) -> Ite
     except Exception:
         deadline = time.monotonic() + patience
         while True:
-            try:
-                raise_dead(hosts)
-            except EngineError as death:
-                raise death from None
+            if gone := dead(hosts):
+                raise died(gone[0]) from None
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

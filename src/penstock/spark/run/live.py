@@ -21,6 +21,7 @@ from penstock.network import Network
 from penstock.spark.compile import Pace
 from penstock.spark.compile.deciding import tellable
 from penstock.spark.run.changing import Changes
+from penstock.spark.run.deaths import dead
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
@@ -224,9 +225,8 @@ class SparkEngine:
 
     def _tend(self) -> None:
         """Notice hosts that have died and changes that have ended, and start again what failed by itself."""
-        for name, host in [*self.engine.hosts.items()]:
-            if name not in self.changes.members.down and host.pid is not None and not host.alive():
-                self.system.lose(name)
+        for name in dead({name: host for name, host in [*self.engine.hosts.items()] if name not in self.down}):
+            self.system.lose(name)
         for name, error in self.changes.members.failed().items():
             self.system.lose(name)
             self._told.append({"time": self.now, "unit": None, "host": name, "why": short(error)})

@@ -82,7 +82,7 @@ class Runner:
         spec = self.query.spec
         if spec.knobs is None or spec.knobs.file is None:
             return
-        folder = spec.folder / LIMITS / (self.unit.saved if self.unit.copies else self.name)
+        folder = spec.folder / LIMITS / (self.unit.copy or self.name)
         for old in folder.names():
             # Of earlier generations of the unit, which deliver no more.
             if old != spec.knobs.file.name:

@@ -17,7 +17,7 @@ from penstock.spark.compile import Deployment, Pace, PromptQuery, Query, compile
 from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
 from penstock.spark.run.copies import Copies, latest
-from penstock.spark.run.deaths import died
+from penstock.spark.run.deaths import dead, died
 from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
 from penstock.spark.run.meter import Meters
@@ -155,7 +155,7 @@ class System:
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
-        generation = take_over(self.deployment.place, unit.name, copy=unit.saved if unit.copies else "")
+        generation = take_over(self.deployment.place, unit.name, copy=unit.copy)
         made = stamped(query, unit, generation)
         with self.lock:  # nobody looks at all queries meanwhile
             self.compiled[unit.name] = made
@@ -167,7 +167,7 @@ class System:
     def compile(self, unit: Unit, deployment: Deployment | None = None) -> Query:
         """Return the query of a unit, of another deployment if one is given; it delivers nothing yet."""
         deployment = self.deployment if deployment is None else deployment
-        deployment = attrs.evolve(deployment, copy=unit.saved if unit.copies else "")
+        deployment = attrs.evolve(deployment, copy=unit.copy)
         operators = map(deployment.network.operators.__getitem__, unit.fragment.operators)
         if unit.host not in deployment.speeds and any(map(computes, operators)):
             deployment = attrs.evolve(deployment, speeds={**deployment.speeds, unit.host: self._speed(unit.host)})
@@ -345,11 +345,9 @@ class System:
 
     def look_for_dead(self) -> None:
         """Lose the hosts on this machine that have died."""
-        used = {host for unit in [*self.units.values()] for host in (unit.host, *unit.copies.values())}
-        for name in sorted(used - self.down):
-            host = self.hosts.get(name)
-            if host is not None and host.pid is not None and not host.alive():
-                self.lose(name)
+        looked = {host for unit in [*self.units.values()] for host in unit.hosts.values()} - self.down
+        for name in dead({name: host for name, host in [*self.hosts.items()] if name in looked}):
+            self.lose(name)
 
     def _survives(self, host: str) -> bool:
         """Whether a host has died and all that it ran goes on elsewhere.

@@ -83,6 +83,21 @@ class Unit:
         return moved.led_by(self.saved)
 
     @property
+    def copy(self) -> str:
+        """The copy that leads; empty where there are no copies."""
+        return self.saved if self.copies else ""
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Where it runs, by name of the checkpoint."""
+        return self.copies or {self.saved: self.host}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it and its copies are called where they change."""
+        return frozenset((self.name, *map(copy_name, self.copies)))
+
+    @property
     def others(self) -> tuple[str, ...]:
         """The copies that follow."""
         return tuple(name for name in self.copies if name != self.saved)
@@ -95,8 +110,7 @@ class Unit:
     @property
     def placement(self) -> dict[str, str]:
         """The hosts of its operators, and of their copies."""
-        copies = self.copies or {self.saved: self.host}
-        return {name: host for copy, host in copies.items() for name in self.operators(copy)}
+        return {name: host for copy, host in self.hosts.items() for name in self.operators(copy)}
 
     def reshaped(self, network: Network) -> Unit:
         """Return the unit in a network that has more to read from it."""

@@ -51,7 +51,7 @@ def moves_by_unit(plan: Plan, system: System) -> dict[str, tuple[str, dict[str, 
     """Return for each operator its unit and where the operators of the unit would be under a plan."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
     for unit in [*system.units.values()]:
-        for copy, host in (unit.copies or {unit.saved: unit.host}).items():
+        for copy, host in unit.hosts.items():
             mine = unit.operators(copy)
             hosts = {name: plan.placement.get(name, host) for name in mine}
             found |= dict.fromkeys(mine, (unit.name, hosts))

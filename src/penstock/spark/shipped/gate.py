@@ -89,24 +89,10 @@ def committing(folder: Place, unit: str, generation: int) -> Iterator[None]:
         yield
 
 
-def check(folder: Place, unit: str, generation: int) -> bool:
-    """Return whether a generation of a unit leads, and may begin a batch; False if it follows.
+def check(folder: Place, unit: str, generation: int, *, begins: bool = True) -> bool:
+    """Return whether a generation of a unit leads; False if it follows.
 
-    Raises
-    ------
-    Fenced
-        If it may not: another one leads, or this one is closing.
-    """
-    owner = owner_of(folder, unit)
-    if generation in owner["following"].values():
-        return False
-    if owner["generation"] != generation or owner["closing"]:
-        raise Fenced(f"penstock has stopped {unit}")
-    return True
-
-
-def follows(folder: Place, unit: str, generation: int) -> bool:
-    """Return whether a generation of a unit follows; False if it leads, also while it is closing.
+    ``begins``: whether it is to begin a batch, which one that is closing may not.
 
     Raises
     ------
@@ -115,10 +101,10 @@ def follows(folder: Place, unit: str, generation: int) -> bool:
     """
     owner = owner_of(folder, unit)
     if generation in owner["following"].values():
-        return True
-    if owner["generation"] != generation:
+        return False
+    if owner["generation"] != generation or (begins and owner["closing"]):
         raise Fenced(f"penstock has stopped {unit}")
-    return False
+    return True
 
 
 def close(folder: Place, unit: str) -> None:

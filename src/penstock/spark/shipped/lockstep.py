@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from penstock.spark.shipped import Offset
 from penstock.spark.shipped.checkpoint import offsets
-from penstock.spark.shipped.gate import Fenced, follows, owner_of
+from penstock.spark.shipped.gate import Fenced, check, owner_of
 from penstock.spark.shipped.parts import Parts
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.spec import WriterSpec
@@ -143,7 +143,7 @@ def appeared(spec: WriterSpec, file: Place) -> bool:
         If the copy is to follow no longer.
     """
     while not file.exists():
-        if not follows(spec.folder, spec.query, spec.generation):
+        if check(spec.folder, spec.query, spec.generation, begins=False):
             return False
         time.sleep(POLL)
     return True

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from penstock.spark.shipped.gate import follows
+from penstock.spark.shipped.gate import check
 from penstock.spark.shipped.local import Local
 from penstock.spark.shipped.lockstep import appeared
 from penstock.spark.shipped.place import Place
@@ -180,7 +180,9 @@ def kept_by(keep: Mapping[str, float], stream: str, copy: str) -> float:
 
 def _dropped_more(spec: WriterSpec, decided: Decided) -> dict[str, str]:
     """Return the properties by which a copy that follows drops more than the one that leads; its rows do not count."""
-    if spec.knobs is None or not follows(spec.folder, spec.query, spec.generation):
+    if spec.knobs is None or not spec.knobs.copy:
+        return {}
+    if check(spec.folder, spec.query, spec.generation, begins=False):
         return {}
     keep, copy = _announced(spec.folder, spec.query, 0, prompt=False), spec.saved.partition("#")[2] or "1"
     values = {}
