@@ -7,6 +7,9 @@ benchmarks/results/kills.{json,md}. A seed takes about a minute and a half on a 
 ``--pairs`` kills the controller and one of the hosts, which were started by themselves, at the same moment; the others
 run on. Of a controller that started its hosts itself all die with it.
 
+``--copies`` kills one host, lets it come back, and kills another one, in a run where every operator has a second copy.
+Silence is then told in batches too: in the longest distance of two batches of that sink before anything was killed.
+
 ``--replicas`` measures instead, on the simulator, for how long sinks are silent when a host dies whose operators have
 second copies elsewhere.
 """
@@ -44,7 +47,10 @@ from penstock.spark.hosts.kept_file import read_kept
 from penstock.steering import Kill
 from penstock.workload import Rates
 
-KINDS, PAIR = ("host", "controller", "both"), "controller and host"
+KINDS, PAIR, COPIES = ("host", "controller", "both"), "controller and host", "hosts with copies"
+BACK, AGAIN = 4.0, 15.0
+"""Seconds from a host's death until it comes back, and until another one dies, where operators have copies."""
+
 LENGTH, RATE = 45, 60.0
 """Seconds of input, and events/s of each source."""
 
@@ -65,9 +71,14 @@ def prepared(folder: Path, kind: str, at: float, host: str) -> list[str]:
         (folder / name).write_text((FILES / name).read_text())
     rows = [f"{second},{RATE:g},{RATE:g},{RATE:g}" for second in range(LENGTH)]
     (folder / "rates.csv").write_text("\n".join(["time,east,north,west", *rows]) + "\n")
-    (folder / "scenario.toml").write_text(f'[[events]]\nat = {at:g}\nkill = "{host}"\n')
+    events = [(at, "kill", host)]
+    if kind == COPIES:
+        (folder / "placement.json").write_text(json.dumps({"placement": copied()}))
+        events += [(at + BACK, "recover", host), (at + AGAIN, "kill", "h2" if host == "h1" else "h1")]
+    lines = [f'[[events]]\nat = {moment:g}\n{what} = "{which}"\n' for moment, what, which in events]
+    (folder / "scenario.toml").write_text("\n".join(lines))
     files = {name: str(folder / f"{name}.toml") for name in ("network", "cluster", "scenario")}
-    scenario = ("--scenario", files["scenario"]) if kind == "host" else ()
+    scenario = ("--scenario", files["scenario"]) if kind in ("host", COPIES) else ()
     return penstock(
         "control", files["network"], "--cluster", files["cluster"], *scenario,
         "--rates", str(folder / "rates.csv"), "--placement", str(folder / "placement.json"),
@@ -75,10 +86,18 @@ def prepared(folder: Path, kind: str, at: float, host: str) -> list[str]:
     )  # fmt: skip
 
 
+def copied() -> dict[str, str]:
+    """Return the placement with a second copy of each operator on another host."""
+    placement: dict[str, str] = json.loads((FILES / "placement.json").read_text())["placement"]
+    other = {"east": "h2", "north": "h3", "west": "h1"}
+    return placement | {f"{name}#2": other[name.partition("-")[0]] for name in placement}
+
+
 def killed(seed: int, kind: str | None = None) -> dict[str, Any]:
     """Run one seed, of a kind or of the seed's own; return what came of it."""
     rng = np.random.default_rng(seed)
-    kind, at = kind or KINDS[seed % len(KINDS)], float(rng.uniform(8, 0.6 * LENGTH))
+    kind = kind or KINDS[seed % len(KINDS)]
+    at = float(rng.uniform(8, LENGTH - AGAIN - 5 if kind == COPIES else 0.6 * LENGTH))
     host = str(rng.choice(["h1", "h2"]))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -92,7 +111,7 @@ def killed(seed: int, kind: str | None = None) -> dict[str, Any]:
         try:
             with watching(folder / "run" / "latency", visible):
                 victim = host if kind == PAIR else None
-                moment = None if kind == "host" else at
+                moment = None if kind in ("host", COPIES) else at
                 rest = float(rng.uniform(0.5, 3)) if moment is not None else 0.0
                 report = _to_the_end(command, folder, moment, rest, victim)
         finally:
@@ -100,12 +119,13 @@ def killed(seed: int, kind: str | None = None) -> dict[str, Any]:
                 subprocess.run(penstock("hosts", "stop"), cwd=folder, check=True)
         epoch = int((folder / "run" / "epoch").read_text()) / 1e6
         found = answers(folder / "run", report)
+        more = in_batches(visible, [epoch + at, epoch + at + AGAIN]) if kind == COPIES else {}
         return {
-            "seed": seed, "kind": kind, "at": round(at, 2), "host": host if kind in ("host", PAIR) else "",
+            "seed": seed, "kind": kind, "at": round(at, 2), "host": "" if kind in ("controller", "both") else host,
             "balanced": report["balanced"],
             "lost": sum(each["missing"] for each in found.values()),
             "twice": sum(each["twice"] + each["strange"] for each in found.values()),
-            "silent": silence(visible, epoch + at), "rest": round(rest, 2),
+            "silent": silence(visible, epoch + at), "rest": round(rest, 2), **more,
         }  # fmt: skip
 
 
@@ -166,6 +186,18 @@ def silence(visible: dict[str, dict[str, float]], at: float) -> float:
     return max(b - a for row in rows for a, b in itertools.pairwise(row) if a <= at + 2 * TRIGGER and b >= at)
 
 
+def in_batches(visible: dict[str, dict[str, float]], kills: list[float]) -> dict[str, Any]:
+    """Return for each kill the longest silence of a sink around it, in seconds and in batches."""
+    found: dict[str, Any] = {"silences": [silence(visible, at) for at in kills], "batches": []}
+    rows = [sorted(times.values()) for times in visible.values()]
+    usual = [max(b - a for a, b in itertools.pairwise(row) if row[2] <= a and b < kills[0]) for row in rows]
+    for at in kills:
+        found["batches"].append(
+            max(silence({"": dict(enumerate(row))}, at) / longest for row, longest in zip(rows, usual, strict=True))
+        )
+    return found
+
+
 def silent_with_replicas(seed: int) -> dict[str, Any]:
     """Kill a host of the simulator whose operators have second copies; return how long sinks were silent."""
     rng, count = np.random.default_rng(seed), 4
@@ -218,11 +250,27 @@ def table(document: dict[str, Any]) -> str:
             f"| {row['seed']} | {row['kind']} {row['host']} | {row['at']} | {row['lost']} | {row['twice']} | "
             f"{'yes' if row['balanced'] else 'no'} | {row['silent']:.1f} | {row['rest']:.1f} |"
         )
-    copies = document.get("replicas", [])
+    copies = document.get("copies", [])
     if copies:
-        worst = max(row["batches"] for row in copies)
-        lines += ["", f"With second copies (simulator, {len(copies)} seeds): no sink silent for more than {worst:.2f} "]
-        lines[-1] += f"triggers of {TRIGGER} s."
+        lines += [
+            "",
+            "Every operator has a second copy. One host is killed, comes back, and then another one is killed.",
+        ]
+        lines[-1] += " Silences are told in batches too: in the sink's longest distance of two before the first kill."
+        lines += ["", "| seed | killed | at, s | lost | twice | accounted for | silent, s | in batches |"]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+    for row in copies:
+        silent, batches = (" and ".join(f"{each:.1f}" for each in row[key]) for key in ("silences", "batches"))
+        hosts = f"{row['host']}, {'h2' if row['host'] == 'h1' else 'h1'}"
+        lines.append(
+            f"| {row['seed']} | {hosts} | {row['at']}, {row['at'] + AGAIN:.2f} | {row['lost']} | {row['twice']} | "
+            f"{'yes' if row['balanced'] else 'no'} | {silent} | {batches} |"
+        )
+    simulated = document.get("replicas", [])
+    if simulated:
+        worst = max(row["batches"] for row in simulated)
+        lines += ["", f"With second copies on the simulator, {len(simulated)} seeds: no sink is silent for more than "]
+        lines[-1] += f"{worst:.2f} triggers of {TRIGGER} s."
     return "\n".join(lines) + "\n"
 
 
@@ -232,16 +280,19 @@ def main() -> None:
     parser.add_argument("--seeds", default="0:30", help="first:behind the last")
     parser.add_argument("--replicas", action="store_true", help="on the simulator, with second copies")
     parser.add_argument("--pairs", action="store_true", help="the controller and a host that was left running")
+    parser.add_argument("--copies", action="store_true", help="hosts, where every operator has a second copy")
     given = parser.parse_args()
     first, last = (int(part) for part in given.seeds.split(":"))
     known = RESULTS / "kills.json"
     document: dict[str, Any] = json.loads(known.read_text()) if known.exists() else {}
-    name = "replicas" if given.replicas else "pairs" if given.pairs else "spark"
+    kind = PAIR if given.pairs else COPIES if given.copies else None
+    name = "replicas" if given.replicas else {None: "spark", PAIR: "pairs", COPIES: "copies"}[kind]
     rows = {row["seed"]: row for row in document.get(name, [])}
     wrong = []
     for seed in range(first, last):
-        row = rows[seed] = silent_with_replicas(seed) if given.replicas else killed(seed, PAIR if given.pairs else None)
+        row = rows[seed] = silent_with_replicas(seed) if given.replicas else killed(seed, kind)
         sys.stdout.write(json.dumps(plain(row)) + "\n")
+        sys.stdout.flush()
         good = (
             row["batches"] <= 2
             if given.replicas
