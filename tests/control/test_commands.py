@@ -179,6 +179,7 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
         )  # fmt: skip
         assert admitted.code == 0
         assert admitted.document["applied"] is True
+        assert admitted.document["placement"] == admitted.document["controller"]["decided"]["attach"]
         assert penstock("drain", "h2", "--json").document["done"]
         request = folder.path / "requests" / "stranger.json"
         request.write_text(json.dumps({"kind": "stop", "token": "wrong"}))

@@ -77,6 +77,8 @@ def command(
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     if query.apply:
         document |= {"applied": False, **(_attached(added, expected, query.directory) if found.admitted else {})}
+        if document["applied"]:
+            document["placement"] = document["controller"]["decided"]["attach"]
     if answer.json:
         common.answer(document)
     else:

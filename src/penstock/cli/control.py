@@ -14,8 +14,7 @@ from penstock.errors import InputError
 from penstock.files import Document
 
 if TYPE_CHECKING:
-    from penstock.cluster import Cluster
-    from penstock.control.folder import Folder
+    from penstock.cluster import Cluster, Placement
     from penstock.control.loop import Control
     from penstock.control.scenario import Happening
     from penstock.network import Network
@@ -156,13 +155,16 @@ def command(
     # A run that was cut off waits for its hosts: what comes next is imported meanwhile.
     with begun(run.engine, cluster, goal.spare, directory) as left:
         from penstock.control import request
-        from penstock.control.controller import Controller
+        from penstock.control.controller import Controller, left_by
+        from penstock.control.folder import Folder
 
         happenings = request.scenario_of(inputs.scenario, graph, cluster, known, run.engine)
         simulated = run.engine == "simulation"
         rates, own = _rates(inputs, graph, happenings, priced=simulated)
         given = inputs.placement, inputs.algorithm
-        placed = left.placement or first_placement(*given, own, answer.seed, network=graph, cluster=cluster)
+        placed = _going_on(left.placement, *given, network=graph, cluster=left.cluster)
+        if placed is None:
+            placed = first_placement(*given, own, answer.seed, network=graph, cluster=cluster)
         control = _control(goal, run, cluster, folder.act, answer.seed, _every(goal, run, graph, cluster))
         span = inputs.seconds if inputs.seconds is not None or not simulated or rates is None else rates.duration
         wanted = Wanted(
@@ -170,18 +172,23 @@ def command(
             seconds=span, directory=directory, seed=answer.seed, trigger=run.trigger, overhead=run.overhead,
             move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph), hosts=left.hosts,
         )  # fmt: skip
-        place, began = _begun(directory, fresh=folder.fresh), time.perf_counter()
+        place, began = Folder(directory), time.perf_counter()
         identity = request.identity_of(control, graph, rates)
         identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
         if simulated:
             work = [run.trigger, run.overhead, wanted.move_time]
             identity |= {"placement": dict(placed), "for": span, "options": work}
-        with place.held(), common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
-            controller = Controller(
-                engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
-                until=span if simulated or span is None else running.now + span,
-            )  # fmt: skip
-            report = controller.run()
+        with place.held():
+            if not folder.fresh:
+                left_by(place, identity)  # refuses before anything runs
+            with common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
+                controller = Controller(
+                    engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,
+                    until=span if simulated or span is None else running.now + span, fresh=folder.fresh,
+                )  # fmt: skip
+                report = controller.run()
+    if controller.aside is not None:
+        common.say(f"note: the run that was here before has its history in {controller.aside}")
     if folder.history is not None:
         write_lines(folder.history, place.history())
     about = {"network": graph.name, "engine": run.engine, "policy": goal.policy, "seed": answer.seed}
@@ -206,18 +213,18 @@ def _rates(
     return rates, own
 
 
-def _begun(directory: str, *, fresh: bool) -> Folder:
-    """Forget what was in a folder where that is asked for, and keep the history of a run that is over."""
-    from penstock.control.folder import Folder
+def _going_on(
+    there: Placement | None, given: str | None, algorithm: str | None, *, network: Network, cluster: Cluster
+) -> Placement | None:
+    """Return where the operators of a run are that goes on; say so if the command line says something else."""
+    from penstock.cli import reading
 
-    place = Folder(directory)
-    if place.alive:
-        return place
-    if fresh:
-        place.forget()
-    elif (aside := place.set_aside()) is not None:
-        common.say(f"note: the run that ended here before has its history in {aside}")
-    return place
+    if there is None:
+        return None
+    asked = {} if given is None else reading.get_placement(given, network, cluster)
+    if algorithm is not None or any(there.get(name) != host for name, host in asked.items()):
+        common.say("note: operators go on where the run has left them; move them with: penstock move OP HOST")
+    return there
 
 
 def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int, every: float) -> Control:

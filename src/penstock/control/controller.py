@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import attrs
 import numpy as np
@@ -49,6 +50,10 @@ class Controller:
         What makes a state belong to this run: network, rates, options.
     tell
         Told how far it is.
+    fresh
+        Whether to begin anew where a controller was killed.
+    aside
+        Where the history of a run before was put, if there was one and this one begins anew.
     """
 
     engine: Engine
@@ -58,9 +63,12 @@ class Controller:
     until: float | None = None
     identity: Document = attrs.field(factory=dict)
     tell: Report | None = None
+    fresh: bool = False
+    aside: Path | None = None
     state: State = attrs.field(factory=State)
     totals: Totals = attrs.field(factory=Totals)
     flow: Flow | None = None
+    _begun: float = 0.0
     _told: int = 0
     _coming: list[Happening] = attrs.field(factory=list)
     _asked: list[Asked] = attrs.field(factory=list)
@@ -84,19 +92,16 @@ class Controller:
 
     def _resume(self) -> None:
         """Go on from where a killed controller stopped, or begin anew."""
-        self._coming = list(self.scenario)
-        known = self.folder.read()
-        if known is None or known.get("over"):
-            self.folder.forget()
+        known = None if self.fresh else left_by(self.folder, self.identity)
+        if known is None:
+            # What runs may be older than this controller: its scenario begins with it.
+            self._begun = self.engine.now if self.folder.used else 0.0
+            self.aside = self.folder.begin(keep=not self.fresh)
+        else:
+            self._begun = known.get("begun", 0.0)
+        self._coming = [attrs.evolve(each, at=self._begun + each.at) for each in self.scenario]
+        if known is None:
             return
-        mine = json.loads(json.dumps(dict(self.identity)))  # as a file would have it
-        if known["identity"] != mine:
-            differs = sorted(key for key in mine if known["identity"].get(key) != mine[key])
-            raise InputError(
-                f"a controller with other {', '.join(differs) or 'options'} was stopped here and is not over",
-                file=str(self.folder.directory),
-                hint="name another --directory, or begin anew with --fresh",
-            )
         self.state, self._told = State.read(known["state"]), int(known["told"])
         self.folder.cut(self._told)
         if self.control.journaled:
@@ -174,6 +179,7 @@ class Controller:
         document: Document = {
             "identity": dict(self.identity),
             "over": over,
+            "begun": self._begun,
             "told": self._told,
             "state": self.state.document(),
         }
@@ -219,6 +225,28 @@ class Controller:
             self._asked.append(Asked(request.identity, makers[request.kind](request.given)))
         else:
             self.folder.reply(request.identity, {"done": False, "why": f"{request.kind!r} is nothing to ask for"})
+
+
+def left_by(folder: Folder, identity: Mapping[str, object]) -> Document | None:
+    """Return what a controller that was killed remembered of a run, None if there is nothing to go on with.
+
+    Raises
+    ------
+    InputError
+        If that was another run.
+    """
+    known = folder.read()
+    if known is None or known.get("over"):
+        return None
+    mine = json.loads(json.dumps(dict(identity)))  # as a file would have it
+    if known["identity"] != mine:
+        differs = sorted(key for key in mine if known["identity"].get(key) != mine[key])
+        raise InputError(
+            f"a controller with other {', '.join(differs) or 'options'} was stopped here and is not over",
+            file=str(folder.directory),
+            hint="name another --directory, or begin anew with --fresh",
+        )
+    return known
 
 
 def drained(given: Document) -> Proposing:

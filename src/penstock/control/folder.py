@@ -127,27 +127,22 @@ class Folder:
             with open(self.path / "history.jsonl", "a") as file:
                 file.write(text)
 
-    def forget(self) -> None:
-        """Begin a new history."""
-        (self.path / "history.jsonl").unlink(missing_ok=True)
+    @property
+    def used(self) -> bool:
+        """Whether a controller has remembered anything here."""
+        return (self.path / "state.json").exists()
+
+    def begin(self, *, keep: bool) -> Path | None:
+        """Begin anew; return where the history of the run before is kept from now on, None if it is not."""
+        path, number = self.path / "history.jsonl", 1
         (self.path / "state.json").unlink(missing_ok=True)
-
-    def set_aside(self) -> Path | None:
-        """Put the history of a run that is over where a new one does not reach it; return the file, None if none is.
-
-        Raises
-        ------
-        InputError
-            If the state file is damaged.
-        """
-        path, known = self.path / "history.jsonl", self.read()
-        if known is None or not known.get("over") or not path.exists():
+        if not keep:
+            path.unlink(missing_ok=True)
+        if not path.exists():
             return None
-        number = 1
         while (aside := path.with_name(f"history-{number}.jsonl")).exists():
             number += 1
-        path.replace(aside)
-        return aside
+        return path.replace(aside)
 
     def cut(self, length: int) -> None:
         """Leave only the first lines of the history: what the state file knows of."""
@@ -198,7 +193,7 @@ class Folder:
         InputError
             If none runs here, or the token cannot be read.
         EngineError
-            If it does not answer.
+            If it does not answer; unless it had taken the request, it never will.
         """
         if not self.alive:
             raise InputError(
@@ -209,7 +204,8 @@ class Folder:
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror}", file=str(self.path / "token")) from None
         identity = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-        _replace(self.path / "requests" / f"{identity}.json", json.dumps({**given, "kind": kind, "token": token}))
+        request = self.path / "requests" / f"{identity}.json"
+        _replace(request, json.dumps({**given, "kind": kind, "token": token}))
         answer, end = self.path / "replies" / f"{identity}.json", time.monotonic() + patience
         while time.monotonic() < end:
             if answer.exists():
@@ -219,7 +215,13 @@ class Folder:
             if not self.alive:
                 break
             time.sleep(0.02)
-        raise EngineError(f"the controller in {self.directory} did not answer within {patience:g} s")
+        try:
+            request.unlink()
+        except FileNotFoundError:
+            came = "what came of it will be in: penstock history"
+        else:
+            came = "nothing was changed"
+        raise EngineError(f"the controller in {self.directory} did not answer within {patience:g} s ({came})")
 
 
 def _locked(lock: IO[str]) -> bool:

@@ -100,10 +100,11 @@ def fragments(
     return tuple(made)
 
 
-def divisible(network: Network, inside: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def divisible(network: Network, inside: Sequence[str], together: Sequence[str] = ()) -> tuple[tuple[str, ...], ...]:
     """Return the parts of a query that read nothing of each other and can go on as queries of their own.
 
-    What keeps state stays where the checkpoint is, in the query that has the name of the first operator.
+    What keeps state stays where the checkpoint is, in the query that has the name of the first operator; operators
+    that are to stay ``together`` do.
     """
     member: dict[str, list[str]] = {}
     for name in inside:
@@ -112,6 +113,7 @@ def divisible(network: Network, inside: Sequence[str]) -> tuple[tuple[str, ...],
     held = [name for name in inside if network.operators[name].stateful]
     if held:
         _merge([member[inside[0]], *(member[name] for name in held)], member)
+    _merge([member[name] for name in together], member)
     order = {name: k for k, name in enumerate(inside)}
     groups = {id(group): group for group in member.values()}
     return tuple(tuple(sorted(group, key=order.__getitem__)) for group in groups.values())

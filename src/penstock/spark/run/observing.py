@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.latency.cores import covered
-from penstock.latency.fragments import divisible
 from penstock.network import Network
 from penstock.spark.compile import PromptQuery
 from penstock.spark.run.arrivals import Arrivals
@@ -26,6 +25,7 @@ from penstock.spark.run.outcome import Batch, added, read_batch, read_latency, t
 from penstock.spark.run.passing import Passing
 from penstock.spark.run.queues import Queue, Queues, age, together
 from penstock.spark.run.runner import Runner
+from penstock.spark.run.split import parts_apart
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit, copy_name
 from penstock.spark.shipped.checkpoint import offsets
@@ -265,7 +265,7 @@ class Observer:
             running = name in self.system.runners and name not in moving and unit.host not in down
             prompt = self.system.deployment.prompt(unit.fragment)
             divides = running and not prompt and not unit.copies
-            parts = divisible(self.system.deployment.network, unit.fragment.operators) if divides else ()
+            parts = parts_apart(self.system, unit) if divides else ()
             mine = batches.get(name, ())
             # Batches of a host share its cores: their durations add up to more than was worked.
             work, doubt = self._passing.work(name) if prompt else self._lengths_of(name).work(mine)

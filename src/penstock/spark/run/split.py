@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from penstock.errors import InputError
-from penstock.latency.fragments import fragment
+from penstock.latency.fragments import divisible, fragment
 from penstock.network import Network
-from penstock.spark.compile import Query
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.rows import arrived_on, rows_of_logs
 from penstock.spark.run.system import System
@@ -50,13 +49,13 @@ def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mappin
     InputError
         If another query follows what the unit drops, and a part would decide it.
     """
+    refuse_followed(system, unit, parts)
     known = tuple(other.fragment for name, other in [*system.units.items()] if name != unit.name)
     placement = {**system.deployment.placement, **{op: p.host for p in parts for op in p.fragment.operators}}
     after = attrs.evolve(
         system.deployment, placement=placement, units=(*known, *(part.fragment for part in parts))
     )  # fmt: skip
     ready = {part.name: system.compile(part, after) for part in parts}
-    _refuse_followed(system, unit, ready)
     old = system.compiled[unit.name]
     system.runners[unit.name].end(system.hosts[unit.host])
     system.growing = True
@@ -66,8 +65,8 @@ def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mappin
             go_on(ready[p.name], attrs.evolve(p, bases=unit.bases if p.name == unit.name else {}), [border])
             for p in parts
         ]
-        since = {**system.claim.since, **_since(system, unit, parts)}
-        system.place(went, change=lambda before: attrs.evolve(before, since=since))
+        since = _since(system, unit, parts)
+        system.place(went, change=lambda before: attrs.evolve(before, since={**before.since, **since}))
         for part in went:
             system.deliver(ready[part.name], part)
     finally:
@@ -76,19 +75,31 @@ def split(system: System, unit: Unit, parts: tuple[Unit, ...], intervals: Mappin
         system.begin(part.name, intervals[part.host])
 
 
-def _refuse_followed(system: System, unit: Unit, ready: Mapping[str, Query]) -> None:
+def refuse_followed(system: System, unit: Unit, parts: Iterable[Unit]) -> None:
     """Refuse to split where another query looks up by the unit's name of which windows a part would decide."""
-    knobs = ready[unit.name].spec.knobs if unit.name in ready else None
-    mine = set() if knobs is None else {*knobs.windows}
-    for query in system.queries:
-        followed = () if query.spec.knobs is None else query.spec.knobs.others.get(unit.name, ())
-        lost = sorted({*followed} - mine)
-        if lost:
+    kept = {name for part in parts if part.name == unit.name for name in part.fragment.operators}
+    for operator, (query, stream) in _followed(system, unit).items():
+        if operator not in kept:
             raise InputError(
-                f"{query.name!r} follows which windows are dropped on {lost[0]!r}, which would be decided elsewhere",
+                f"{query!r} follows which windows are dropped on {stream!r}, which would be decided elsewhere",
                 at="placement",
                 hint="move all operators of the query together",
             )
+
+
+def parts_apart(system: System, unit: Unit) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of a unit that read nothing of each other and can go on as units of their own."""
+    network, names = system.deployment.network, unit.fragment.operators
+    return divisible(network, names, [names[0], *_followed(system, unit)])
+
+
+def _followed(system: System, unit: Unit) -> dict[str, tuple[str, str]]:
+    """Return the operators of a unit that decide of windows for others: a query that follows, and the stream."""
+    found = {}
+    for query in system.queries:
+        for stream in () if query.spec.knobs is None else query.spec.knobs.others.get(unit.name, ()):
+            found[stream.partition("->")[2]] = (query.name, stream)
+    return found
 
 
 def _since(system: System, unit: Unit, parts: tuple[Unit, ...]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.latency.cores import covered
 from penstock.network import Network
 from penstock.spark.run.outcome import Outcome
 
@@ -17,19 +18,29 @@ if TYPE_CHECKING:
 
 def summary(outcome: Outcome, network: Network, placement: Mapping[str, str]) -> Document:
     """Return placement, latencies, counts of streams, how busy the hosts were, and whether nothing was lost."""
-    stop = outcome.stop
-    busy: dict[str, float] = {}
-    for batch in outcome.batches:
-        span = min(batch.start + batch.duration, stop) - max(batch.start, outcome.epoch)
-        busy[batch.host] = busy.get(batch.host, 0.0) + max(0.0, span)
     return {
         "placement": dict(sorted(placement.items())),
         "latency": _latency(*outcome.latencies()),
         "sinks": {name: {"latency": _latency(*outcome.latencies(name))} for name in network.sinks},
         "streams": outcome.streams(network),
-        "hosts": {name: {"busy": total / (stop - outcome.epoch)} for name, total in sorted(busy.items())},
+        "hosts": {name: {"busy": share} for name, share in _busy(outcome).items()},
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
+    }
+
+
+def _busy(outcome: Outcome) -> dict[str, float]:
+    """Return the share of the time in which each host did a batch, of several at once as if it was one."""
+    spans: dict[str, list[tuple[float, float]]] = {}
+    first: dict[str, float] = {}
+    for batch in outcome.batches:
+        spans.setdefault(batch.host, []).append(batch.span)
+        first[batch.query] = min(batch.start, first.get(batch.query, batch.start))
+    # When batches were that are in the history is not known.
+    known = [start for query, start in first.items() if outcome.history.upto.get(query, 0)]
+    begin, end = max([outcome.epoch, *known]), outcome.stop
+    return {
+        host: sum(b - a for a, b in covered(rows, begin, end)) / (end - begin) for host, rows in sorted(spans.items())
     }
 
 

@@ -1,0 +1,125 @@
+"""How a controller begins in a folder where there was one before, and what it leaves there if it may not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from engines import APART, simulated, two_queries
+
+from penstock.cli import control as commands
+from penstock.cli import engines
+from penstock.cluster import Cluster, Placement
+from penstock.control.controller import Controller
+from penstock.control.folder import Folder
+from penstock.control.loop import Control
+from penstock.control.policies import policies
+from penstock.control.scenario import Happening
+from penstock.errors import EngineError, InputError
+from penstock.network import read_network
+from penstock.steering import Kill, Recover
+from penstock.workload import Rates
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """The folder of a controller that was killed, after one decision."""
+    monkeypatch.chdir(tmp_path)
+    folder = Folder("run")
+    with folder.held():
+        folder.tell([{"policy": "first"}])
+        folder.write({"identity": {"engine": "simulation"}, "over": False, "told": 1, "state": {}})
+    return folder
+
+
+@pytest.fixture
+def words(examples: Path) -> list[object]:
+    """A command in that folder."""
+    network = examples / "two-chains" / "network.toml"
+    return ["control", network, "--hosts", 2, "--directory", "run"]
+
+
+def test_a_command_that_is_refused_forgets_nothing(penstock, killed, words) -> None:
+    """Where a new beginning is asked for and cannot be, what the killed controller remembered is still there."""
+    assert penstock(*words, "--fresh").code == 2  # the simulator needs rates
+    assert killed.history() == [{"policy": "first"}]
+    assert killed.read() is not None
+
+
+def test_other_options_are_refused_before_anything_starts(penstock, killed, words, monkeypatch) -> None:
+    """A controller with other options than the one that was killed is refused before there is an engine."""
+
+    def engine(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setitem(engines.ENGINES, "simulation", engine)
+    done = penstock(*words, "--rates", "clicks=100,buys=20")
+    assert done.code == 2
+    assert "a controller with other" in done.err
+
+
+def test_a_scenario_begins_with_its_controller(tmp_path: Path) -> None:
+    """Events count from where a new run begins, also on what runs since long before, and after a kill as they did."""
+    happened: list[tuple[str, float]] = []
+    rates = Rates.constant(dict.fromkeys(two_queries().sources, 10.0), 200.0)
+
+    def controller(folder: Folder, until: float) -> Controller:
+        engine = simulated(two_queries(), APART, rates, 2)
+        engine.wait(100.0)
+        happen = engine.happen
+        engine.happen = lambda event: (happened.append((type(event).__name__, engine.now)), happen(event))[1]
+        scenario = (Happening(5.0, Kill("h2")), Happening(20.0, Recover("h2")))
+        return Controller(
+            engine=engine, control=Control(policies=policies("")), folder=folder, scenario=scenario, until=until
+        )
+
+    folder = Folder(tmp_path)
+    folder.path.mkdir()
+    with folder.held():
+        folder.write({"identity": {}, "over": True})
+        first = controller(folder, 110.0)
+        first.run()
+        assert happened == [("Kill", pytest.approx(105.0))]
+        document = folder.read()
+        assert document is not None
+        folder.write({**document, "over": False})
+        controller(folder, 130.0).run()
+    assert happened[1:] == [("Recover", pytest.approx(120.0))]
+
+
+def test_a_run_that_goes_on_says_that_it_stays_where_it_is(capsys, examples: Path) -> None:
+    """Of a run that goes on a placement is checked all the same, and said not to count where it is another one."""
+    network, cluster = read_network(examples / "two-chains" / "network.toml"), Cluster.uniform(2)
+    there = Placement({"views": "h1", "scored": "h1", "paid": "h2", "billed": "h2"})
+
+    def going_on(given: str | None) -> Placement | None:
+        return commands._going_on(there, given, None, network=network, cluster=cluster)
+
+    assert going_on(None) == going_on("views=h1,scored=h1,paid=h2,billed=h2") == there
+    assert not capsys.readouterr().err
+    assert going_on("views=h2,scored=h1,paid=h2,billed=h2") == there
+    assert "where the run has left them" in capsys.readouterr().err
+    with pytest.raises(InputError, match="nonsense"):
+        going_on("nonsense=h7")
+
+
+def test_what_was_not_answered_is_not_done_later(tmp_path: Path) -> None:
+    """A request that nobody has taken in time is taken back."""
+    folder = Folder(tmp_path)
+    with folder.held():
+        with pytest.raises(EngineError, match="nothing was changed"):
+            Folder(tmp_path).ask("stop", {}, patience=0.05)
+        assert folder.requests() == []
+
+
+def test_a_history_is_kept_or_not(killed: Folder) -> None:
+    """What begins anew puts the history aside, under a name that is free, unless it is to be forgotten."""
+    (killed.path / "history-1.jsonl").write_text("")
+    aside = killed.begin(keep=True)
+    assert aside == killed.path / "history-2.jsonl"
+    assert json.loads(aside.read_text()) == {"policy": "first"}
+    assert not killed.used
+    killed.tell([{"policy": "second"}])
+    assert killed.begin(keep=False) is None
+    assert killed.history() == []

@@ -1,0 +1,39 @@
+"""The report of a run, from batches that need no Spark."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.network import Network, Operator, Sink, Source
+from penstock.spark.run import Batch, Outcome
+from penstock.spark.run.history import History
+from penstock.spark.run.summary import summary
+
+NETWORK = Network.of(
+    "one", [Source(name="s")], [Operator(name="a", kind="map", inputs=("s",))], [Sink(name="z", input="a")]
+)
+
+
+def busy(batches: list[Batch], history: History | None = None) -> float:
+    """Return how busy the only host was."""
+    nothing = {"z": np.zeros(0)}
+    outcome = Outcome(1000.0, batches, nothing, nothing, {}, 10.0, history=history or History())
+    found: float = summary(outcome, NETWORK, {"a": "h1"})["hosts"]["h1"]["busy"]
+    return found
+
+
+def batch(query: str, number: int, start: float, duration: float) -> Batch:
+    """Return a batch without rows."""
+    return Batch(query, number, start, duration, 0, {}, host="h1")
+
+
+def test_a_host_that_does_several_batches_at_once_is_busy_once() -> None:
+    """How busy a host was is a share of the time, however many of its queries had a batch."""
+    assert busy([batch("a", 0, 1000.0, 4.0), batch("b", 0, 1002.0, 4.0), batch("c", 0, 1009.0, 1.0)]) == 0.7
+
+
+def test_what_is_in_the_history_does_not_make_a_host_idle() -> None:
+    """Where older batches are known no longer, the share is that of the time since."""
+    kept = [batch("a", 5, 1096.0, 1.0), batch("a", 6, 1098.0, 2.0)]
+    assert busy(kept, History(upto={"a": 5})) == pytest.approx(3 / 4)
