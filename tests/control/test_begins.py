@@ -18,7 +18,7 @@ from penstock.control.policies import policies
 from penstock.control.scenario import Happening
 from penstock.errors import EngineError, InputError
 from penstock.network import read_network
-from penstock.steering import Kill, Recover
+from penstock.steering import Kill, Plan, Recover
 from penstock.workload import Rates
 
 
@@ -86,6 +86,19 @@ def test_a_scenario_begins_with_its_controller(tmp_path: Path) -> None:
         folder.write({**document, "over": False})
         controller(folder, 130.0).run()
     assert happened[1:] == [("Recover", pytest.approx(120.0))]
+
+
+def test_what_an_earlier_controller_dropped_is_kept_again(tmp_path: Path) -> None:
+    """A controller that begins anew lifts the keep fractions that the one before has left in force."""
+    rates = Rates.constant(dict.fromkeys(two_queries().sources, 10.0), 20.0)
+    engine = simulated(two_queries(), APART, rates, 2)
+    engine.apply(Plan(keep={stream.name: 0.0 for stream in two_queries().streams}))
+    folder = Folder(tmp_path)
+    folder.path.mkdir()
+    with folder.held():
+        folder.write({"identity": {}, "over": True})
+        report = Controller(engine=engine, control=Control(policies=policies("")), folder=folder, until=20.0).run()
+    assert sum(row["dropped"] for row in report["streams"].values()) == 0
 
 
 def test_a_run_that_goes_on_says_that_it_stays_where_it_is(capsys, examples: Path) -> None:

@@ -96,6 +96,9 @@ class Controller:
         if known is None:
             # What runs may be older than this controller: its scenario begins with it.
             self._begun = self.engine.now if self.folder.used else 0.0
+            if self.folder.used:
+                # Perhaps none of these policies would ever lift what others have dropped.
+                self.engine.apply(Plan(keep={}))
             self.aside = self.folder.begin(keep=not self.fresh)
         else:
             self._begun = known.get("begun", 0.0)
