@@ -266,3 +266,43 @@ def test_an_output_that_never_grows_is_right_at_any_rate(rates, put):
         known = known.updated(seen, network)
     found = load_model(attrs.evolve(now, known=known).priced(), Rates.constant({"s": 1234.0}, 1.0))
     assert found.inflow("reads").mean() == pytest.approx(put)
+
+
+def test_what_waits_is_followed_where_sources_outnumber_operators():
+    """Of a union of more sources than operators nothing that waits comes again, whatever its group."""
+    flow = Flow.of(
+        Network.of(
+            "u",
+            [Source(name=f"s{k}") for k in range(3)],
+            [Operator(name="both", kind="union", inputs=("s0", "s1", "s2"), cost=(0.02,) * 3)],
+            [Sink(name="z", input="both")],
+        )
+    )
+    coming = flow.follows(np.array([5.0]), np.ones(3), group=np.zeros(1, np.int64))
+    assert coming.tolist() == [0.0]
+
+
+def test_a_query_is_admitted_while_only_a_copy_is_alive():
+    """A query is decided about where of an operator that runs only the second copy is left."""
+    network = Network.of(
+        "k",
+        [Source(name="s", format="nexmark")],
+        [Operator(name="a", kind="map", inputs=("s",), cost=(0.002,), selectivity=(1.0,))],
+        [Sink(name="z", input="a")],
+    )
+    now = moment(network, {"a": "h1", "a#2": "h2"}, stepped((20, 50.0), sources=("s",)), 2)
+    added = Network.of(
+        "new",
+        [Source(name="s", format="nexmark")],
+        [Operator(name="b", kind="map", inputs=("s",), cost=(0.001,), selectivity=(1.0,))],
+        [Sink(name="y", input="b")],
+    )
+    found = admit(having(now, down=frozenset({"h1"})), Admit(network=added))
+    assert dict(found.plan.placement or {}).get("b") == "h2"
+
+
+def test_nothing_is_dropped_where_no_host_is_up():
+    """With all hosts down nothing is decided about drops."""
+    now = moment(two_queries(0.02), TOGETHER, stepped((20, 60.0)), 2)
+    (shed,) = policies("shed")
+    assert shed(having(now, down=frozenset({"h1", "h2"}), keep={"s1->cheap1": 0.5}), RNG) is None

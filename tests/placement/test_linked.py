@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +85,41 @@ def test_exact_names_the_link_that_is_short(measure):
     problem = Problem(load_model(network, Rates.constant({"a": 20.0})), cluster, None, {"f": "h1"})
     with pytest.raises(Infeasible, match=r"^link h2->h1 carries 20 of 10 tuples/s: short by 10$"):
         place(problem, "exact", np.random.default_rng(0), Terms(measure=measure))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sources_of_one_host_cross_each_on_its_own(seed):
+    """What sources on the same host send over a link adds up, and what readers of one of them share crosses once."""
+    rng = np.random.default_rng(seed)
+    sources = [Source(name=f"s{k}", host=str(rng.choice(["h1", "h2"]))) for k in range(3)]
+    steps = [
+        Operator(name=f"o{k}", kind="map", inputs=(str(rng.choice(["s0", "s1", "s2"])),), cost=(0.001,))
+        for k in range(4)
+    ]
+    network = Network.of("n", sources, steps, [Sink(name=f"t{k}", input=f"o{k}") for k in range(4)])
+    rates = {source.name: float(rng.integers(1, 6)) for source in sources}
+    cluster = Cluster.of([Host(name=f"h{k}") for k in (1, 2, 3)], Link(0.0, 4.0))
+    problem = Problem(load_model(network, Rates.constant(rates)), cluster, None, {})
+
+    def fits(where: dict[str, str]) -> bool:
+        sent = {(step.inputs[0], network.sources[step.inputs[0]].host, where[step.name]) for step in steps}
+        loads = Counter()
+        for source, start, end in sent:
+            loads[start, end] += rates[source] if start != end else 0.0
+        return max(loads.values()) <= 4.0
+
+    able = {
+        hosts
+        for hosts in product(("h1", "h2", "h3"), repeat=4)
+        if fits(dict(zip(network.operators, hosts, strict=True)))
+    }
+    for hosts in product(("h1", "h2", "h3"), repeat=4):
+        pinned = attrs.evolve(problem, pins=dict(zip(network.operators, hosts, strict=True)))
+        try:
+            found = place(pinned, "exact", np.random.default_rng(0), Terms(measure="hosts")).over == ()
+        except Infeasible:
+            found = False
+        assert found == (hosts in able), hosts
 
 
 @pytest.mark.parametrize("name", ["correlation", "largest-first", "random", "potential-greedy", "resilient"])

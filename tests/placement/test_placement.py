@@ -551,6 +551,25 @@ def test_copies_are_not_grouped():
         place(problems.filters(0.3), "economical", rng(), Terms(divided=Divided(least=0.1)))
 
 
+def test_copies_are_not_placed_by_domains():
+    """Copies of an operator must be apart, which domains do not see: the two together are refused."""
+    with pytest.raises(InputError, match="domains"):
+        place(problems.filters(0.3), "economical", rng(), Terms(divided=Divided(domains=2)))
+
+
+def test_groups_keep_the_hosts_of_ends_and_all_state():
+    """A stream from a host far beyond the operators' numbers keeps it, and a group keeps the state of its members."""
+    arrays = attrs.evolve(
+        Arrays.of(np.full((2, 3), 0.1), np.ones(5)),
+        writer=np.array([-5, 0, 1]), reader=np.array([0, 1, -4]), rate=np.ones(3), shared=np.zeros(3, bool),
+        state=np.array([2.0, 3.0]),
+    )  # fmt: skip
+    joined, _ = together(arrays, np.zeros(2, np.int64))
+    assert (joined.writer.tolist(), joined.reader.tolist()) == ([-5, 0], [0, -4])
+    assert joined.state is not None
+    assert joined.state.tolist() == [5.0]
+
+
 @pytest.mark.parametrize("name", ["correlation", "largest-first", "exact", "potential-greedy"])
 def test_a_cost_of_moving_does_not_keep_what_hosts_cannot_carry(name):
     """From a placement that overloads a host enough moves away, whatever moves cost."""

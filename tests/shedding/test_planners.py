@@ -28,7 +28,7 @@ from penstock.shedding import (
     replica_plan,
     save_table,
 )
-from penstock.shedding.fit import plain_table
+from penstock.shedding.fit import plain_table, planned_table
 from penstock.shedding.grid import TooLarge
 
 
@@ -405,3 +405,13 @@ def test_replica_says_no() -> None:
     program, cluster, placement = replicated(0.1, {"o1": "h1", "o2": "h2"}, 2)
     with pytest.raises(Infeasible, match="h1"):
         replica_plan(program, cluster, placement, np.array([1.0]))
+
+
+def test_a_table_for_a_source_without_tuples_is_one_point():
+    """A table of one source that is made up to a rate of 0 holds that rate alone."""
+    source, operator = Source(name="s"), Operator(name="a", kind="map", inputs=("s",), cost=(0.01,))
+    program = build_program(
+        Network.of("n", [source], [operator], [Sink(name="z", input="a")]), Cluster.uniform(1), {"a": "h1"}
+    )
+    table = planned_table(Exact(program), np.zeros(1), 0.1)
+    assert table["points"].tolist() == [[0.0]]

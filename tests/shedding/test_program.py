@@ -297,6 +297,39 @@ def test_a_crossing_divides_by_what_its_readers_keep() -> None:
     assert program.keep(np.array([0.0]), np.zeros(program.arcs)) == {}
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_tuple_crosses_a_link_once_for_all_who_read_it_there(seed: int) -> None:
+    """Readers with copies on some hosts get what the narrowest of their links lets through, whoever else is there.
+
+    Three and more readers of which each two share another link cross as one: the narrowest link counts for all.
+    """
+    rng = np.random.default_rng(seed)
+    names = [f"r{number}" for number in range(int(rng.integers(1, 5)))]
+    network = Network.of(
+        "copies",
+        [Source(name="s", host="h0")],
+        [Operator(name=name, kind="map", inputs=("s",), cost=(0.0,)) for name in names],
+        [Sink(name=f"t-{name}", input=name, weight=float(rng.integers(1, 5))) for name in names],
+    )
+    hosts = [f"h{number}" for number in range(4)]
+    width = {host: float(rng.integers(1, 8)) for host in hosts[1:]}
+    if seed % 2 and len(names) > 2:
+        width = dict.fromkeys(width, 3.0)
+    cluster = Cluster.of(
+        [Host(name=host) for host in hosts],
+        links={("h0", host): Link(bandwidth=bandwidth) for host, bandwidth in width.items()},
+    )
+    placed = {name: rng.permutation(hosts)[: int(rng.integers(1, 4))].tolist() for name in names}
+    copies = {f"{name}#{k + 1}" if k else name: host for name, row in placed.items() for k, host in enumerate(row)}
+    program = build_program(network, cluster, Placement(copies))
+    score = program.score(Exact(program).plan(np.array([5.0])))
+    best = {name: min([5.0, *(width[host] for host in row if host != "h0")]) for name, row in placed.items()}
+    wanted = sum(network.sinks[f"t-{name}"].weight * rate for name, rate in best.items())
+    assert score <= wanted + 1e-9
+    if len(names) < 3 or len({*width.values()}) == 1:
+        assert score == pytest.approx(wanted)
+
+
 def test_a_sink_may_be_beyond_a_link() -> None:
     """What goes to a sink on another host crosses the link, and a sink without a host is where its writer is."""
     operators = [Operator(name="a", kind="map", inputs=("s",), cost=(0.01,))]

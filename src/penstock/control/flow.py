@@ -175,7 +175,8 @@ class Flow:
         sources = len(self.network.sources)
         through = self.share * self._kept(keep)
         if group is not None:
-            through *= (self.writer < sources) | (group[self.writer - sources] == group[self.reader])
+            among = self.writer >= sources
+            through[among] *= group[self.writer[among] - sources] == group[self.reader[among]]
         mean = np.bincount(self.reader, selectivity * self.factor, len(waiting)) / np.maximum(self.ports, 1)
         coming = np.zeros(len(waiting))
         for inputs in self.level:

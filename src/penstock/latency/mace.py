@@ -252,9 +252,10 @@ class _Follower:
 
     def __init__(self, model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> None:
         self.network, self.cluster, self.free = model.network, cluster, cluster.free_links
-        self.places = {name: sorted(set(hosts)) for name, hosts in hosts_by_operator(placement).items()}
+        copies = hosts_by_operator(placement)
+        self.places = {name: sorted(set(hosts)) for name, hosts in copies.items()}
         self.places |= {name: [row.host] if row.host is not None else [] for name, row in self.network.sources.items()}
-        self.first = {name: placement[name] for name in self.network.operators}
+        self.first = {name: copies[name][0] for name in self.network.operators}
         self.first |= {name: row.host for name, row in self.network.sources.items() if row.host is not None}
         self.rows = {name: row for row, name in enumerate(self.network.operators)}
         rates = model.arrivals.max(axis=1, initial=0.0)

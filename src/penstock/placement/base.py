@@ -91,8 +91,10 @@ class Arrays:
         Arrays (m,): which operator this is a copy of, and which connected part of the network it belongs to.
     writer, reader, rate
         Arrays (e,): the streams between operators, and their mean rate. An end that is no operator but has a host
-        (a source or sink) is ``~host``, a negative number. The pair (writer, group) stands for one sending: what
-        several readers on one host share crosses once.
+        (a source or sink) is ``~host``, a negative number.
+    sender
+        Array (e,): who sends on each stream, a number of its own for each operator and each source: sources may share a
+        host, and what several readers on one host share crosses once for each sender. None: the writer.
     shared
         Array (e,): whether the stream carries the writer's whole output, so that readers on one host share it.
     delay, bandwidth
@@ -126,6 +128,12 @@ class Arrays:
     memory: Floats | None = None
     period: float = 1.0
     lift: float = 1.0
+    sender: Ints | None = None
+
+    @property
+    def senders(self) -> Ints:
+        """Who sends on each stream, array (e,)."""
+        return self.writer if self.sender is None else self.sender
 
     @property
     def limit(self) -> Floats:
@@ -239,6 +247,7 @@ class Arrays:
             reader=row[self.reader[inside]],
             rate=self.rate[inside],
             shared=self.shared[inside],
+            sender=None,
             delay=None if self.delay is None else self.delay[grid],
             bandwidth=None if self.bandwidth is None else self.bandwidth[grid],
             state=None if self.state is None else self.state[operators],
@@ -281,7 +290,7 @@ def as_arrays(problem: Problem) -> Arrays:
     part = np.array([parts[base_name(name)] for name in names], np.int64)
     usable = np.array([host.usable for host in cluster.hosts.values()])
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
-    writer, reader, rate, shared = _streams(problem, names, hosts)
+    writer, reader, rate, shared, sender = _streams(problem, names, hosts)
     delay = bandwidth = None
     if not cluster.free_links:
         pairs = [[cluster.link(start, end) for end in hosts] for start in hosts]
@@ -310,6 +319,7 @@ def as_arrays(problem: Problem) -> Arrays:
         state=kept if bounded else None,
         memory=memory if bounded else None,
         period=model.period,
+        sender=sender,
     )
 
 
@@ -321,8 +331,8 @@ def _host(name: str, hosts: Mapping[str, int], at: str) -> int:
 
 def _streams(
     problem: Problem, names: Iterable[str], hosts: Mapping[str, int]
-) -> tuple[Ints, Ints, Floats, NDArray[np.bool_]]:
-    """Return the streams between operators, and those of sources and sinks that have a host."""
+) -> tuple[Ints, Ints, Floats, NDArray[np.bool_], Ints]:
+    """Return the streams between operators, and those of sources and sinks that have a host, and who sends on them."""
     network, model = problem.model.network, problem.model
     row = {name: index for index, name in enumerate(names)}
     copies = {name: [row[copy] for copy in each] for name, each in copies_of(row).items()}
@@ -336,8 +346,9 @@ def _streams(
         return [] if host is None else [~hosts[host]]
 
     rates = model.arrivals.mean(axis=1).tolist()
+    number = {name: ~index for index, name in enumerate(network.sources)}
     rows = [
-        (start, end, rates[model.stream_index[stream.name]], stream.share == 1)
+        (start, end, rates[model.stream_index[stream.name]], stream.share == 1, number.get(stream.writer, start))
         for stream in network.streams
         for start in places(stream.writer)
         for end in places(stream.reader)
@@ -348,6 +359,7 @@ def _streams(
         np.array([row[1] for row in rows], np.int64),
         np.array([row[2] for row in rows], np.float64),
         np.array([row[3] for row in rows], np.bool_),
+        np.array([row[4] for row in rows], np.int64),
     )
 
 

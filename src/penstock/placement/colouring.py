@@ -56,6 +56,7 @@ class Colouring:
             reader=arrays.reader[known],
             rate=arrays.rate[known],
             shared=arrays.shared[known],
+            sender=arrays.senders[known],
         )
         wrong = over_link(part, where)
         if wrong:

@@ -60,7 +60,9 @@ class Exact:
             arrays.load, arrays.mean, arrays.capacity, arrays.usable, arrays.limit, arrays.fixed, _alike(arrays),
             state, memory, arrays.period,
         )  # fmt: skip
-        streams = code.Streams(arrays.writer, arrays.reader, arrays.rate, arrays.shared, delay, bandwidth)
+        streams = code.Streams(
+            arrays.writer, arrays.reader, arrays.rate, arrays.shared, arrays.senders, delay, bandwidth
+        )
         none = -np.inf if bound is None else bound
         aim = code.Aim(GOALS.index(self.objective), weights, 20.0, none, self.limit)
         least, steps = code.search(problem, streams, aim, best, least)

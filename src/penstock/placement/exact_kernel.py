@@ -40,6 +40,7 @@ class Streams(NamedTuple):
     reader: Ints
     rate: Array
     shared: Bools
+    sender: Ints
     delay: Array
     bandwidth: Array
 
@@ -174,7 +175,7 @@ def _value(problem: Problem, streams: Streams, aim: Aim, where: Ints, hosts: Car
             continue
         repeated = False
         for f in range(e):
-            if fresh[f] and writer[f] == writer[e]:
+            if fresh[f] and streams.sender[f] == streams.sender[e]:
                 other = where[reader[f]] if reader[f] >= 0 else ~reader[f]
                 if other == end:
                     fresh[e] = False

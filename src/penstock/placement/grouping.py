@@ -83,11 +83,15 @@ def together(arrays: Arrays, group: Ints) -> tuple[Arrays, Ints]:
     several = np.bincount(number, minlength=count) > 1
 
     def of(ends: Ints) -> Ints:
-        return np.where(ends >= 0, number[ends], ends)
+        found, inner = ends.copy(), ends >= 0
+        found[inner] = number[ends[inner]]
+        return found
 
     writer, reader = of(arrays.writer), of(arrays.reader)
     out = (writer != reader) | (writer < 0)
-    alone = np.where(writer >= 0, ~several[writer], True)
+    alone = np.ones(len(writer), bool)
+    alone[writer >= 0] = ~several[writer[writer >= 0]]
+    senders = of(arrays.senders)
     return attrs.evolve(
         arrays,
         names=tuple(arrays.names[at] for at in first.tolist()),
@@ -97,8 +101,10 @@ def together(arrays: Arrays, group: Ints) -> tuple[Arrays, Ints]:
         previous=arrays.previous[first],
         base=arrays.base[first],
         part=arrays.part[first],
+        state=None if arrays.state is None else np.bincount(number, arrays.state, count).astype(np.float64),
         writer=writer[out],
         reader=reader[out],
         rate=arrays.rate[out],
         shared=(arrays.shared & alone)[out],
+        sender=senders[out],
     ), number

@@ -91,12 +91,13 @@ def traffic(arrays: Arrays, where: Ints) -> Floats:
     """Return the mean tuples per second from host to host, array (n, n); a tuple crosses to a host once."""
     flow = np.zeros((len(arrays.hosts), len(arrays.hosts)))
     seen: set[tuple[int, int]] = set()
-    for writer, reader, rate, shared in zip(arrays.writer, arrays.reader, arrays.rate, arrays.shared, strict=True):
+    rows = zip(arrays.writer, arrays.reader, arrays.rate, arrays.shared, arrays.senders, strict=True)
+    for writer, reader, rate, shared, sender in rows:
         start = where[writer] if writer >= 0 else ~writer
         end = where[reader] if reader >= 0 else ~reader
         if start != end:
             # What a copy of an operator sends crosses on its own; a routed stream shares nothing.
-            key = (int(writer), int(end))
+            key = (int(sender), int(end))
             if shared and key in seen:
                 continue
             seen.add(key)

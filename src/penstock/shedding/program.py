@@ -1,7 +1,8 @@
 """The linear program of a placed network (Tatbul et al. section 3).
 
 One variable per *arc*: the rate that its drop operator lets through. Arcs are the network's streams and, in front of
-a link of limited bandwidth, the crossing that the readers there share. With ``y`` the kept rates and ``r`` the source
+a link of limited bandwidth, the crossing that the readers there share (one after another where some of them share more
+links than others). With ``y`` the kept rates and ``r`` the source
 rates::
 
     maximise  weight · y   subject to   0 <= y <= G y + S r,   K y <= limit
@@ -26,6 +27,7 @@ from penstock.errors import InputError
 from penstock.network import Network, Operator
 
 Matrix = NDArray[np.float64]
+Link = tuple[str, str]
 
 TOLERANCE = 1e-9
 """Relative: loads that add up to exactly the usable capacity fit."""
@@ -231,26 +233,32 @@ def _ends(network: Network) -> dict[str, list[str]]:
 
 
 class _Arc(NamedTuple):
-    """What a writer puts out for some readers: one stream, or the crossing of limited links that they share."""
+    """What a writer puts out for some readers: one stream, or a crossing of limited links that they share.
+
+    ``parent``: the number of the crossing of which it takes a part; None where it takes of the writer itself.
+    """
 
     writer: str
     readers: tuple[str, ...]
-    links: tuple[tuple[str, str], ...] = ()
+    links: tuple[Link, ...] = ()
+    parent: int | None = None
 
 
 def _arcs(
-    network: Network, limited: Mapping[str, Mapping[tuple[tuple[str, str], ...], Sequence[str]]]
+    network: Network, limited: Mapping[str, Mapping[tuple[str, ...], Sequence[Link]]]
 ) -> tuple[list[_Arc], dict[str, int]]:
     """Return the arcs in topological order, writer after writer, and the number of each stream's by its name."""
     arcs: list[_Arc] = []
     arc_of: dict[str, int] = {}
     for writer in (*network.sources, *network.operators):
-        for links, readers in limited[writer].items():
-            if links:
-                arcs.append(_Arc(writer, tuple(readers), links))
-            for reader in readers:
-                arc_of[f"{writer}->{reader}"] = len(arcs)
-                arcs.append(_Arc(writer, (reader,)))
+        crossings: dict[str, int] = {}
+        for readers, links in limited[writer].items():
+            # Its readers share the crossing before it, if any of them had one.
+            arcs.append(_Arc(writer, readers, tuple(links), crossings.get(readers[0])))
+            crossings |= dict.fromkeys(readers, len(arcs) - 1)
+        for stream in network.outputs(writer):
+            arc_of[stream.name] = len(arcs)
+            arcs.append(_Arc(writer, (stream.reader,), (), crossings.get(stream.reader)))
     return arcs, arc_of
 
 
@@ -262,15 +270,13 @@ def _flows(
     G, S = np.zeros((len(arcs), len(arcs))), np.zeros((len(arcs), len(sources)))
     products: list[tuple[int, int, int, float]] = []
     shares = {(stream.writer, stream.reader): stream.share for stream in network.streams}
-    crossing, total = -1, 0.0
-    for row, (writer, readers, links) in enumerate(arcs):
-        share = max(shares[writer, reader] for reader in readers)
-        if writer in network.operators and network.operators[writer].route is not None:
-            share = sum(shares[writer, reader] for reader in readers)
-        if links:
-            crossing, total = row, share
-        elif crossing >= 0 and arcs[crossing].writer == writer and readers[0] in arcs[crossing].readers:
-            G[row, crossing] = share / total if total > 0 else 0.0
+    routed = {name for name, operator in network.operators.items() if operator.route is not None}
+    parts = [
+        (sum if arc.writer in routed else max)(shares[arc.writer, reader] for reader in arc.readers) for arc in arcs
+    ]
+    for row, ((writer, _, _, parent), share) in enumerate(zip(arcs, parts, strict=True)):
+        if parent is not None:
+            G[row, parent] = share / parts[parent] if parts[parent] > 0 else 0.0
             continue
         if writer in network.sources:
             S[row, sources.index(writer)] = share
@@ -298,18 +304,27 @@ def _factors(operator: Operator) -> list[float]:
 
 def _crossings(
     network: Network, cluster: Cluster, places: Mapping[str, list[str]]
-) -> dict[str, dict[tuple[tuple[str, str], ...], tuple[str, ...]]]:
-    """Return for each writer its readers, grouped by the limited links that lead to them."""
-    found: dict[str, dict[tuple[tuple[str, str], ...], tuple[str, ...]]] = {}
+) -> dict[str, dict[tuple[str, ...], list[Link]]]:
+    """Return for each writer its crossings, by readers the limited links that lead to all of them, wide ones first.
+
+    Each link is in one crossing: a tuple crosses once, for whoever reads it there. Readers of two crossings read both,
+    or those of one are among those of the other; crossings that would meet otherwise are one.
+    """
+    found: dict[str, dict[tuple[str, ...], list[Link]]] = {}
     for writer in (*network.sources, *network.operators):
-        groups: dict[tuple[tuple[str, str], ...], list[str]] = {(): []}
-        for stream in network.outputs(writer):
-            pairs = tuple(
-                (start, end)
-                for start in places[writer]
-                for end in places[stream.reader]
-                if start != end and math.isfinite(cluster.link(start, end).bandwidth)
-            )
-            groups.setdefault(pairs, []).append(stream.reader)
-        found[writer] = {pairs: tuple(readers) for pairs, readers in groups.items()}
+        order = [stream.reader for stream in network.outputs(writer)]
+        readers: dict[Link, set[str]] = {}
+        for reader in order:
+            for start in places[writer]:
+                for end in places[reader]:
+                    if start != end and math.isfinite(cluster.link(start, end).bandwidth):
+                        readers.setdefault((start, end), set()).add(reader)
+        for link in readers:
+            for other in readers:
+                if readers[link] & readers[other] not in (set(), readers[link], readers[other]):
+                    whole = readers[link] | readers[other]
+                    readers |= {each: whole for each, some in readers.items() if some & whole}
+        found[writer] = {}
+        for link, some in sorted(readers.items(), key=lambda item: (-len(item[1]), item[0])):
+            found[writer].setdefault(tuple(sorted(some, key=order.index)), []).append(link)
     return found

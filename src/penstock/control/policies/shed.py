@@ -64,7 +64,7 @@ class Shed:
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return keep fractions for the rates of the last period."""
-        if not now.ready or len(now.network.streams) > LARGEST:
+        if not now.ready or not now.hosts or len(now.network.streams) > LARGEST:
             return None
         rates, where = now.known.steady(now.network, now.seen.period), now.where()
         if (where < 0).any() and evacuated(now, now.seen.down):
