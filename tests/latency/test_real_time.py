@@ -72,6 +72,8 @@ def test_what_spark_refuses_runs_in_micro_batches_with_all_behind_it(operator: d
     [
         ({"format": "json", "options": {"path": "in"}}, TOPIC, "format is json"),
         ({"options": {"subscribePattern": "c.*"}}, TOPIC, "subscribe"),
+        ({"options": {"subscribe": "c", "Kafka.Bootstrap.Servers": "other:9092"}}, TOPIC, "brokers of its own"),
+        ({"options": {"subscribe": "c", "maxOffsetsPerTrigger": "9"}}, TOPIC, "maxOffsetsPerTrigger"),
         ({}, {"format": "json", "options": {"path": "out"}}, "no topic"),
         ({}, {}, "no topic"),
         ({}, {"format": "kafka", "options": {}}, "topic themselves"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster import Cluster, Host
-from penstock.errors import EngineError
+from penstock.errors import EngineError, InputError
 from penstock.latency.fragments import Fragment
 from penstock.network import Network
 from penstock.network.file import parse_network
@@ -23,10 +23,12 @@ from penstock.spark.run.changing import Changes
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.live import SparkEngine
 from penstock.spark.run.membership import Membership
+from penstock.spark.run.split import parts_apart
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import owner_of, take_over
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.spec import Knobs
 from penstock.steering import Applied, Plan
 
 
@@ -81,7 +83,10 @@ class Stage:
         self.units = {each.name: each for each in (unit("a", "h1"), unit("b", "h2"))}
         self.system: Any = SimpleNamespace(
             units=self.units, down=set(), growing=False, move=self.move,
-            copies=SimpleNamespace(runners={}, lose=lambda _: None, succeed=lambda _: False),
+            copies=SimpleNamespace(
+                runners={}, lose=lambda _: None, succeed=lambda _: False, patience=lambda: 0.0, carry=self.carry
+            ),
+            sessions=self.engine.sessions,
             lock=threading.RLock(),
             runners={name: SimpleNamespace(unit=each, goes_on=lambda: True) for name, each in self.units.items()},
             compiled={name: SimpleNamespace(inputs=("rows",)) for name in self.units},
@@ -93,6 +98,7 @@ class Stage:
         self.go = threading.Event()
         self.changes = Changes.__new__(Changes)
         self.changes.engine, self.changes.system, self.changes.following = self.engine, self.system, False
+        self.changes._due = set()
         self.changes.jobs, self.changes.targets, self.changes.pool = {}, {}, ThreadPoolExecutor(4)
         self.changes.members = Membership(self.engine, self.system, self.changes.pool, self.changes._begin_there)
         self.live = SparkEngine.__new__(SparkEngine)
@@ -110,6 +116,10 @@ class Stage:
         self.go.wait(10)
         self.units[name] = self.units[name].on(host)
         self.system.runners[name] = SimpleNamespace(unit=self.units[name], goes_on=lambda: True)
+
+    def carry(self, name: str, copy: str, host: str, _interval: float) -> None:
+        """Fail, as `Copies.carry` does where the query of a copy fails."""
+        raise EngineError(f"{copy} of {name} fails on {host}")
 
     def apply(self, **plan: Any) -> Applied:
         """Let the engine begin what a plan wants."""
@@ -284,3 +294,42 @@ def test_end_is_that_of_what_runs_now(stage: Stage, monkeypatch: pytest.MonkeyPa
     assert stage.live.wait(0.0)
     deployment.network = SimpleNamespace(scheduled=True)
     assert not stage.live.wait(0.0)
+
+
+def test_what_decides_of_others_windows_is_not_split_off(stage: Stage) -> None:
+    """Where a query follows which windows a unit drops, by its name, a part that would decide is refused at once.
+
+    Whoever decides of moves is told that these operators go together.
+    """
+    both = Unit.new(Fragment("a", "h1", ("a", "b", "c"), frozenset()))
+    stage.system.deployment.network = network("a", "b", "c")
+    followed: dict[str, tuple[str, ...]] = {"a": ("rows->b",)}
+    stage.system.queries = [SimpleNamespace(name="counts", spec=SimpleNamespace(knobs=Knobs((), {}, followed)))]
+    assert parts_apart(stage.system, both) == (("a", "b"), ("c",))
+    with pytest.raises(InputError, match="'counts' follows which windows are dropped on 'rows->b'"):
+        stage.changes._parts(both, {"a": "h1", "b": "h2", "c": "h2"})
+    assert len(stage.changes._parts(both, {"a": "h1", "b": "h1", "c": "h2"})) == 2
+
+
+def test_copy_that_leads_and_fails_is_its_unit(stage: Stage) -> None:
+    """What fails while the copy that leads is started is told of its unit, which is started again some times only."""
+    led = Unit(unit("a", "h1").fragment, "a", copies={"a": "h1", "a#2": "h2"})
+    stage.units["a"] = led
+    del stage.system.runners["a"]
+    for _ in range(live.AGAIN):
+        stage.live._failed("a#1", EngineError("poison"))
+        stage.settle()
+    assert {told["unit"] for told in stage.live._told} == {"a"}
+    with pytest.raises(EngineError, match="unit 'a' fails again and again"):
+        stage.live._failed("a", EngineError("poison"))
+
+
+def test_unit_is_not_taken_from_a_copy_that_came_to_lead(tmp_path: Path) -> None:
+    """A unit that is to be started stays with the copy that has come to lead while its query was compiled."""
+    before = Unit(unit("a", "h1").fragment, "a", copies={"a": "h1", "a#2": "h2"})
+    system: Any = System.__new__(System)
+    system.units, system.down, system.lock, system.runners = {"a": before}, set(), threading.RLock(), {}
+    system.compile = lambda _: system.units.update(a=before.led_by("a#2"))
+    with pytest.raises(EngineError, match="another copy leads"):
+        system.move("a", "h1", 0.5)
+    assert system.units["a"].saved == "a#2"

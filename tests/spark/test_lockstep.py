@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from penstock.cluster import SparkSettings
-from penstock.errors import InputError
+from penstock.errors import EngineError, InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment, check_placement
 from penstock.spark.left import claimed, hosts_of, placement_of
-from penstock.spark.run.copies import inherit, latest
+from penstock.spark.run.copies import catch_up, furthest, heir, inherit, latest, planned_ahead
 from penstock.spark.run.folder import claim
+from penstock.spark.run.reports import recount
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped import lockstep
 from penstock.spark.shipped.checkpoint import begun_and_ended, branch, offsets
@@ -24,8 +29,9 @@ from penstock.spark.shipped.gate import Fenced, check, committing, follow, lead,
 from penstock.spark.shipped.lockstep import Copy, appeared, first_begun, told_end
 from penstock.spark.shipped.parts import Parts
 from penstock.spark.shipped.place import Place
+from penstock.spark.shipped.settle import settle
 from penstock.spark.shipped.spec import WriterSpec
-from penstock.spark.shipped.told import report_of
+from penstock.spark.shipped.told import manifest_of, report_of
 
 
 def network(**source: Any) -> Network:
@@ -101,19 +107,74 @@ def test_a_copy_that_comes_to_lead_does_what_was_planned(folder: Place) -> None:
         Copy(folder, "u", "u").end("log", START)
 
 
-def test_the_copy_that_leads_waits_once_for_one_that_is_behind(folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has fallen more than a batch behind is waited for once, and again when it has caught up."""
+def test_the_copy_that_leads_waits_once_for_one_that_had_kept_up(
+    folder: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is being started is not waited for, one that has kept up and falls behind is, once and by one source."""
     monkeypatch.setattr(lockstep, "PATIENCE", 0.3)
     copy = Copy(folder, "u", "u")
     assert copy.end("log", START) is None
-    plan(folder, "u", 1, START)
-    plan(folder, "u", 2, START)
+    for number in (1, 2, 3):
+        plan(folder, "u", number, START)
+    since = time.monotonic()
     assert copy.end("log", START) is None
-    assert copy.behind == {"u#2"}
-    for number in (1, 2):
+    assert time.monotonic() - since < 0.2
+    for number in (1, 2, 3):
         plan(folder, "u#2", number, START)
     assert copy.end("log", START) is None
-    assert copy.behind == set()
+    assert copy.kept == {2}
+    for number in (4, 5):
+        plan(folder, "u", number, START)
+    assert not Copy.of({"copy": Copy(folder, "u", "u", waits=False).option})._late({"u#2": 2}, 6)
+    since = time.monotonic()
+    assert copy.end("log", START) is None
+    assert time.monotonic() - since > 0.2
+    assert copy.kept == set()
+
+
+def copies(folder: Place) -> Unit:
+    """Return the unit of two copies on hosts of their own; the first leads."""
+    unit = claim(Deployment(network(), PLACED, folder.path)).units[0]
+    return Unit(attrs.evolve(unit.fragment, name="u"), "u", copies={"u": "h1", "u#2": "h2"})
+
+
+@pytest.mark.parametrize("copy", ["u", "u#2"])
+def test_a_unit_goes_on_from_the_copy_that_came_furthest(folder: Place, copy: str) -> None:
+    """What an earlier leader had planned and shown stays, whichever copy is there again first."""
+    plan(folder, "u", 1, {"log": "w", "batch": 9, "starts": 0}, ended=False)
+    lead(folder, "u", "u#2")
+    unit = latest(folder, copies(folder))
+    assert (unit.saved, furthest(folder, unit), heir(folder, unit, ["u#2"])) == ("u#2", "u", "u#2")
+    take_over(folder, "u", deliver=False)
+    assert not planned_ahead(folder, unit, "u")
+    catch_up(folder, unit.led_by(copy))
+    assert begun_and_ended(folder / "checkpoints" / copy) == (1, 0)
+    assert offsets(folder / "checkpoints" / copy, 1)[1]["batch"] == 9
+
+
+def test_batches_that_were_shown_are_not_forgotten(folder: Place) -> None:
+    """A checkpoint that does not know a batch that was shown is an error; a border that was not used is removed."""
+    spec = WriterSpec(folder, "u", (), (), (), (), {}, (), timed=False, knobs=None, saved="u")
+    query: Any = SimpleNamespace(name="u", spec=spec)
+    manifest_of(folder, "u", 3).replace(b'{"rows": {}}')
+    recount(query)
+    assert not manifest_of(folder, "u", 3).exists()
+    manifest_of(folder, "u", 3).replace(b'{"speed": []}')
+    with pytest.raises(EngineError, match="ends with batch 0, and 'u' has shown batch 3"):
+        recount(query)
+
+
+def test_what_another_copy_has_computed_stays(folder: Place) -> None:
+    """A copy that comes to lead removes what others have left, but nothing of those that follow."""
+    third = follow(folder, "u", "u#3")
+    fourth = follow(folder, "u", "u#4")
+    spec = WriterSpec(folder, "u", (), (), (), (), {}, (), timed=False, knobs=None, spread=True)
+    rows = [dataclasses.replace(spec, generation=number).aside / "rows" for number in (1, third, fourth)]
+    for file in rows:
+        file.replace(b"x")
+    lead(folder, "u", "u#4")
+    settle(dataclasses.replace(spec, generation=fourth), 7, folder / "none", computed=True)
+    assert [file.exists() for file in rows] == [False, True, True]
 
 
 def test_a_copy_that_is_too_far_behind_says_so(folder: Place) -> None:
@@ -239,3 +300,20 @@ def test_copies_that_cannot_agree_are_refused(
     with pytest.raises(InputError, match=message):
         check_placement(network(**source), placed, settings)
     check_placement(network(), PLACED, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "clock", ["now()", "current_timestamp", "CURRENT_DATE()", "unix_timestamp()", "localtimestamp", "curdate()"]
+)
+def test_copies_do_not_look_at_the_clock(clock: str) -> None:
+    """The time at which a batch is computed is refused where an operator has copies, and not where it has none."""
+    text = {"kind": "filter", "input": "events", "where": f"at < {clock} AND unix_timestamp(at) > 1"}
+    made = parse_network(
+        {
+            "name": "n", "sources": {"events": {"format": "nexmark"}}, "operators": {"kept": text},
+            "sinks": {"out": {"input": "kept"}},
+        }
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"operators\.kept\.where: \w+\(\) differs between the copies"):
+        check_placement(made, {"kept": "h1", "kept#2": "h2"}, SETTINGS)
+    check_placement(made, {"kept": "h1"}, SETTINGS)

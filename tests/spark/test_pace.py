@@ -50,6 +50,17 @@ def test_spark_gets_one_bound(form: str, own: dict[str, str], bound: dict[str, s
     assert {key: value for key, value in options.items() if key.lower().startswith("max")} == bound
 
 
+def test_no_log_in_goes_to_brokers_of_others() -> None:
+    """A source on brokers of its own gets nothing of the cluster's; on the same ones, all that it does not say."""
+    kafka = {"kafka.bootstrap.servers": "a:9092", "kafka.sasl.jaas.config": "secret"}
+    own = {"subscribe": "t", "kafka.bootstrap.servers": "b:9092"}
+    options = options_of(Source(name="s", format="kafka", options=own), kafka, unbounded=True)
+    assert options == {**own, "startingOffsets": "earliest"}
+    same = {"subscribe": "t", "kafka.bootstrap.servers": "a:9092"}
+    options = options_of(Source(name="s", format="kafka", options=same), kafka, unbounded=True)
+    assert options == {**kafka, **same, "startingOffsets": "earliest"}
+
+
 @pytest.mark.parametrize(
     "source",
     [Source(name="s", format="rate"), Source(name="s", format="json", options={"maxBytesPerTrigger": "1m"})],

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
@@ -30,15 +31,17 @@ from penstock.spark.compile import Deployment, Way, check_network, compile_promp
 from penstock.spark.compile.drops import limit_of_row
 from penstock.spark.compile.sql import literal
 from penstock.spark.connection import Connection
-from penstock.spark.hop.rows import Row, RowTopic, held, row_of
+from penstock.spark.hop.rows import Held, Row, RowTopic, held, row_of
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine, SparkEngine, noted_sessions
 from penstock.spark.run import moments as moments_module
+from penstock.spark.run import prompt as prompt_module
+from penstock.spark.run.arriving import Arriving
 from penstock.spark.run.between import check_slots
-from penstock.spark.run.meter import Meter, repeated_of
+from penstock.spark.run.meter import Known, Meter, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_batch, read_latency
-from penstock.spark.run.prompt import publish
+from penstock.spark.run.prompt import PromptRunner, publish
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.told import report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
@@ -111,11 +114,86 @@ def test_what_a_topic_holds_tells_exactly_what_is_missing(data: st.DataObject) -
     # Within a partition only the order inside a lane is sure.
     found = held(iter([row for queue in there for row in queue]), partitions)
     for row in (row for queue in queues for row in queue):
-        known = found.get(row.lane)
-        missing = known is None or row.position > known.high
-        word = 0 if known is None else known.known.get(row.position >> 6, 0)
-        missing = missing or (known is not None and row.position > known.low and not word >> (row.position & 63) & 1)
-        assert missing == (row not in there[row.partition])
+        assert lacks(found, row) == (row not in there[row.partition])
+
+
+@given(st.sets(st.integers(0, 200)), st.integers(1, 3))
+def test_what_a_broker_has_refused_is_missing(positions: set[int], partitions: int) -> None:
+    """Where earlier rows than the last one of a partition may be missing, each is known by itself."""
+    found = held((Row(at % partitions, 0, 7, at, 0, 0) for at in sorted(positions)), partitions, exactly=True)
+    assert {at for at in range(202) if not lacks(found, Row(0, 0, 7, at, 0, 0))} == positions
+
+
+def lacks(found: dict[int, Held], row: Row) -> bool:
+    """Whether a row is to be written again, by what a topic holds."""
+    known = found.get(row.lane)
+    if known is None or row.position > known.high:
+        return True
+    return row.position > known.low and not known.known.get(row.position >> 6, 0) >> (row.position & 63) & 1
+
+
+class Topic:
+    """Stands in for a topic: its ends, and its rows, one a partition at each offset."""
+
+    def __init__(self, **ends: int) -> None:
+        self.end = {int(number[1:]): end for number, end in ends.items()}
+
+    def ends(self) -> dict[int, int]:
+        """Return the offset behind the last message of each partition."""
+        return self.end
+
+    def rows(self, begin: dict[int, int], end: dict[int, int]) -> list[Row]:
+        """Return the rows between offsets."""
+        return [Row(number, at, number, at, 5, 5) for number in end for at in range(begin[number], end[number])]
+
+
+def test_no_message_leaves_a_topic_again() -> None:
+    """Of a topic that was made again all messages have come, as of partitions that were added: their number grows."""
+    topic: Any = Topic(p0=10)
+    arriving = Arriving([topic], 60.0)
+    seen = []
+    for ends in ({0: 10}, {0: 12, 1: 3}, {0: 4}, {0: 5}):
+        topic.end = ends
+        arriving.look()
+        seen.append(arriving.last)
+    assert seen == [10, 15, 19, 20]
+
+
+def test_rows_of_added_partitions_are_measured(tmp_path: Path) -> None:
+    """A row in a partition that the sink's topic did not have, or of a topic that was made again, is noted."""
+    topic: Any = Topic(p0=5)
+    meter = Meter.__new__(Meter)
+    meter._place, meter._notes, meter._topic = Place(str(tmp_path / "meter")), Place(str(tmp_path)), topic
+    meter.known = Known(0, {0: 5})
+    for ends in ({0: 5, 1: 20}, {0: 3}):
+        topic.end = ends
+        meter.look()
+    assert [np.load(tmp_path / f"meter-{number:012d}.npy").shape[1] for number in (0, 1)] == [20, 3]
+
+
+def test_a_run_that_ends_with_a_query_that_has_failed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not finished when a run ends is an error; what the query has sent is looked at row by row after it."""
+    monkeypatch.setattr(prompt_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(prompt_module, "recount_prompt", lambda _: None)
+    host: Any = SimpleNamespace(alive=lambda: True)
+
+    def runner(*, error: str | None, active: bool) -> PromptRunner:
+        found = PromptRunner.__new__(PromptRunner)
+        handle = SimpleNamespace(exception=lambda: error, isActive=active, stop=lambda: None)
+        spec = SimpleNamespace(folder=Place(str(tmp_path)), query="q", generation=1)
+        found.unit, found.query = SimpleNamespace(name="q"), SimpleNamespace(spec=spec, name="q")
+        found.handle = handle
+        monkeypatch.setattr(found, "launch", lambda: None)
+        monkeypatch.setattr(found, "look", lambda: None)
+        return found
+
+    runner(error=None, active=False).finish(host)
+    with pytest.raises(EngineError, match="was not finished: it lasts too long"):
+        runner(error=None, active=True).finish(host)
+    assert not (tmp_path / "unsure").exists()
+    with pytest.raises(EngineError, match="query 'q' failed"):
+        runner(error="refused", active=False).finish(host)
+    assert (tmp_path / "unsure" / "q").exists()
 
 
 def test_hosts_with_too_few_slots_are_refused() -> None:
@@ -481,7 +559,7 @@ def test_moments_are_known_before_they_come(tmp_path: Path) -> None:
 
 
 def test_moments_are_forgotten_when_no_row_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of moments that are long past only the last one stays, which still holds until the next."""
+    """Of moments that are long past only the last one stays, which holds until the next, and for whatever is older."""
     monkeypatch.setattr(moments_module, "KNOWN", 0.05)
     session: Any = Told()
     moments = Moments(Place(str(tmp_path)), lambda: {"h2": {"both->far"}}, lambda: {"h2": session})
@@ -489,6 +567,7 @@ def test_moments_are_forgotten_when_no_row_asks(tmp_path: Path, monkeypatch: pyt
         moments.keep({"both->far": number / 10})
         time.sleep(0.4)
     assert [limit for _, limit in moments.known["both->far"]] == [BUCKETS * 4 // 10, BUCKETS // 2]
+    assert moments.known["both->far"][0][0] == EVER
 
 
 @pytest.mark.spark

@@ -116,7 +116,7 @@ def test_topics_are_read_since_the_run_was_made(tmp_path: Path, monkeypatch: pyt
     document = claimed(str(tmp_path))
     assert document is not None
     way = SimpleNamespace(topic="out", label="run-out", sink=True)
-    spec = SimpleNamespace(folder=deployment.place, checkpoint=deployment.place / "checkpoints" / "all")
+    spec = SimpleNamespace(folder=deployment.place, checkpoint=deployment.place / "checkpoints" / "all", query="all")
     query = SimpleNamespace(spec=spec, messages=SimpleNamespace(ways=[way]))
     runner: Any = SimpleNamespace(query=query, client={})
     assert PromptRunner.there(runner) == [{}]

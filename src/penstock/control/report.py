@@ -81,6 +81,7 @@ def compare(
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
         **({"down": sorted(outcome.down)} if outcome.down else {}),
+        **({"missing": dict(outcome.missing)} if outcome.missing else {}),
     }
     for name, rows in outcome.repeated.items():
         if rows:

@@ -16,6 +16,12 @@ SOURCE = "kafka"
 SAID = ("topic", "key", "value")
 """Options of a sink that say what its messages are. Others are the writer's, of which a query has only one."""
 
+BROKERS = "kafka.bootstrap.servers"
+"""The option of a source that is not on the cluster's Kafka."""
+
+UNBOUNDED = ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions")
+"""Options of a source, in lower case, that say how much a batch reads."""
+
 REFUSED: Mapping[str, str] = {
     "join": "is a join of two streams",
     "aggregate": "is a window, whose results appear when it closes",
@@ -101,6 +107,11 @@ def _outside(network: Network, name: str) -> str | None:
             return f"reads {given!r}, whose format is {source.format}"
         if source is not None and "subscribe" not in source.options:
             return f"reads {given!r}, which does not name its topics by subscribe"
+        for option in () if source is None else source.options:
+            if option.lower() == BROKERS:
+                return f"reads {given!r}, which names brokers of its own"
+            if option.lower() in UNBOUNDED:
+                return f"reads {given!r}, which has {option}, a bound that real-time mode does not take"
     for stream in network.outputs(name):
         sink = network.sinks.get(stream.reader)
         if sink is not None and sink.format != SOURCE:

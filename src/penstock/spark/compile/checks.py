@@ -9,7 +9,7 @@ from penstock.errors import InputError, locating
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
-from penstock.spark.compile.sql import calls, distinct, over_rows
+from penstock.spark.compile.sql import calls, clocks, distinct, over_rows
 from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import place_of, scheme_of
@@ -71,6 +71,7 @@ def check_placement(network: Network, placement: Mapping[str, str], settings: Sp
         if len(copies) < 2:
             continue
         _check_copies(network.operators[name], copies, placement)
+        _check_clocks(network.operators[name])
         if settings.hop == "kafka" or settings.mode == "real-time":
             way = "topics between hosts" if settings.hop == "kafka" else "real-time mode"
             raise InputError(
@@ -97,6 +98,17 @@ def _check_copies(operator: Operator, copies: Sequence[str], placement: Mapping[
         if placement[copy] in hosts[: number - 1]:
             raise InputError(
                 f"another copy runs on {placement[copy]!r}", at=f"placement.{copy}", hint="give each a host of its own"
+            )
+
+
+def _check_clocks(operator: Operator) -> None:
+    """Refuse the time at which a batch is computed, which each copy has of its own."""
+    for key in ("where", "select", "on"):
+        for name in sorted(clocks(getattr(operator, key) or "")):
+            raise InputError(
+                f"{name}() differs between the copies of an operator",
+                at=f"operators.{operator.name}.{key}",
+                hint="take it in an operator with one copy in front, or place this one once",
             )
 
 

@@ -28,7 +28,7 @@ from penstock.spark.compile.functions import import_function, parts_rows
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.inputs import inputs_of
 from penstock.spark.compile.reading import RECALLED, read, slots_of
-from penstock.spark.compile.sources import positioned
+from penstock.spark.compile.sources import positioned, shared_with
 from penstock.spark.compile.sql import quoted
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.hosts.sessions import id_of
@@ -229,7 +229,7 @@ class _Compiler:
             # The host has another current folder.
             options["path"] = absolute(options["path"])
         elif sink.format == "kafka":
-            options = {**self.deployment.messages, **options}
+            options = {**shared_with(options, self.deployment.messages), **options}
         shape = self.deployment.schemas[stream.writer].json()
         return SinkExit(sink.name, seen, columns, sink.format, options, label, shape)
 

@@ -93,7 +93,7 @@ def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: 
         shape = StructType([*deployment.schemas[name].fields, *ENVELOPE_FIELDS])
         reader = session.readStream.format("penstock-log").option("schema", shape.json())
         reader = reader.option("folder", deployment.place.uri).option("writer", name).option("begin", first)
-        reader = reader.options(slots=str(slots), **_copy(deployment, query))
+        reader = reader.options(slots=str(slots), **_copy(deployment, query, name))
         if topics := deployment.topics(run):
             reader = reader.options(prefix=topics.prefix, partitions=str(topics.partitions))
             reader = reader.options(**{f"kafka.{key}": value for key, value in topics.client.items()})
@@ -101,14 +101,20 @@ def _read(session: SparkSession, deployment: Deployment, query: Fragment, name: 
     source, most = deployment.network.sources[name], deployment.pace.most(name, query.host)
     if source.scheduled:
         options = {**deployment.schedules[name], "all": str(deployment.everything).lower(), "begin": first}
-        options |= {"slots": str(slots), "most": str(most or 0), **_copy(deployment, query)}
+        options |= {"slots": str(slots), "most": str(most or 0), **_copy(deployment, query, name)}
         return session.readStream.format("penstock-nexmark").options(**options).load()
     return read_source(session, source, deployment.messages, most=most)
 
 
-def _copy(deployment: Deployment, query: Fragment) -> dict[str, str]:
-    """Return the option by which a source knows of which copy of a query it is."""
-    return {COPY: Copy(deployment.place, query.name, deployment.copy).option} if deployment.copy else {}
+def _copy(deployment: Deployment, query: Fragment, name: str) -> dict[str, str]:
+    """Return the option by which a source knows of which copy of a query it is; the first of a query's sources waits.
+
+    Each of them has a process of its own.
+    """
+    if not deployment.copy:
+        return {}
+    first = deployment.network.inputs(query.operators[0])[0].writer
+    return {COPY: Copy(deployment.place, query.name, deployment.copy, name == first).option}
 
 
 def recalled_of(folder: Place, query: str) -> Place:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError
+from penstock.latency.real_time import BROKERS
 from penstock.network import Source
 from penstock.spark.compile.kinds import hashed
 from penstock.spark.compile.shapes import check_names
@@ -54,7 +55,7 @@ def options_of(
     if family == "kafka":
         own = {key: value for key, value in options.items() if key not in MESSAGE and not _parses(key)}
         # What the topics hold when a run begins belongs to it, as with files.
-        options = {**kafka, "startingOffsets": "earliest", **own}
+        options = {**shared_with(own, kafka), "startingOffsets": "earliest", **own}
     if family == "files" and "path" in options:
         options["path"] = absolute(options["path"])
     given = {key.lower() for key in options}
@@ -65,6 +66,13 @@ def options_of(
     elif not unbounded and family in BOUNDED and not any(key.lower() in given for key in LIMITS[family]):
         options.update([BOUNDED[family]])
     return options
+
+
+def shared_with(own: Mapping[str, str], kafka: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of the cluster's Kafka that hold beside a user's own: no log-in goes to other brokers."""
+    told = {key.lower(): value for key, value in own.items()}
+    other = told.get(BROKERS, kafka.get(BROKERS)) != kafka.get(BROKERS)
+    return {} if other else {key: value for key, value in kafka.items() if key.lower() not in told}
 
 
 def read_source(

@@ -24,6 +24,9 @@ _CLOSED = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 STAR = re.compile(r"(?:(?P<of>[^()]+)\.)?\s*\*(?P<but>\s*EXCEPT\s*\(.*\))?", re.IGNORECASE | re.DOTALL)
 """A part of a select list that stands for several columns: all, or those of a struct or a join's input."""
 
+CLOCKS = ("current_timestamp", "current_date", "current_time", "localtimestamp", "now", "curdate")
+"""Functions of the time at which a batch is computed; those that need no brackets come first."""
+
 _NAME = r"(?:\w+|`(?:[^`]|``)+`)"
 _PLAIN = re.compile(rf"{_NAME}(?:\s*\.\s*{_NAME})*(?:\s+AS\s+{_NAME})?", re.IGNORECASE)
 
@@ -92,6 +95,19 @@ def calls(text: str) -> frozenset[str]:
     """Return the names of the functions that SQL calls, in small letters."""
     names = (first.text for first, second in pairwise(_tokens(text)) if second.token_type == TokenType.L_PAREN)
     return frozenset(name.lower() for name in names)
+
+
+def clocks(text: str) -> frozenset[str]:
+    """Return the names of the functions of the time at which a batch is computed, in small letters.
+
+    Spark takes some of them without brackets.
+    """
+    tokens = _tokens(text)
+    names = [token.text.lower() for token in tokens]
+    found = {name for name in calls(text) if name in CLOCKS}
+    found |= {name for before, name in pairwise(["", *names]) if name in CLOCKS[:4] and before not in ("as", ".")}
+    alone = any(names[n : n + 3] == ["unix_timestamp", "(", ")"] for n in range(len(names)))
+    return frozenset(found | ({"unix_timestamp"} if alone else set()))
 
 
 def _follow(text: str, first: TokenType, second: TokenType) -> bool:

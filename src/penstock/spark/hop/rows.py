@@ -80,8 +80,12 @@ def row_of(message: Consumed, label: str) -> Row | None:
     return Row(message.partition(), message.offset(), int(lane), int(position), message.timestamp()[1], stimulus)
 
 
-def held(rows: Iterator[Row], partitions: int) -> dict[int, Held]:
-    """Return what a topic holds of each lane, from its latest rows."""
+def held(rows: Iterator[Row], partitions: int, *, exactly: bool = False) -> dict[int, Held]:
+    """Return what a topic holds of each lane, from its latest rows.
+
+    Rows of a lane in a partition come in order, so that the last one tells of those before, unless the broker refused
+    some of them: ``exactly`` what was seen is there then.
+    """
     last: dict[int, dict[int, int]] = {}
     known: dict[int, dict[int, int]] = {}
     for row in rows:
@@ -94,6 +98,7 @@ def held(rows: Iterator[Row], partitions: int) -> dict[int, Held]:
         # A lane stays in one partition unless the user's keys spread it.
         low = max(ends.values()) if partitions == 1 else min(ends.get(number, -1) for number in range(partitions))
         high = max(ends.values())
+        low = -1 if exactly else low
         between = known[lane] if low < high else {}
         found[lane] = Held(low, high, {word: bits for word, bits in between.items() if word >= low >> 6})
     return found

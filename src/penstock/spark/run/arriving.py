@@ -78,10 +78,16 @@ class Arriving(Total):
     def __init__(self, topics: Sequence[RowTopic], kept: float) -> None:
         super().__init__(kept)
         self.topics, self._owed = topics, 0.0
+        self._ends: list[dict[int, int]] = [{} for _ in topics]
 
     def look(self) -> None:
-        """Ask the topics."""
-        total = sum(sum(topic.ends().values()) for topic in self.topics)
+        """Ask the topics; of one that was made again all messages are new."""
+        ends, total = [topic.ends() for topic in self.topics], self.last
+        for before, after in zip(self._ends, ends, strict=True):
+            for number, end in after.items():
+                known = before.get(number, 0)
+                total += end - known if end >= known else end
+        self._ends = ends
         self.see(time.time(), total)
 
     def between(self, begin: float, end: float) -> int:

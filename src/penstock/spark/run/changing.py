@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from penstock.errors import InputError
+from penstock.errors import EngineError, InputError
 from penstock.spark.compile import Pace, refuse_limit
 from penstock.spark.run.attach import Grown, attach, grown
+from penstock.spark.run.copies import heir
 from penstock.spark.run.engine import Engine
 from penstock.spark.run.fuse import fuse, pair
 from penstock.spark.run.membership import Membership
 from penstock.spark.run.rows import rows_a_file
-from penstock.spark.run.split import parts_of, split
+from penstock.spark.run.split import parts_of, refuse_followed, split
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit, copy_name
 from penstock.spark.run.wanted import Wanted
@@ -62,6 +63,7 @@ class Changes:
         self.targets: dict[str, Mapping[str, str]] = {}
         self._calm = time.monotonic()
         self._apart: set[frozenset[str]] = set()
+        self._due: set[str] = set()
         self.pool = ThreadPoolExecutor(16, thread_name_prefix="penstock-change")
         self.members = Membership(engine, system, self.pool, self._begin_there)
 
@@ -147,16 +149,26 @@ class Changes:
                 self.start_copy(unit, copy, unit.copies[copy])
 
     def revive(self) -> None:
-        """Begin to start units with copies of which nothing runs, where a copy's host is there."""
-        with self.system.lock:  # another thread may be about to let copies lead
-            stopped = [unit for unit in self.system.units.values() if unit.host in self.members.down]
+        """Begin to start units with copies of which nothing runs, where the host of one is there, and copies due.
+
+        What is changed waits until it is not.
+        """
+        system = self.system
+        with system.lock:  # another thread may be about to let copies lead
+            units = [unit for unit in system.units.values() if unit.copies and not unit.names & self.jobs.keys()]
+            stopped = [unit for unit in units if unit.name not in system.runners]
         for unit in stopped:
-            able = [copy for copy, host in unit.copies.items() if host not in self.members.down]
-            busy = unit.names & self.jobs.keys()
-            if able and not busy:
-                name, copy, host = unit.name, able[0], unit.copies[able[0]]
-                revived = partial(self.system.copies.revive, name, copy, self.pace.on(host))
-                self._do(name, dict.fromkeys(unit.operators(copy), host), revived)
+            there = system.sessions.keys() - self.members.down
+            if able := [copy for copy, host in unit.copies.items() if host in there]:
+                name, copy = unit.name, heir(system.deployment.place, unit, able)
+                revived = partial(system.copies.revive, name, copy, self.pace.on(unit.copies[copy]))
+                self._do(name, dict.fromkeys(unit.operators(copy), unit.copies[copy]), revived)
+        for unit in units:
+            # Those of a unit that is started are started with it.
+            due = self._due.intersection(unit.copies)
+            self._due.difference_update(due)
+            for copy in sorted(due.intersection(unit.others)) if unit not in stopped else ():
+                self.start_copy(unit, copy, unit.copies[copy])
 
     def _tables(self, documents: Mapping[str, Document]) -> None:
         """Let hosts decide by tables of their own; those that are not named by what is announced."""
@@ -300,12 +312,22 @@ class Changes:
             raise InputError("another unit changes its shape", at="placement", hint="wait until it runs")
         for name, host in sorted(hosts.items()):
             self.members.usable(host, name)
-        return parts_of(self.system.deployment.network, unit, hosts)
+        parts = parts_of(self.system.deployment.network, unit, hosts)
+        refuse_followed(self.system, unit, parts)
+        return parts
 
-    def move_now(self, unit: str, host: str) -> None:
-        """Move a unit to a host, which may still be starting."""
+    def move_now(self, unit: Unit, host: str) -> None:
+        """Move a unit to a host, which may still be starting.
+
+        Raises
+        ------
+        EngineError
+            If another copy has come to lead meanwhile: that one goes on where it is.
+        """
         self.members.wait(host)
-        self.system.move(unit, host, self.pace.on(host))
+        if self.system.units[unit.name].saved != unit.saved:
+            raise EngineError(f"{unit.name!r} was not started on {host!r}: another copy leads")
+        self.system.move(unit.name, host, self.pace.on(host))
 
     def _attach(self, change: Change, wanted: Wanted) -> None:
         """Attach a query: its operators, and their new sources and sinks."""
@@ -372,7 +394,7 @@ class Changes:
     def start(self, unit: Unit, host: str) -> None:
         """Begin to start a unit on a host, another one or again on its own."""
         hosts = dict.fromkeys(unit.fragment.operators, host)
-        self._do(unit.name, hosts, lambda: self.move_now(unit.name, host))
+        self._do(unit.name, hosts, lambda: self.move_now(unit, host))
 
     def _do(self, name: str, hosts: Mapping[str, str], job: Callable[[], None]) -> None:
         """Begin to change a unit, whose operators are on certain hosts then."""
@@ -386,13 +408,11 @@ class Changes:
             self.jobs[unit.name] = job
 
     def _begin_there(self, host: str) -> None:
-        """Begin to start what lies on a host that is there again, unless it changes already."""
+        """Begin to start what lies on a host that is there again, unless it changes already; copies a moment later."""
         for unit in [*self.system.units.values()]:
-            if unit.host == host and unit.name not in self.jobs:
+            if not unit.copies and unit.host == host and unit.name not in self.jobs:
                 self.start(unit, host)
-            for copy in unit.others:
-                if unit.copies[copy] == host and not {unit.name, copy_name(copy)} & self.jobs.keys():
-                    self.start_copy(unit, copy, host)
+            self._due.update(copy for copy, there in unit.copies.items() if there == host)
 
 
 def _drops_more(keep: Mapping[str, float], streams: Iterable[str], copy: str) -> bool:

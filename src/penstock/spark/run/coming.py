@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from penstock.errors import EngineError
+from penstock.latency.real_time import BROKERS
+from penstock.network import Source
 from penstock.spark.compile import Query
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.arriving import Arriving
@@ -81,9 +83,14 @@ class Coming:
             if name in deployment.real_time:
                 topic = deployment.row_topics(self._system.claim.run).name(name)
                 topics = [RowTopic(deployment.client, topic, "")]
-            elif source is not None and source.format == "kafka" and "subscribe" in source.options:
+            elif source is not None and source.format == "kafka" and _asked(source):
                 topics = topics_of(deployment, name)
             else:
                 return None
             self.topics[name] = Arriving(topics, KEPT)
         return self.topics[name]
+
+
+def _asked(source: Source) -> bool:
+    """Whether the cluster's brokers know the topics of a source, which it names."""
+    return "subscribe" in source.options and BROKERS not in {option.lower() for option in source.options}

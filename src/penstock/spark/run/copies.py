@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.spark.run.looking import Looking
 from penstock.spark.run.runner import Runner
-from penstock.spark.run.units import Unit, stamped
+from penstock.spark.run.units import Unit, copy_name, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, branch
 from penstock.spark.shipped.gate import follow, lead, leave, owner_of, take_over
+from penstock.spark.shipped.lockstep import PATIENCE
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import report_of
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 NOTICED = 0.1
 """Seconds between two looks at the hosts of copies."""
-
-PATIENCE = 60.0
-"""Seconds within which a copy that has come to lead does what the one before had planned."""
 
 
 class CopyRunner(Runner):
@@ -91,6 +88,8 @@ class Copies:
     dropping, thin
         Copies that are to drop more than the one that leads, and those that have since they were begun: these cannot
         lead.
+    missing
+        Copies that were left out since their queries failed, and why.
     guard
         Notices hosts that have died.
     """
@@ -101,6 +100,7 @@ class Copies:
         self.runners: dict[str, CopyRunner] = {}
         self.dropping: set[str] = set()
         self.thin: set[str] = set()
+        self.missing: dict[str, str] = {}
         self.guard = Guard(system.look_for_dead)
 
     def follow(self, name: str, interval: float) -> None:
@@ -109,11 +109,16 @@ class Copies:
             self._follow(name, copy, interval)
 
     def _follow(self, name: str, copy: str, interval: float) -> None:
-        """Start a copy of a unit that follows the one that leads, unless its host is down or it runs already."""
-        system, unit = self._system, self._system.units[name]
-        host, place = unit.copies[copy], system.deployment.place
+        """Start a copy of a unit that follows the one that leads, unless its host is down or it runs already.
+
+        Where nothing leads nothing is done: its checkpoint may be the one from which the unit goes on.
+        """
+        system, host = self._system, self._system.units[name].copies[copy]
         if copy in self.runners or host in system.down or host not in system.sessions:
             return
+        if not self._may_begin(name, copy):
+            return
+        unit, place = system.units[name], system.deployment.place
         mine = unit.led_by(copy)
         query = system.compile(mine)
         with system.lock:  # what it has not read is not removed from now on
@@ -134,24 +139,59 @@ class Copies:
         while runner.marks[1] < 0 and not system.ended.wait(0.1):
             system.check(runner)
 
+    def _may_begin(self, name: str, copy: str) -> bool:
+        """Wait until the copy that leads has done what another one had planned; return False where nothing leads.
+
+        What that one had planned when it led stays until then, since the one that leads may ask for it.
+        """
+        system = self._system
+        while planned_ahead(system.deployment.place, system.units[name], copy):
+            runner = system.runners.get(name)
+            if runner is None or system.ended.wait(0.05):
+                return False
+            if system.hosts[runner.unit.host].alive():
+                system.check(runner)
+        return bool(owner_of(system.deployment.place, name)["generation"])
+
     def leave(self, name: str) -> None:
         """Stop the copies of a unit that follow."""
-        for copy in self._system.units[name].others:
-            self._leave(copy)
+        for runner in self.dismiss(name):
+            runner.end(self._system.hosts[runner.unit.host])
+
+    def dismiss(self, name: str) -> list[CopyRunner]:
+        """Let no copy of a unit come to lead any more; return those that followed, which are to be stopped."""
+        others = self._system.units[name].others
+        return [runner for copy in others if (runner := self._dismissed(copy)) is not None]
+
+    def _dismissed(self, copy: str) -> CopyRunner | None:
+        with self._system.lock:  # another thread may be about to let it lead
+            self.queries.pop(copy, None)
+            return self.runners.pop(copy, None)
 
     def _leave(self, copy: str) -> bool:
         """Stop a copy; return whether it followed."""
-        runner = self.runners.pop(copy, None)
+        runner = self._dismissed(copy)
         if runner is not None:
             runner.end(self._system.hosts[runner.unit.host])
-        self.queries.pop(copy, None)
         return runner is not None
+
+    def patience(self) -> float:
+        """How long (s) a copy that leads may now wait for another one, and seem to have nothing to do."""
+        led = {name: runner.marks[0] for name, runner in [*self._system.runners.items()]}
+        late = any(runner.marks[0] < led.get(runner.name, -1) for runner in [*self.runners.values()])
+        return PATIENCE if late else 0.0
 
     def check(self) -> None:
         """Stop the copies whose queries have failed: others go on without them."""
         for copy, runner in [*self.runners.items()]:
-            if not self._system.hosts[runner.unit.host].alive() or not runner.goes_on():
-                self._leave(copy)
+            there = self._system.hosts[runner.unit.host].alive()
+            if there and runner.goes_on():
+                continue
+            why = "its query has ended"
+            with contextlib.suppress(Exception):
+                why = runner.failed() or why
+            if self._leave(copy) and there:
+                self.missing[copy_name(copy)] = why
 
     def lose(self, host: str) -> None:
         """Forget the copies that followed on a host that has died."""
@@ -193,10 +233,11 @@ class Copies:
         self._follow(name, copy, interval)
 
     def revive(self, name: str, copy: str, interval: float) -> None:
-        """Start a unit of which nothing runs where one of its copies is, from where the one that led was."""
+        """Start a unit of which nothing runs where one of its copies is, from where the one that came furthest was."""
         system = self._system
         self.leave(name)
         led = self.bequeath(system.units[name], copy)
+        self.thin.discard(copy)
         query = system.compile(led)
         system.place([led])
         system.deliver(query, led)
@@ -204,10 +245,9 @@ class Copies:
 
     def bequeath(self, unit: Unit, copy: str) -> Unit:
         """Let a copy lead a unit of which nothing runs; return the unit."""
-        place, led = self._system.deployment.place, unit.led_by(copy)
-        take_over(place, unit.name, deliver=False)
+        led = unit.led_by(copy)
+        take_over(self._system.deployment.place, unit.name, deliver=False)
         self._end_left(led)
-        inherit(place, unit, copy)
         return led
 
     def _end_left(self, unit: Unit) -> None:
@@ -223,17 +263,46 @@ def latest(folder: Place, unit: Unit) -> Unit:
     return unit.led_by(led[0]) if led else unit
 
 
-def inherit(folder: Place, unit: Unit, copy: str) -> None:
-    """Write the checkpoint of a copy anew, as that of the one that leads is behind its last batch.
+def heir(folder: Place, unit: Unit, able: Sequence[str]) -> str:
+    """Return which of the copies that are able to lead a unit of which nothing runs does: the furthest, if it is."""
+    best = furthest(folder, unit)
+    return best if best in able else able[0]
 
-    What the copy had planned when it led stays until the one that leads now has done it, which may ask for it.
+
+def furthest(folder: Place, unit: Unit) -> str:
+    """Return the copy whose checkpoint is the furthest of those that have led, of several the one that led last.
+
+    One that has never led may have dropped something, and one that is begun anew counts no longer.
     """
+    led = [copy for copy in owner_of(folder, unit.name)["led"] if copy in unit.copies]
+    return max(led, key=lambda copy: begun_and_ended(folder / "checkpoints" / copy), default=unit.saved)
+
+
+def catch_up(folder: Place, unit: Unit) -> None:
+    """Let a unit of which nothing runs go on from the furthest of its copies, and do what that one had planned.
+
+    A copy that came to lead may have ended before it did what the one before had planned and shown.
+    """
+    source = furthest(folder, unit)
+    if source == unit.saved:
+        return
+    # Until the copy is whole the other one counts.
+    take_over(folder, unit.name, deliver=False, copy=source)
+    checkpoint = folder / "checkpoints" / source
+    branch(checkpoint, folder / "checkpoints" / unit.saved, begun_and_ended(checkpoint)[0])
+
+
+def planned_ahead(folder: Place, unit: Unit, copy: str) -> bool:
+    """Whether a copy has planned, when it led, what the one that leads now has not done yet."""
+    owner, checkpoints = owner_of(folder, unit.name), folder / "checkpoints"
+    if not owner["generation"] or copy not in owner["led"]:
+        return False
+    return begun_and_ended(checkpoints / copy)[0] > begun_and_ended(checkpoints / unit.saved)[1]
+
+
+def inherit(folder: Place, unit: Unit, copy: str) -> None:
+    """Write the checkpoint of a copy that is to follow anew, as that of the one that leads is behind its last batch."""
     source, target = folder / "checkpoints" / unit.saved, folder / "checkpoints" / copy
-    deadline = time.monotonic() + PATIENCE
-    while copy in owner_of(folder, unit.name)["led"] and time.monotonic() < deadline:
-        if begun_and_ended(target)[0] <= begun_and_ended(source)[1]:
-            break
-        time.sleep(0.05)
     batch = begun_and_ended(source)[1]
     # A batch whose report is not there yet may have to be counted by whoever comes to lead.
     if batch >= 0 and not report_of(folder, unit.name, batch).exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.network import Network
 from penstock.spark.compile import Deployment
@@ -33,7 +33,9 @@ class Ending:
             self._network, self.finite = deployment.network, deployment.network.scheduled
             self.length = max([length_of(options) for options in deployment.schedules.values()] or [0.0])
 
-    def over(self, state: Sequence[int], now: float, trigger: float) -> bool:
+    def over(
+        self, state: Sequence[int], now: float, trigger: float, patience: Callable[[], float] = lambda: 0.0
+    ) -> bool:
         """Whether nothing more comes.
 
         Parameters
@@ -44,11 +46,14 @@ class Ending:
             The present (s since 1970).
         trigger
             Longest interval of the micro-batches (s): nothing has come if nothing has for two of them.
+        patience
+            Returns for how long (s) a query may besides wait for another one before it takes more.
         """
         if tuple(state) != self._seen:
             self._seen, self._changed = tuple(state), now
         idle = all(begun == ended for begun, ended in zip(state[::2], state[1::2], strict=True))
-        return self.finite and now - self.epoch > self.length and idle and now - self._changed > 2 * trigger + 1.0
+        quiet = now - self._changed - (2 * trigger + 1.0)
+        return self.finite and now - self.epoch > self.length and idle and quiet > 0 and quiet > patience()
 
 
 def length_of(options: Mapping[str, str]) -> float:

@@ -277,7 +277,8 @@ class Engine:
                 if system is not None:
                     system.fence()
             outcome = collect(system.deployment, system.queries, time.time() - begin)
-            return attrs.evolve(outcome, refused=refused, down=frozenset(system.down))
+            missing = dict(system.copies.missing)
+            return attrs.evolve(outcome, refused=refused, down=frozenset(system.down), missing=missing)
 
     def system(self, deployment: Deployment, prompt: bool, tell: Report, *, adopt: bool = False) -> System:
         """Take the folder over, compile all queries, and bring what an earlier run left in order.
@@ -315,16 +316,24 @@ class Engine:
 
     def _go(self, system: System, interval: float, follower: Follower | None, wait: Callable[[], None]) -> None:
         """Start, wait for the end, and stop."""
-        try:
-            system.start(interval)
-            open_schedules(system.deployment, interval)
+        with contextlib.ExitStack() as last:
             if follower is not None:
-                follower.begin(epoch_of(system.deployment.place))
-            wait()
-        finally:
+                last.callback(follower.end)
+            try:
+                system.start(interval)
+                open_schedules(system.deployment, interval)
+                if follower is not None:
+                    follower.begin(epoch_of(system.deployment.place))
+                wait()
+                # One may have failed since somebody looked.
+                for runner in [*system.runners.values()]:
+                    system.check(runner)
+            except BaseException:
+                # What went wrong first is told.
+                with contextlib.suppress(PenstockError):
+                    system.stop()
+                raise
             system.stop()
-            if follower is not None:
-                follower.end()
 
 
 def _silent(_what: str, _share: float) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from penstock.errors import EngineError
 from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import Deployment
@@ -127,8 +128,8 @@ class Follower(Looking):
         while not self._ended.wait(0.02):
             try:
                 self.look()
-            except (OSError, ValueError, LookupError):
-                # A file may vanish, or be half there, while it is read; it is looked at again.
+            except (OSError, ValueError, LookupError, EngineError):
+                # A broker may be away. A file may vanish, or be half there, while it is read; it is looked at again.
                 continue
             except BaseException as error:
                 self.error = error

@@ -214,7 +214,8 @@ class SparkEngine:
             state = self.system.look(forgive=True)
             slowest = max(self.changes.intervals().values())
             self._ending.see(self.system.deployment)
-            if self._ending.over(state, time.time(), slowest) and not self.changes.moving:
+            patience = self.system.copies.patience
+            if self._ending.over(state, time.time(), slowest, patience) and not self.changes.moving:
                 # Not while units wait for a host.
                 self._over = self.system.units.keys() <= self.system.runners.keys()
             left = until - self.now
@@ -279,7 +280,7 @@ class SparkEngine:
         unit = next(unit for unit in self.system.units.values() if copy in unit.copies)
         host = unit.copies[copy]
         self._told.append({"time": self.now, "unit": copy, "host": host, "why": short(error)})
-        if host not in self.changes.members.down and not self._again(copy):
+        if host not in self.changes.members.down and not self._again(copy_name(copy)):
             self.changes.start_copy(unit, copy, host)
 
     def _again(self, name: str) -> bool:
@@ -290,11 +291,11 @@ class SparkEngine:
 
     def _failed(self, name: str, error: BaseException) -> None:
         """Start a unit again that has failed, unless its host has died or it runs all the same."""
-        copy = next((c for each in self.system.units.values() for c in each.copies if copy_name(c) == name), None)
-        if copy is not None and copy != self.system.units[copy.partition("#")[0]].saved:
-            self._copy_failed(copy, error)
+        unit = next((each for each in [*self.system.units.values()] if name in each.names), None)
+        follows = () if unit is None else [copy for copy in unit.others if copy_name(copy) == name]
+        if follows:
+            self._copy_failed(follows[0], error)
             return
-        unit = self.system.units.get(name)
         if unit is None:
             # A unit that is gone since two were fused is told of by the other one.
             if name not in self.network.operators:
@@ -302,7 +303,8 @@ class SparkEngine:
                 why = f"it was not attached: {short(error)}"
                 self._told.append({"time": self.now, "unit": name, "host": host, "why": why})
             return
-        host = unit.host
+        # The job may be that of the copy that leads.
+        name, host = unit.name, unit.host
         self._told.append({"time": self.now, "unit": name, "host": host, "why": short(error)})
         known = self.engine.hosts.get(host)
         if host in self.changes.members.down or (known is not None and not known.alive()):
@@ -357,11 +359,16 @@ class SparkEngine:
         try:
             if self._follower is not None:
                 self._follower.end()
+            self.system.ended.set()
             for job in [*self.changes.jobs.values()]:
                 with contextlib.suppress(Exception):
                     job.result()
             if stop:
-                self.system.stop()
+                try:
+                    self.system.stop()
+                except EngineError as error:
+                    # What came of the rest is told all the same.
+                    self._told.append({"time": self.now, "unit": None, "host": None, "why": str(error)})
             else:
                 self.system.copies.guard.end()
                 self.system.meters.end()

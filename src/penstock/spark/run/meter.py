@@ -115,7 +115,9 @@ class Meter(Looking):
             return
         known = Known(self.known.number + 1, end, {**self.known.last}, self.known.repeated)
         found: list[tuple[int, int]] = []
-        for row in self._topic.rows(self.known.offsets, end):
+        # Of partitions that were added, and of a topic that was made again, all rows are new.
+        begin = {number: self.known.offsets.get(number, 0) for number in end}
+        for row in self._topic.rows({number: at if at <= end[number] else 0 for number, at in begin.items()}, end):
             lane = f"{row.partition}/{row.lane}"
             if row.position <= known.last.get(lane, -1):
                 known.repeated += 1

@@ -152,6 +152,8 @@ def _differ(limit: int, before: int) -> bool:
 
 
 def _lasting(entries: Sequence[tuple[int, int]], since: int) -> list[tuple[int, int]]:
-    """Return the entries that hold at some time after a moment."""
+    """Return the entries that hold at some time after a moment; the first of them for all times before as well."""
     ends = [*(begin for begin, _ in entries[1:]), since + 1]
-    return [entry for entry, end in zip(entries, ends, strict=True) if end > since]
+    (_, first), *rest = [entry for entry, end in zip(entries, ends, strict=True) if end > since]
+    # Rows may be older than what is remembered: topics hold what senders say.
+    return [(EVER, first), *rest]

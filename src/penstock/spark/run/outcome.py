@@ -90,6 +90,8 @@ class Outcome:
         By sink: how many tuples had each of these pairs of times; else one.
     down
         Hosts that died on the way, and whose operators had copies elsewhere.
+    missing
+        Copies that were left out since their queries failed, and why.
     """
 
     epoch: float
@@ -103,6 +105,7 @@ class Outcome:
     repeated: Mapping[str, int] = attrs.field(factory=dict)
     weight: Mapping[str, Array] = attrs.field(factory=dict)
     down: frozenset[str] = frozenset()
+    missing: Mapping[str, str] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""

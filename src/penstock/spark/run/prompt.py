@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from penstock.errors import InputError, PenstockError
+from penstock.errors import EngineError, InputError, PenstockError
 from penstock.spark.compile import LEFT, PromptQuery
 from penstock.spark.hop.rows import Held, RowTopic, held
 from penstock.spark.left import claimed
@@ -25,6 +25,7 @@ from penstock.spark.run.runner import Runner
 from penstock.spark.run.units import Unit
 from penstock.spark.run.usage import Usage
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, offsets
+from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save
 from penstock.spark.shipped.spec import WriterSpec
 from penstock.spark.shipped.told import manifest_of, report_of
@@ -102,11 +103,13 @@ class PromptRunner(Runner):
 
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""
-        since, found = _begun(self.query.spec), []
+        spec = self.query.spec
+        since, found = _begun(spec), []
         for way in self.query.messages.ways:
             with RowTopic(self.client, way.topic, way.label) as topic:
                 # Rows of a lane are in one partition, unless it is the user's topic, with the user's keys.
-                found.append(held(topic.rows(topic.since(since)), topic.partitions if way.sink else 1))
+                rows, partitions = topic.rows(topic.since(since)), topic.partitions if way.sink else 1
+                found.append(held(rows, partitions, exactly=_unsure(spec.folder, spec.query).exists()))
         return found
 
     def ready(self, before: int) -> bool:
@@ -156,17 +159,39 @@ class PromptRunner(Runner):
                 time.sleep(AWAY)
         return True
 
+    def failed(self) -> str | None:
+        """Return what the query ended with, if it did; its topics may then lack rows that are not the last ones."""
+        error = super().failed()
+        if error is not None:
+            _unsure(self.query.spec.folder, self.name).replace(b"")
+        return error
+
     def finish(self, host: SparkHost) -> None:
-        """Go over what Spark has not reported, in an ordinary batch."""
-        if self.handle is None or not host.alive() or self.handle.exception() is not None:
+        """Go over what Spark has not reported, in an ordinary batch.
+
+        Raises
+        ------
+        EngineError
+            If the query or that batch has failed, or takes too long.
+        """
+        if self.handle is None or not host.alive():
             return
+        super().check()
         # It may have ended a batch as it was stopped, and told nobody what that counted.
         recount_prompt(self.query)
         self.launch()
         deadline = time.monotonic() + PATIENCE
-        while self.handle.isActive and time.monotonic() < deadline:
+        while (late := self.handle.isActive) and time.monotonic() < deadline:
             time.sleep(0.05)
+        error = "it lasts too long; run the same command again to go on" if late else self.failed()
         self.end(host)
+        if error is not None:
+            raise EngineError(f"the last batch of query {self.name!r} was not finished: {error}")
+
+
+def _unsure(folder: Place, query: str) -> Place:
+    """Return the file that says that a query has failed once: what it sent last does not tell what it sent before."""
+    return folder / "unsure" / query
 
 
 @contextlib.contextmanager

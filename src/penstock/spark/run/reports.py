@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from penstock.errors import EngineError
 from penstock.spark.compile import Query
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import save
@@ -50,10 +51,19 @@ def recount(query: Query) -> None:
 
     Nothing of the batch that Spark had planned next was computed, since it waits for those counts. Further on there can
     only be a border at which the query was to go on in another shape, and a kill came before it did.
+
+    Raises
+    ------
+    EngineError
+        If a batch that the checkpoint does not know has been shown.
     """
     ended, folder = marks(query)[1], query.spec.folder
     for number in (folder / "batches" / query.name).numbers():
         if number > ended + 1:
+            # Of a border nobody has measured how fast its core was.
+            if "speed" in json.loads(manifest_of(folder, query.name, number).read()):
+                said = f"it ends with batch {ended}, and {query.name!r} has shown batch {number}"
+                raise EngineError(f"{query.spec.checkpoint.path}: {said}: put back what was removed there")
             manifest_of(folder, query.name, number).remove()
             report_of(folder, query.name, number).remove()
     if query.spec.observed and ended >= 0 and not report_of(query.spec.folder, query.name, ended).exists():

@@ -16,7 +16,7 @@ from penstock.errors import EngineError, locating
 from penstock.spark.compile import Deployment, Pace, PromptQuery, Query, compile_fragment, compile_prompt, recalled_of
 from penstock.spark.compile.sql import computes
 from penstock.spark.run.between import KEPT, clean_topics
-from penstock.spark.run.copies import Copies, latest
+from penstock.spark.run.copies import Copies, catch_up, heir, latest
 from penstock.spark.run.deaths import dead, died
 from penstock.spark.run.folder import Claim, note
 from penstock.spark.run.follow import prompts
@@ -125,7 +125,7 @@ class System:
         for unit in [*self.units.values()]:
             able = [copy for copy, host in unit.copies.items() if host in there]
             if able and unit.host not in there:
-                self.units[unit.name] = self.copies.bequeath(unit, able[0])
+                self.units[unit.name] = self.copies.bequeath(unit, heir(self.deployment.place, unit, able))
         mine: dict[str, list[Unit]] = {}
         for name in sorted(self.units):
             host = self.units[name].host
@@ -155,6 +155,8 @@ class System:
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
+        if unit.copies:
+            catch_up(self.deployment.place, unit)
         generation = take_over(self.deployment.place, unit.name, copy=unit.copy)
         made = stamped(query, unit, generation)
         with self.lock:  # nobody looks at all queries meanwhile
@@ -304,14 +306,22 @@ class System:
         """Stop a unit at the end of its batch, and start it on another host on the same checkpoint.
 
         One that does not run, since its host has died, is started from where it was. Others go on meanwhile.
+
+        Raises
+        ------
+        EngineError
+            If the host has died or another copy has come to lead meanwhile; that one goes on.
         """
-        unit = self.units[name].on(host)
+        before = self.units[name]
+        unit = before.on(host)
         # While the old one goes on.
         query = self.compile(unit)
-        self.copies.leave(name)
-        runner = self.runners.get(name)
-        if runner is not None:
-            runner.end(self.hosts[runner.unit.host])
+        with self.lock:  # another thread may be about to let copies lead
+            if host in self.down or self.units.get(name) is not before:
+                raise EngineError(f"{name!r} was not started on {host!r}: that has died, or another copy leads")
+            runner, others = self.runners.get(name), self.copies.dismiss(name)
+        for each in (*others, *(() if runner is None else (runner,))):
+            each.end(self.hosts[each.unit.host])
         self.place([unit])
         self.deliver(query, unit)
         self.begin(name, interval)
@@ -378,8 +388,8 @@ class System:
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
         self.ended.set()
-        self.copies.guard.end()
         try:
+            self.copies.guard.end()
             with ThreadPoolExecutor(max(1, len(self.units))) as pool:
                 list(pool.map(self.copies.leave, [*self.units]))
             self._finish()
@@ -391,14 +401,19 @@ class System:
 
     def _finish(self) -> None:
         """Stop the queries in real-time mode, those that feed others first, and measure the last of their rows."""
-        order = [*self.deployment.network.operators]
+        order, wrong = [*self.deployment.network.operators], list[EngineError]()
         prompt = {name: each for name, each in [*self.runners.items()] if isinstance(each, PromptRunner)}
         for name in sorted(prompt, key=lambda name: order.index(prompt[name].unit.fragment.operators[0])):
             host = self.hosts[prompt[name].unit.host]
             prompt[name].end(host)
-            prompt[name].finish(host)
+            try:
+                prompt[name].finish(host)
+            except EngineError as error:
+                wrong.append(error)
             del self.runners[name]
         self.meters.end()
+        if wrong:
+            raise wrong[0]
 
     def fence(self) -> None:
         """Let no unit deliver."""

@@ -33,5 +33,5 @@ def watch(system: System, trigger: float, seconds: float | None, tell: Report, h
             for runner in [*system.runners.values()]:
                 system.check(runner)
         tell("running", min(1.0, (now - begin) / span) if span > 0 else 0.0)
-        if ending.over(state, now, trigger) or (seconds is not None and now - begin >= seconds):
+        if ending.over(state, now, trigger, system.copies.patience) or (seconds is not None and now - begin >= seconds):
             return

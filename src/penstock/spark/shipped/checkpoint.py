@@ -110,7 +110,7 @@ def border(checkpoint: Place, batch: int, head: str, lines: Sequence[str]) -> No
 
 
 def branch(checkpoint: Place, target: Place, batch: int) -> None:
-    """Write another query's checkpoint, as one is behind an ended batch; of batch -1 there is nothing.
+    """Write another query's checkpoint, as one is with no more than a batch begun; of batch -1 there is nothing.
 
     Spark may go on writing in the first one.
     """

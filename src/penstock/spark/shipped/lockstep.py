@@ -31,34 +31,45 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a unit, as its sources see it: the run's folder, the unit, and the name of the copy's checkpoint.
+    """A copy of a unit, as its sources see it.
 
-    ``behind`` holds the copies for which this one does not wait, as it leads, until they have caught up.
+    Attributes
+    ----------
+    folder, unit, name
+        The run's folder, the unit, and the name of the copy's checkpoint.
+    waits
+        Whether this source waits for copies that are behind while the copy leads: one of a query's sources does.
+    began, kept
+        By generation the last batch that a copy had begun when it was seen first; and the generations that have kept
+        up since. One that is just being started, or has been left behind, has yet to.
     """
 
     folder: Place
     unit: str
     name: str
-    behind: set[str] = field(default_factory=set)
+    waits: bool = True
+    began: dict[int, int] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Copy | None:
         """Return the copy that a source's options name; None where the unit has no copies."""
         if COPY not in options:
             return None
-        folder, unit, name = json.loads(options[COPY])
-        return cls(place_of(folder), unit, name)
+        folder, unit, name, waits = json.loads(options[COPY])
+        return cls(place_of(folder), unit, name, waits)
 
     @property
     def option(self) -> str:
         """The option that names it."""
-        return json.dumps([self.folder.uri, self.unit, self.name])
+        return json.dumps([self.folder.uri, self.unit, self.name, self.waits])
 
     def end(self, key: str, start: Offset) -> Offset | None:
         """Return up to where the next batch reads a source; None: that is for this copy to say.
 
         A copy that follows waits until it is told. If it simply brought nothing, Spark might do a batch without rows
-        where the copy that leads takes some. The one that leads waits for others that are more than a batch behind.
+        where the copy that leads takes some. The one that leads waits for others that had kept up and are
+        more than a batch behind.
 
         Parameters
         ----------
@@ -83,14 +94,26 @@ class Copy:
             for name in owner["led"][1:] if leads else owner["led"][:1]:
                 if (told := self._planned(name, batch, key, start[key])) is not None:
                     return told
-            late = {name for name in owner["following"] if self._begun(name) < batch - 1}
-            if leads and (late <= self.behind or owner["closing"] or time.monotonic() - since > PATIENCE):
-                self.behind.clear()
-                self.behind.update(late)
+            if leads and (owner["closing"] or not (late := self._late(owner["following"], batch))):
+                return None
+            if leads and time.monotonic() - since > PATIENCE:
+                self.kept.difference_update(late)
                 return None
             if not leads and self.name not in owner["following"]:
                 raise Fenced(f"penstock has stopped {self.name}")
             time.sleep(POLL)
+
+    def _late(self, following: Mapping[str, int], batch: int) -> set[int]:
+        """Return the generations for which to wait: those that had kept up, and are more than a batch behind."""
+        late = set()
+        for name, generation in following.items() if self.waits else ():
+            begun = self._begun(name)
+            first = self.began.setdefault(generation, begun)
+            if begun < batch - 1:
+                late.add(generation)
+            elif begun > first:
+                self.kept.add(generation)
+        return late & self.kept
 
     def _planned(self, name: str, batch: int, key: str, value: str) -> Offset | None:
         """Return up to where a copy has planned to read a source in a batch; None: it has not planned it."""

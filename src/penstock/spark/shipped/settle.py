@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.spark.shipped.deliver import Delivery, is_folder, noted, written_in
-from penstock.spark.shipped.gate import committing
+from penstock.spark.shipped.gate import committing, owner_of
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.spec import WriterSpec
 
@@ -68,16 +68,17 @@ def settle(spec: WriterSpec, batch: int, manifest: Place, *, computed: bool = Fa
 
 
 def _clear(spec: WriterSpec, last: int) -> None:
-    """Remove what generations up to the last one have prepared: later ones may be at work."""
+    """Remove what generations up to the last one have prepared: later ones may be at work, as are those that follow."""
+    following = {*owner_of(spec.folder, spec.query)["following"].values()}
     for number in spec.asides.numbers():
-        if number <= last:
+        if number <= last and number not in following:
             (spec.asides / str(number)).remove()
     for way in spec.sinks:
         if is_folder(way.format, way.options):
             folder = place_of(way.options["path"])
             for name in folder.names():
                 generation = written_in(way, name)
-                if generation is not None and generation <= last:
+                if generation is not None and generation <= last and generation not in following:
                     (folder / name).remove()
 
 

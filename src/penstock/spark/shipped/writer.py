@@ -99,29 +99,28 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
             error_of(spec.folder, spec.query).replace(json.dumps(said).encode())
             raise
 
-    def lead(batch: int, manifest: Place, *, computed: bool = False) -> None:
-        """Bring in order what the one before has left, if this is the first batch that it delivers."""
+    def lead(batch: int, manifest: Place, *, computed: bool = False) -> bool:
+        """Bring in order what the one before has left, if this is the first batch that it delivers; return whether."""
         nonlocal led
         reports.keep_before(batch)
-        if next_batch != batch or not led:
+        if first := next_batch != batch or not led:
             settle(spec, batch, manifest, computed=computed)
         led = True
+        return first
 
     def take(frame: DataFrame, batch: int) -> None:
         nonlocal next_batch, so_far
         end_with_parent()
         manifest = manifest_of(spec.folder, spec.query, batch)
         leads = check(spec.folder, spec.query, spec.generation)
-        if leads:
-            lead(batch, manifest)
+        first = leads and lead(batch, manifest)
         done = manifest.exists()
         if done and not spec.observed:
             look_ahead(spec, local, batch + 1, *known(spec, batch))
             return
-        begun = None
+        # An earlier run, or the copy that led before, may have been cut off in the middle of this batch.
+        begun = first_begun(spec, batch) if first or next_batch != batch else None
         if next_batch != batch:
-            # An earlier run may have been cut off in the middle of this batch.
-            begun = first_begun(spec, batch)
             so_far = Reached(*known(spec, batch - 1))
         with watched() as looks:
             if turn is not None:
