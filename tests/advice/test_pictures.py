@@ -70,3 +70,12 @@ def test_the_same_picture_is_the_same_bytes(job: Any, deployment: Any, tmp_path:
     for name in ("one", "two"):
         save(heat_map(deployment(job())), tmp_path / f"{name}.{ending}")
     assert (tmp_path / f"one.{ending}").read_bytes() == (tmp_path / f"two.{ending}").read_bytes()
+
+
+def test_names_alike_have_pictures_of_their_own(make: Any, write: Any, tmp_path: Path) -> None:
+    """Queries whose names make the same file's name, or hold formulas, have a picture each."""
+    names = ("orders/eu", "orders#eu", "$\\bad{$")
+    events = [each for k, name in enumerate(names) for each in make.paced(name, count=60, begin=make.EPOCH + 0.5 * k)]
+    found = inspect(read_telemetry([str(write(events))]))
+    written = write_pictures(advise(deployed(found), Aims(), np.random.default_rng(0)), tmp_path, found)
+    assert len({path for path in written if "query-" in path and path.endswith("png")}) == 3

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import progress
+from penstock.cli import common, progress
 from penstock.cli.app import arguments
 from penstock.cli.progress import Milestones
 
@@ -94,3 +94,10 @@ main()
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith("(pip install 'penstock[dashboard]')")
+
+
+def test_tables_show_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that looks like markup is printed as it is, in cells and headings."""
+    common.table("t", ["[b]name[/b]"], [["[/closed]"], ["clicks[eu]"]])
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("[b]name[/b]", "[/closed]", "clicks[eu]"))

@@ -28,7 +28,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     monkeypatch.chdir(tmp_path)
     folder = Folder("run")
     with folder.held():
-        folder.tell([{"policy": "first"}])
+        folder.tell([{"time": 1.0, "policy": "first"}])
         folder.write({"identity": {"engine": "simulation"}, "over": False, "told": 1, "state": {}})
     return folder
 
@@ -43,7 +43,7 @@ def words(examples: Path) -> list[object]:
 def test_a_command_that_is_refused_forgets_nothing(penstock, killed, words) -> None:
     """Where a new beginning is asked for and cannot be, what the killed controller remembered is still there."""
     assert penstock(*words, "--fresh").code == 2  # the simulator needs rates
-    assert killed.history() == [{"policy": "first"}]
+    assert killed.history() == [{"time": 1.0, "policy": "first"}]
     assert killed.read() is not None
 
 
@@ -131,8 +131,8 @@ def test_a_history_is_kept_or_not(killed: Folder) -> None:
     (killed.path / "history-1.jsonl").write_text("")
     aside = killed.begin(keep=True)
     assert aside == killed.path / "history-2.jsonl"
-    assert json.loads(aside.read_text()) == {"policy": "first"}
+    assert json.loads(aside.read_text()) == {"time": 1.0, "policy": "first"}
     assert not killed.used
-    killed.tell([{"policy": "second"}])
+    killed.tell([{"time": 2.0, "policy": "second"}])
     assert killed.begin(keep=False) is None
     assert killed.history() == []

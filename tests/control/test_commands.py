@@ -171,7 +171,7 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
         moved = penstock("move", "scored", "h3", "--json")
         assert moved.code == 0
         assert moved.document["decided"]["moves"] == [{"operator": "scored", "from": "h1", "to": "h3"}]
-        assert penstock("move", "scored", "h9").code == 1
+        assert penstock("move", "scored", "h9").code == 2
         assert penstock("move", "views", "h3", "--dry-run", "--json").document["acted"] is False
         admitted = penstock(
             "admit", network, examples / "two-chains" / "alarm.toml", "--hosts", 3, "--rates", "clicks=100,buys=20",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import threading
 import time
 import tracemalloc
@@ -16,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 from folders import BEGIN, Answering, Folder
 
-from penstock.dashboard.serve import _newer, serve
+from penstock.dashboard.serve import _anew, _newer, serve
 from penstock.dashboard.server import make_app
 from penstock.dashboard.watcher import Watcher, event
 from penstock.monitor.run import RunView
@@ -264,7 +265,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(
     health = client.get("/healthz")
     assert health.status_code == 200
     assert health.text.startswith(f"ok\n.penstock/bad{says}")
-    alert = f"You see an older run, since a newer one cannot be read: {watcher.unread}"
+    alert = f"You see an older run, since what is there now cannot be read: {watcher.unread}"
     assert told == [event("trouble", alert)] == watcher.everything()[-1:]
     (good.path / "run.json").unlink()
     watcher.view = None
@@ -300,6 +301,44 @@ def test_an_end_in_mid_look_is_no_fault(tmp_path: Path, capfd: pytest.CaptureFix
     assert not watcher.is_alive()
     assert worked.wait(10)
     assert capfd.readouterr().err == ""
+
+
+def test_a_run_that_begins_anew_is_shown(tmp_path: Path) -> None:
+    """Another run in the folder that was named takes the place of the one before; a folder that is gone is told."""
+    Folder(tmp_path / "run", run="first").grow(2)
+    watcher = Watcher(RunView(tmp_path / "run"), _anew, clock=lambda: BEGIN + 43)
+    watcher._find()
+    assert isinstance(watcher.view, RunView)
+    assert watcher.view.identity == "first"
+    shutil.rmtree(tmp_path / "run")
+    watcher._find()
+    assert "no run is in this folder" in str(watcher.unread)
+    Folder(tmp_path / "run", run="second").grow(1)
+    watcher._find()
+    assert watcher.view.identity == "second"
+    assert watcher.unread is None
+
+
+def test_hosts_are_indexed_by_an_order_that_json_keeps(client: TestClient) -> None:
+    """The page finds a host's series by the order that it is told, not by that of an object's keys."""
+    assert client.get("/api/about").json()["host_order"] == ["h1", "h2"]
+    page = Path(__file__).parent.parent.parent / "src/penstock/dashboard/page"
+    assert not [file.name for file in page.glob("*.js") if "Object.keys(about.hosts)" in file.read_text()]
+
+
+def test_actions_name_what_they_need(client: TestClient) -> None:
+    """An action without what it is about is refused before a controller is asked."""
+    header = {"Authorization": "Bearer right"}
+    for body, key in (({"kind": "move", "operator": "scored"}, "host"), ({"kind": "drain"}, "host")):
+        refused = client.post("/api/actions", json=body, headers=header)
+        assert refused.status_code == 422
+        assert refused.json()["detail"].startswith(f"{key}: is missing")
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/metrics"])
+def test_probes_may_ask_for_the_head_alone(client: TestClient, path: str) -> None:
+    """What is asked for by HEAD answers as for GET."""
+    assert client.head(path).status_code == 200
 
 
 def until(holds: Callable[[], bool], patience: float = 10.0) -> None:

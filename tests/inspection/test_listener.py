@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from penstock.errors import InputError
 from penstock.spark.hosts.java import find
 from penstock.telemetry import read_telemetry
 from penstock.telemetry.exposition import METRICS
-from penstock.telemetry.recorder import FILES
+from penstock.telemetry.recorder import FILES, Recorder
 from penstock.telemetry.worker import Worker
 
 
@@ -72,6 +73,18 @@ def test_folder_stays_bounded(make: SimpleNamespace, tmp_path: Path) -> None:
     assert numbers[-1] == 1999
     assert 100 < len(numbers) < 2000
     assert list(read.applications) == [read.queries["clicks"].app]
+
+
+def test_folder_stays_bounded_over_restarts(tmp_path: Path) -> None:
+    """What earlier starts of a job left counts against the bound, once nobody writes to it any more."""
+    for _ in range(6):
+        recorder = Recorder(tmp_path, limit=64 * 1024)
+        for _ in range(400):
+            recorder.write(b"x" * 500)
+        recorder.close()
+        for path in tmp_path.iterdir():
+            os.utime(path, (1e9, 1e9))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 64 * 1024
 
 
 def test_an_event_takes_less_than_a_millisecond(make: SimpleNamespace, tmp_path: Path) -> None:

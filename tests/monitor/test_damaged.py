@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from folders import Folder, setting
 
+from penstock.control.folder import Folder as Controlled
 from penstock.errors import InputError
 from penstock.load.setting import setting_of
 from penstock.monitor import open_view
@@ -108,3 +109,35 @@ def test_decisions_outlive_a_damaged_state(tmp_path: Path, state: str) -> None:
     assert reader.look() == [line]
     (tmp_path / "state.json").write_text(state + " " * 80)
     assert reader.look() is None
+
+
+def test_a_history_of_the_same_length_is_noticed(tmp_path: Path) -> None:
+    """A history that was begun anew is read anew, however long it has become."""
+    reader, path = Decisions(tmp_path), tmp_path / "history.jsonl"
+    path.write_text('{"time": 1.0}\n')
+    assert reader.look() == [{"time": 1.0}]
+    path.write_text('{"time": 2.0}\n{"time": 3.0}\n')
+    assert reader.look() == [{"time": 2.0}, {"time": 3.0}]
+
+
+@pytest.mark.parametrize("command", ["status", "history"])
+@pytest.mark.parametrize("state", ['{"state": 5}', '{"status": {"time": 1}, "state": 5}'])
+def test_commands_name_a_damaged_folder(penstock: Any, tmp_path: Path, command: str, state: str) -> None:
+    """What status and history cannot show is one error of the controller's folder."""
+    (tmp_path / "control").mkdir()
+    (tmp_path / "control" / "state.json").write_text(state)
+    done = penstock(command, tmp_path)
+    assert done.code == 2
+    assert "is damaged, or of another version of penstock" in done.err
+
+
+def test_a_line_cut_inside_a_letter_is_left_out(tmp_path: Path) -> None:
+    """A kill in the middle of a letter costs that line alone, and what comes next has a line of its own."""
+    (tmp_path / "control").mkdir()
+    place, path = Controlled(tmp_path), tmp_path / "control" / "history.jsonl"
+    place.tell([{"time": 1.0, "why": "größe"}])
+    path.write_bytes(path.read_bytes() + '5\nnull\n{"time": 2.0, "why": "grö'.encode()[:-1])
+    assert [row["time"] for row in place.history()] == [1.0]
+    place.cut(1)
+    place.tell([{"time": 3.0}])
+    assert [row["time"] for row in place.history()] == [1.0, 3.0]

@@ -8,12 +8,14 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from folders import BEGIN, Folder, setting
+from folders import BEGIN, NETWORK, Folder, setting
 
 from penstock.errors import InputError
 from penstock.load.setting import setting_of
 from penstock.monitor import open_view, recent_runs
 from penstock.monitor.run import RunView
+from penstock.network import Network
+from penstock.network.model import Operator, Sink
 from penstock.telemetry.runs import RunReader
 
 
@@ -242,3 +244,24 @@ def test_an_ended_run_fits_its_window(tmp_path: Path) -> None:
     assert live["start"] <= BEGIN
     arrived = view.board.totals[0, view.board.streams.index("clicks->views")]
     assert arrived == sum(live["series"]["rates"][0]) * 5 or arrived == pytest.approx(397_000, rel=0.02)
+
+
+def test_a_copied_run_fits_its_window(tmp_path: Path) -> None:
+    """How long a run took is told by what its batches say, not by when its files were copied."""
+    folder = Folder(tmp_path)
+    folder.grow(30)
+    assert RunView(tmp_path).board.step == 1.0
+
+
+def test_a_source_is_as_fast_as_its_fullest_reader(tmp_path: Path) -> None:
+    """A query that was admitted late does not tell the rate of the source that it reads."""
+    Folder(tmp_path).grow(5)
+    view = RunView(tmp_path)
+    view.look(BEGIN + 10)
+    before = view.usual_rates()
+    late = Operator(name="a_late", kind="filter", inputs=("clicks",), where="kind = 'view'")
+    sinks = [*NETWORK.sinks.values(), Sink(name="more", input="a_late")]
+    view.grow(Network.of("shop", NETWORK.sources.values(), [late, *NETWORK.operators.values()], sinks))
+    rates = view.measured_rates()
+    assert rates is not None
+    assert rates.of_source("clicks").mean() > 0.5 * before["clicks"]

@@ -28,7 +28,7 @@ class Burst:
     def checked(self) -> Burst:
         """Return it if it is one."""
         if not (np.isfinite(self.factor) and 0 < self.factor <= 1e6):
-            raise InputError(f"expected a factor > 0, got {self.factor:g}", at="--burst")
+            raise InputError(f"expected a factor > 0 and of at most 1e6, got {self.factor:g}", at="--burst")
         if not (np.isfinite(self.length) and 0 < self.length <= 86400):
             raise InputError(f"expected a length > 0 s and of at most a day, got {self.length:g}", at="--burst-length")
         return self

@@ -57,8 +57,10 @@ def forecast(rates: Array, period: float, horizon: float) -> Forecast:
     Raises
     ------
     InputError
-        If the history is shorter than two days and the horizon, or statsmodels is missing.
+        If the horizon is none, the history is shorter than two days and the horizon, or statsmodels is missing.
     """
+    if not horizon > 0:
+        raise InputError(f"expected a time > 0 s, got {horizon:g}", at="--forecast")
     needed = 2 * DAY + max(horizon, STEP)
     if rates.size * period < needed - 0.5 * STEP:
         raise InputError(

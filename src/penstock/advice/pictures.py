@@ -16,6 +16,7 @@ from penstock.advice.rows import Replayed
 from penstock.advice.values import Advice, Deployment, Report
 from penstock.arrays import Array
 from penstock.errors import InputError
+from penstock.inspection.export import unique
 from penstock.pictures.save import UNDATED, save
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ STYLE: Any = {
     "axes.titlelocation": "left",
     "legend.frameon": False,
     "svg.hashsalt": "penstock",
+    "text.parse_math": False,  # names may hold dollar signs
 }
 COLUMNS = 160
 """Columns of a heat map."""
@@ -188,7 +190,9 @@ def heat_map(deployment: Deployment) -> Figure:
         bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=15)
         bar.set_label("cores")
         bar.outline.set_visible(False)
-        axes.set_title("when which query works: cores that it keeps busy")
+        # Above the word that stands on the axes.
+        axes.set_title("when which query works: cores that it keeps busy",
+                       pad=None if deployment.recorded is None else 18)  # fmt: skip
         return figure
 
 
@@ -266,8 +270,9 @@ def write_pictures(
         figures["correlation"] = load_matrix(report.deployment)
     for number, advice in enumerate(report.advice[:most], 1):
         figures[f"advice-{number}-{advice.proposal.kind}"] = before_after(report, advice)
+    taken = {*figures}
     for name, query in inspection.queries.items() if inspection is not None else ():
-        figures[f"query-{_file(name)}"] = timeline(query)
+        figures[unique(f"query-{_file(name)}", taken)] = timeline(query)
     written = []
     for name, figure in figures.items():
         for ending in ("png", "svg"):

@@ -78,7 +78,8 @@ def command(
     if query.apply:
         document |= {"applied": False, **(_attached(added, expected, query.directory) if found.admitted else {})}
         if document["applied"]:
-            document["placement"] = document["controller"]["decided"]["attach"]
+            # The controller decides by what runs now.
+            document["placement"] = document["controller"].get("decided", {}).get("attach", document["placement"])
     if answer.json:
         common.answer(document)
     else:

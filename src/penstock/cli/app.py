@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import pkgutil
 import sys
@@ -149,6 +150,10 @@ def arguments(given: list[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line and leave by the exit code of the contract."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
+            # Users' names may have letters that the locale cannot write.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(arguments(sys.argv[1:]))
     except PenstockError as error:

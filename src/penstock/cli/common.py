@@ -105,9 +105,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     ]
     for index, column in enumerate(columns):
         numeric = index > 0 and all(_numeric(row[index]) for row in body)
-        shown.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+        shown.add_column(Line(column), justify="right" if numeric else "left", no_wrap=True)
     for row in body:
-        shown.add_row(*row)
+        # As it is: users' names may look like rich's markup.
+        shown.add_row(*map(Line, row))
     # a file or pipe has no width: nothing is cut off there
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
     console.print(Line(title, style="italic"), shown, soft_wrap=False)

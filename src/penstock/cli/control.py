@@ -173,11 +173,7 @@ def command(
             move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph), hosts=left.hosts,
         )  # fmt: skip
         place, began = Folder(directory), time.perf_counter()
-        identity = request.identity_of(control, graph, rates)
-        identity |= {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
-        if simulated:
-            work = [run.trigger, run.overhead, wanted.move_time]
-            identity |= {"placement": dict(placed), "for": span, "options": work}
+        identity = request.identity_of(control, graph, rates) | _identity(wanted, inputs, goal, run)
         with place.held():
             if not folder.fresh:
                 left_by(place, identity)  # refuses before anything runs
@@ -197,6 +193,15 @@ def command(
         common.answer(document)
     else:
         show(document, place.history())
+
+
+def _identity(wanted: Wanted, inputs: InputOptions, goal: GoalOptions, run: EngineOptions) -> Document:
+    """Return what of the command line makes a run: with other words a controller does not go on with it."""
+    found: Document = {"engine": run.engine, "policy": goal.policy, "scenario": inputs.scenario}
+    if run.engine != "simulation":
+        return found
+    work = [run.trigger, run.overhead, wanted.move_time]
+    return found | {"placement": dict(wanted.placement), "for": wanted.seconds, "options": work}
 
 
 def _rates(

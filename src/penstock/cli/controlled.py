@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import common, options
 from penstock.cli.control import DirectoryArgument, DryOption
 from penstock.cli.decisions import show_history, told
-from penstock.errors import Infeasible
+from penstock.errors import Infeasible, InputError
 from penstock.files import Document
+
+if TYPE_CHECKING:
+    from penstock.control.folder import Folder
 
 
 def status(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
@@ -21,6 +26,11 @@ def status(directory: DirectoryArgument = None, json: options.JsonOption = False
     from penstock.control.folder import folder_of
 
     folder = folder_of(directory)
+    with _readable(folder):
+        _status(folder, json)
+
+
+def _status(folder: Folder, json: bool) -> None:
     known = folder.read() or {}
     lines = folder.history()
     document: Document = {
@@ -100,19 +110,32 @@ def history(directory: DirectoryArgument = None, json: options.JsonOption = Fals
     from penstock.control.folder import folder_of
 
     folder = folder_of(directory)
-    known = folder.read() or {}
-    still = [row[0] for row in known.get("state", {}).get("open", ())]
-    lines = [*folder.history(), *still]
-    if json:
-        common.answer({"directory": str(folder.directory), "decisions": lines})
-        return
-    show_history(lines)
+    with _readable(folder):
+        known = folder.read() or {}
+        still = [row[0] for row in known.get("state", {}).get("open", ())]
+        lines = [*folder.history(), *still]
+        if json:
+            common.answer({"directory": str(folder.directory), "decisions": lines})
+        else:
+            show_history(lines)
+
+
+@contextmanager
+def _readable(folder: Folder) -> Iterator[None]:
+    """Say in one error that what a controller left has another form."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError):
+        hint = "look at it with the version that wrote it, or begin it again"
+        raise InputError("is damaged, or of another version of penstock", file=folder.path, hint=hint) from None
 
 
 def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
     from penstock.control.folder import folder_of
 
     answer = folder_of(directory).ask(kind, given)
+    if answer.pop("wrong", False):
+        raise InputError(answer["why"])
     if not answer["done"] and not given.get("dry"):
         reasons = [*answer.get("refused", ()), answer["why"]]
         raise Infeasible(reasons[0], **answer)

@@ -49,8 +49,7 @@ def start(
     with common.progress() as tell, locating(cluster_file):
         tell("starting hosts", 0.0)
         made = leave_hosts(cluster, file)
-    document = {"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}
-    _show(document, json)
+    _show({"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}, json)
 
 
 @app.command("list")

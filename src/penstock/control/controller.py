@@ -22,7 +22,7 @@ from penstock.control.scenario import Happening
 from penstock.control.situation import Situation
 from penstock.control.state import State, read_plan
 from penstock.control.totals import Totals
-from penstock.errors import InputError
+from penstock.errors import Infeasible, InputError
 from penstock.files import Document, suggest
 from penstock.network import read_network_document
 from penstock.steering import Admit, Event, NewRates, Plan
@@ -260,15 +260,15 @@ def drained(given: Document) -> Proposing:
         if host not in now.seen.cluster.hosts:
             raise InputError(f"{host!r} is no host", hint=suggest(host, now.seen.cluster.hosts, "hosts"))
         if not [name for name in now.hosts if name != host and name not in now.draining]:
-            raise InputError("no other host is left", at=host)
+            raise Infeasible(f"no other host is left than {host!r}")
         pinned = [name for name, pin in now.network.pins.items() if pin == host]
         if pinned:
-            raise InputError(f"{pinned[0]!r} is pinned to {host!r}")
+            raise Infeasible(f"{pinned[0]!r} is pinned to {host!r}")
         moves = evacuated(attrs.evolve(now, draining=now.draining | {host}), [host])
         left = [name for name, here in sorted(now.seen.placement.items()) if here == host and name not in moves]
         stuck = [name for name in left if now.seen.moving.isdisjoint(now.together({name: ""}))]
         if stuck:
-            raise InputError(f"no other host can take {stuck[0]!r}: they lack memory, or have a copy of it", at=host)
+            raise Infeasible(f"no other host can take {stuck[0]!r}: they lack memory, or have a copy of it")
         return Proposal(
             policy="drain",
             plan=Plan(placement=moves),
@@ -293,9 +293,9 @@ def moved(given: Document) -> Proposing:
             raise InputError(f"{host!r} is no host", hint=suggest(host, now.seen.cluster.hosts, "hosts"))
         here = now.seen.placement[name]
         if here == host:
-            raise InputError(f"{name!r} is on {host!r} already")
+            raise Infeasible(f"{name!r} is on {host!r} already")
         if host in now.draining:
-            raise InputError(f"{host!r} is to become empty: what comes there would leave again")
+            raise Infeasible(f"{host!r} is to become empty: what comes there would leave again")
         moves = now.together({name: host})
         told = now.ready and here not in now.seen.down
         expected = {"worst": now.worst(now.where(moves)), "otherwise": now.worst()} if told else {}

@@ -122,9 +122,9 @@ class Folder:
 
     def tell(self, lines: Iterable[Mapping[str, object]]) -> None:
         """Add lines to the history."""
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        text = _lines(lines)
         if text:
-            with open(self.path / "history.jsonl", "a") as file:
+            with open(self.path / "history.jsonl", "a", encoding="utf-8") as file:
                 file.write(text)
 
     @property
@@ -146,29 +146,25 @@ class Folder:
 
     def cut(self, length: int) -> None:
         """Leave only the first lines of the history: what the state file knows of."""
-        lines = self.history()
-        if len(lines) > length:
-            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines[:length])
-            _replace(self.path / "history.jsonl", text)
+        path, text = self.path / "history.jsonl", _lines(self.history()[:length])
+        # The next line would become part of one that was cut off.
+        if path.exists() and path.read_bytes() != text.encode():
+            _replace(path, text)
 
     def history(self) -> list[Document]:
-        """Return the lines of the history; one that was cut off by a kill is left out."""
+        """Return the lines of the history; one that was cut off by a kill, or is no decision, is left out."""
         try:
-            text = (self.path / "history.jsonl").read_text()
+            lines = (self.path / "history.jsonl").read_bytes().split(b"\n")
         except FileNotFoundError:
             return []
-        found = []
-        for line in text.split("\n"):
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
-        return found
+        return [row for line in lines if (row := decision_in(line)) is not None]
 
     def requests(self) -> list[Request]:
         """Take what was asked for; what shows a wrong token is answered with a refusal, and nothing else happens."""
         token, found = self._token(), []
         for path in sorted((self.path / "requests").glob("*.json")):
             try:
-                document = json.loads(path.read_text())
+                document = json.loads(path.read_bytes())
                 identity, kind = path.stem, str(document["kind"])
                 shown = str(document.get("token", ""))
             except (ValueError, KeyError, TypeError, OSError):
@@ -209,7 +205,7 @@ class Folder:
         answer, end = self.path / "replies" / f"{identity}.json", time.monotonic() + patience
         while time.monotonic() < end:
             if answer.exists():
-                document: Document = json.loads(answer.read_text())
+                document: Document = json.loads(answer.read_bytes())
                 answer.unlink(missing_ok=True)
                 return document
             if not self.alive:
@@ -222,6 +218,19 @@ class Folder:
         else:
             came = "nothing was changed"
         raise EngineError(f"the controller in {self.directory} did not answer within {patience:g} s ({came})")
+
+
+def decision_in(line: bytes) -> Document | None:
+    """Return the decision in a line of a history; None where it is damaged, or none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("time"), int | float) else None
+
+
+def _lines(rows: Iterable[Mapping[str, object]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _locked(lock: IO[str]) -> bool:
@@ -238,7 +247,7 @@ def _replace(path: Path, text: str) -> None:
     """Write a file as a whole, readable by its owner only."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(part, path)
 

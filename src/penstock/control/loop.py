@@ -19,7 +19,7 @@ from penstock.control.policies.drain import drain
 from penstock.control.situation import Goals, Situation
 from penstock.control.state import State, plan_document
 from penstock.control.verify import wrong
-from penstock.errors import InputError, NotReady
+from penstock.errors import Infeasible, InputError, NotReady, PenstockError
 from penstock.files import Document
 from penstock.steering import Observation, Plan
 
@@ -68,7 +68,10 @@ class Control:
         rng = np.random.default_rng([self.seed, state.known.looks])
         wanted, refused, later = answered(now, asked)
         lines: list[Line] = []
-        answers: dict[str, Document] = {identity: {"done": False, "why": why} for identity, why in refused.items()}
+        answers: dict[str, Document] = {
+            identity: {"done": False, "why": str(error), "wrong": isinstance(error, InputError)}
+            for identity, error in refused.items()
+        }
         mine = [(None, each) for each in chosen(now, (drain, *self.policies), rng)]
         for number, (identity, found) in enumerate((*wanted, *mine)):
             plan = trimmed(now, found.plan)
@@ -159,16 +162,16 @@ class Turned:
 
 def answered(
     now: Situation, asked: Sequence[Asked]
-) -> tuple[list[tuple[str | None, Proposal]], dict[str, str], tuple[Asked, ...]]:
+) -> tuple[list[tuple[str | None, Proposal]], dict[str, PenstockError], tuple[Asked, ...]]:
     """Return the proposals that were asked for, why others cannot be made, and what is to be asked again."""
     wanted: list[tuple[str | None, Proposal]] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, PenstockError] = {}
     later: list[Asked] = []
     for each in asked:
         since = now.now if each.since is None else each.since
         try:
             wanted.append((each.identity, each.proposal(now)))
-        except (InputError, NotReady) as error:
+        except (InputError, Infeasible, NotReady) as error:
             if isinstance(error, NotReady) and now.now - since < PATIENCE:
                 later.append(attrs.evolve(each, since=since))
                 continue
@@ -176,7 +179,7 @@ def answered(
             if each.identity is None:
                 wanted.append((None, reason))
             else:
-                refused[each.identity] = str(error)
+                refused[each.identity] = error
     return wanted, refused, tuple(later)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import ipaddress
 import os
 import socket
 import sys
@@ -16,13 +18,15 @@ from penstock.dashboard.server import LOOPBACK, make_app
 from penstock.dashboard.watcher import Watcher
 from penstock.errors import InputError
 from penstock.monitor import HOME, View, open_view, recent_runs
-from penstock.telemetry.runs import ABOUT
 
 TOKEN = "PENSTOCK_TOKEN"  # noqa: S105
 """Environment variable with the token; without it a new one is made and printed."""
 
 MOST_PORT = 65535
 """The largest number that a port has."""
+
+BACKLOG = 2048
+"""Connections that wait until they are taken, as uvicorn has it."""
 
 PATIENCE = 5.0
 """Seconds for the last look to end, once nobody asks any more."""
@@ -34,7 +38,8 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
     Parameters
     ----------
     paths
-        What to look at; nothing: the newest run in ``.penstock``, and each newer one when it begins.
+        What to look at, and each run that begins anew in its folder; nothing: the newest run in ``.penstock``, and
+        each newer one when it begins.
     port, host
         Where to listen; port 0: any free one.
 
@@ -47,9 +52,9 @@ def serve(paths: Sequence[str], *, port: int = 8765, host: str = "127.0.0.1") ->
         # The system would take the last 16 bits, and listen elsewhere.
         raise InputError(f"expected a port from 0 to {MOST_PORT}, got {port}", at="--port")
     view = open_view(paths) if paths else None
-    watcher = Watcher(view, _newer if not paths else lambda _: None)
+    watcher = Watcher(view, _anew if paths else _newer)
     listening = _listening(host, port)
-    names = LOOPBACK if host in LOOPBACK else ()
+    names = (*LOOPBACK, host) if _own(host) else ()
     app = make_app(watcher, token=os.environ.get(TOKEN), names=names)
     address = f"[{host}]" if ":" in host else host
     url = f"http://{address}:{listening.getsockname()[1]}/"
@@ -81,12 +86,21 @@ def _listening(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        # Who reads the address may come before the server does.
+        listening.listen(BACKLOG)
     except OSError as error:
         at = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
         raise InputError(
             f"cannot listen on {host}:{port}: {error.strerror}", at=at, hint=f"give another {at}"
         ) from None
     return listening
+
+
+def _own(host: str) -> bool:
+    """Whether only this machine reaches a host of this name."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host in LOOPBACK
 
 
 def _newer(seen: View | None) -> View | None:
@@ -101,7 +115,7 @@ def _newer(seen: View | None) -> View | None:
     for folder in recent_runs():
         here = seen is not None and Path(seen.folder) == folder
         try:
-            if seen is None or not here or _begun_anew(seen, folder):
+            if seen is None or not here or seen.begun_anew():
                 return open_view([str(folder)])
         except InputError as error:
             unread.append(error)
@@ -112,10 +126,12 @@ def _newer(seen: View | None) -> View | None:
     return None
 
 
-def _begun_anew(seen: View, folder: Path) -> bool:
-    from penstock.monitor.run import RunView
-    from penstock.telemetry.runs import RunReader
+def _anew(seen: View | None) -> View | None:
+    """Return a view of what was named, if another run has begun in its folder.
 
-    if isinstance(seen, RunView):
-        return seen.identity != RunReader(folder).run.get("run")
-    return (folder / "control" / ABOUT).stat().st_mtime > seen.made
+    Raises
+    ------
+    InputError
+        If it is gone, or cannot be read.
+    """
+    return open_view([seen.folder]) if seen is not None and seen.begun_anew() else None

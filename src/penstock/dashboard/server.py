@@ -53,6 +53,9 @@ class Act(BaseModel, extra="forbid"):
     dry: bool = Field(True, description="Only say what it would do.")
 
 
+NEEDED: dict[str, tuple[str, ...]] = {"move": ("operator", "host"), "drain": ("host",), "stop": ()}
+"""What each kind of action has to name."""
+
 BODIES: dict[str, type[BaseModel]] = {"/api/what-if": WhatIf, "/api/actions": Act}
 """What is expected of each request that has a body."""
 
@@ -110,10 +113,11 @@ def _serve_page(app: FastAPI, watcher: Watcher) -> None:
     """Serve the page, its health, and metrics."""
     page = resources.files("penstock.dashboard") / "page"
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     def index() -> Response:
         return Response((page / "index.html").read_bytes(), media_type="text/html; charset=utf-8")
 
+    @app.head("/healthz", include_in_schema=False)
     @app.get("/healthz", response_class=PlainTextResponse)
     def healthy() -> Response:
         """Say that the dashboard lives, and why a newer run is not shown; 503 and why, while it can read nothing."""
@@ -121,6 +125,7 @@ def _serve_page(app: FastAPI, watcher: Watcher) -> None:
             return PlainTextResponse(f"{watcher.trouble}\n", 503)
         return PlainTextResponse("ok\n" if watcher.unread is None else f"ok\n{watcher.unread}\n")
 
+    @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> Response:
         """Return the metrics in Prometheus' text format."""
@@ -166,6 +171,11 @@ def _serve_questions(app: FastAPI, watcher: Watcher) -> None:
     def act(wanted: Act, authorization: Annotated[str | None, Header()] = None) -> Any:
         """Ask the controller to move an operator, empty a host, or stop. Needs the token, also for a dry run."""
         allowed(app.state.token, authorization)
+        for key in NEEDED[wanted.kind]:
+            if getattr(wanted, key) is None:
+                raise InputError(
+                    "is missing", at=key, hint=f"a {wanted.kind} needs {' and '.join(NEEDED[wanted.kind])}"
+                )
         given = {key: value for key, value in wanted.model_dump().items() if key != "kind" and value is not None}
         view = view_of(watcher)
         if wanted.kind == "stop" and wanted.dry:

@@ -76,7 +76,11 @@ class Watcher(threading.Thread):
         """What the pages say above all else; None while all is well."""
         if self.trouble is not None:
             return f"The dashboard cannot read the run and tries again: {self.trouble}"
-        return None if self.unread is None else f"You see an older run, since a newer one cannot be read: {self.unread}"
+        return (
+            None
+            if self.unread is None
+            else f"You see an older run, since what is there now cannot be read: {self.unread}"
+        )
 
     def run(self) -> None:
         """Look until the end, whatever goes wrong."""

@@ -87,15 +87,15 @@ def named_in(inspection: Inspection) -> Exported:
     """Return the names that queries, sources and applications get in the files."""
     queries = inspection.queries
     taken: set[str] = set()
-    operators = {name: _unique(_word(name), taken) for name in queries}
+    operators = {name: unique(_word(name), taken) for name in queries}
     hosts_taken: set[str] = set()
     used = dict.fromkeys(query.log.app for query in queries.values())
-    hosts = {app: _unique(_word(app), hosts_taken) for app in used}
+    hosts = {app: unique(_word(app), hosts_taken) for app in used}
     sources: dict[str, list[str]] = {name: [] for name in queries}
     rows: dict[str, Array] = {}
     described: dict[str, str] = {}
     for description, readers, values in _joined(inspection, _series(inspection)):
-        label = _unique(_word(subject(description)), taken, _word(readers[0]))
+        label = unique(_word(subject(description)), taken, _word(readers[0]))
         rows[label], described[label] = values, description
         for reader in readers:
             sources[reader].append(label)
@@ -164,7 +164,8 @@ def _word(text: str) -> str:
     return word or "query"
 
 
-def _unique(word: str, taken: set[str], of: str = "") -> str:
+def unique(word: str, taken: set[str], of: str = "") -> str:
+    """Return a word that is not taken yet, and take it: the word, with ``of`` behind it, or with a number."""
     for candidate in (word, *([f"{word}-{of}"] if of else []), *(f"{word}-{number}" for number in range(2, 10_000))):
         if candidate not in taken:
             taken.add(candidate)
@@ -181,7 +182,7 @@ def _network(inspection: Inspection, named: Exported) -> str:
         operator, inputs = named.operators[name], named.sources[name]
         kind = "union" if len(inputs) > 1 else "map"
         given = f'input = "{inputs[0]}"' if len(inputs) == 1 else f"inputs = [{', '.join(_quoted(i) for i in inputs)}]"
-        sink = _unique(f"{operator}-out", taken)
+        sink = unique(f"{operator}-out", taken)
         lines += [
             f"[operators.{_key(operator)}]",
             f"# query {_comment(name)}" + (f", keeps state: {', '.join(query.log.state)}" if query.log.state else ""),

@@ -121,7 +121,7 @@ def contention(query: Query, beside: Neighbours) -> Iterator[Finding]:
     there = query.warm & (batches.rows > 0) & (batches.duration > 0)
     if not there.any():
         return
-    ratio = batches.duration / query.fit.seconds(batches.rows)
+    ratio = np.divide(batches.duration, query.fit.seconds(batches.rows), out=np.ones(len(batches)), where=there)
     # Short batches of a light query beside it do not make a batch crowded: half of its time must be shared.
     alone, crowded = there & (together < 0.25), there & (together >= 0.5)
     if alone.sum() < ENOUGH or crowded.sum() < ENOUGH:

@@ -33,7 +33,10 @@ def find_trigger(batches: Batches) -> float | None:
         quick = float(np.quantile(batches.duration, 0.05))
         return 0.0 if quick < max(1.0, 0.5 * float(np.median(batches.duration))) else None
     waited = gaps[pause > 0.02]
-    candidates = sorted({*COMMON, *(round(float(np.quantile(waited, q)), 1) for q in (0.1, 0.5))}, reverse=True)
+    candidates = sorted(
+        {*COMMON, *(_near(float(np.quantile(waited, q)), grain) for q in (0.1, 0.5) for grain in (0.1, 0.05, 0.01))},
+        reverse=True,
+    )
     for interval in candidates:
         if interval <= 0 or interval > 1.02 * np.quantile(waited, 0.9) + LATE:
             continue
@@ -42,6 +45,11 @@ def find_trigger(batches: Batches) -> float | None:
         if np.mean(past <= min(LATE + early, 0.2 * interval)) >= 0.9:
             return float(interval)
     return _evenly_apart(waited)
+
+
+def _near(value: float, grain: float) -> float:
+    """Return the multiple of a grain that is nearest."""
+    return round(round(value / grain) * grain, 2)
 
 
 def _evenly_apart(gaps: Array) -> float:

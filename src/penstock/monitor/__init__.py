@@ -47,6 +47,11 @@ def open_view(paths: Sequence[str]) -> View:
         runs = runs_in(folder)
         if runs:
             return _opened(RunView, runs[0])
+        if any(folder.glob(f"**/control/{ABOUT}")):
+            raise InputError("only controllers are below this folder", file=folder, hint="name one run or controller")
+    for path in map(Path, paths if len(paths) > 1 else ()):
+        if (path / "run.json").exists() or (path / "control" / ABOUT).exists():
+            raise InputError("a run or controller is looked at alone", file=path, hint="name one run or controller")
     return LogView(paths)
 
 

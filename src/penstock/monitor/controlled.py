@@ -39,7 +39,7 @@ class ControlledView(View):
 
     def __init__(self, folder: Path) -> None:
         about = folder / "control" / ABOUT
-        document = read_kept(about)
+        self._began, document = _written(about), read_kept(about)
         if document is None:
             raise InputError(
                 "the controller does not tell what is deployed", file=folder, hint="start penstock control again"
@@ -52,9 +52,16 @@ class ControlledView(View):
         super().__init__("run", str(folder), setting, board, virtual=True)
         self.begin, self.batches = 0.0, False
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
-        self._at, self._every = 0.0, 1.0
+        self._at, self._every, self._back = 0.0, 1.0, False
         self._seen: Document = {}
         self._waiting: dict[str, float] = {}
+
+    def begun_anew(self) -> bool:
+        """Return whether another run has begun in the folder."""
+        written = _written(Path(self.folder) / "control" / ABOUT)
+        if written is None:
+            raise InputError("the controller's files are gone", file=self.folder)
+        return self._back or written != self._began
 
     def look(self, now: float) -> bool:
         """Take in what is new."""
@@ -83,7 +90,9 @@ class ControlledView(View):
                 self._follow(known, document.get("state", {}).get("journal", ()))
                 self._take(known)
                 return True
-            if known["time"] < self._at or known == self._seen:
+            # What another run left was seen, before this one wrote anything.
+            self._back = known["time"] < self._at
+            if self._back or known == self._seen:
                 return False
             self._seen = known  # the totals of the end come after the last period
             return True
@@ -166,8 +175,21 @@ class ControlledView(View):
             found["hosts"] = {name: row["busy"] for name, row in totals["hosts"].items()}
         known = [row["worst"] for row in rows.values() if row["worst"] is not None]
         found["latency"] = {**found["latency"], "worst": max(known, default=None)}
+        if totals is not None:
+            told = [row for row in rows.values() if row["mean"] is not None]
+            count = sum(row["count"] for row in told)
+            mean = sum(row["count"] * row["mean"] for row in told) / count if count else None
+            found["latency"] |= {"count": count, "mean": mean}
         found["whole"] = totals is not None
         return found
+
+
+def _written(path: Path) -> int | None:
+    """Return when a file was written (ns since the epoch), None where it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _runs(network: Document | None, known: Document) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+from penstock.control.folder import decision_in
 from penstock.files import Document
 
 MOST = 5_000
@@ -25,6 +27,7 @@ class Decisions:
         self._settled: list[Document] = []
         self._open: list[Document] = []
         self._read = 0
+        self._first = b""
         self._lines = 0
         self._seen = 0
         self.count = 0
@@ -42,16 +45,18 @@ class Decisions:
     def _fresh(self) -> list[Document]:
         path = self.folder / "history.jsonl"
         try:
-            if path.stat().st_size < self._read:
-                # It was begun anew.
-                self._read, self._lines, self._settled = 0, 0, []
             with path.open("rb") as file:
+                first = file.readline()
+                if os.fstat(file.fileno()).st_size < self._read or (self._read and first != self._first):
+                    # It was begun anew.
+                    self._read, self._lines, self._settled = 0, 0, []
+                self._first = first
                 file.seek(self._read)
                 whole = file.read().rpartition(b"\n")[0]
         except (FileNotFoundError, NotADirectoryError):
             return []
         self._read += len(whole) + 1 if whole else 0
-        fresh = [row for line in whole.splitlines() if (row := _decision(line)) is not None]
+        fresh = [row for line in whole.splitlines() if (row := decision_in(line)) is not None]
         self._lines += len(fresh)
         return fresh
 
@@ -66,11 +71,3 @@ class Decisions:
         except (OSError, ValueError, LookupError, TypeError):
             return self._open
         return found
-
-
-def _decision(line: bytes) -> Document | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and isinstance(row.get("time"), int | float) else None

@@ -186,7 +186,9 @@ def asked(setting: Setting, question: Question, usual: Mapping[str, float]) -> S
     """
     network, cluster = setting.network, setting.cluster
     if not 0 < question.duration <= LONGEST:
-        raise InputError(f"expected a duration of at most {LONGEST:.0f} s, got {question.duration}", at="duration")
+        raise InputError(
+            f"expected a duration > 0 and of at most {LONGEST:.0f} s, got {question.duration:g}", at="duration"
+        )
     for name, rate in question.rates.items():
         if name not in network.sources:
             raise InputError("is no source", at=f"rates.{name}", hint=suggest(name, network.sources, "sources"))

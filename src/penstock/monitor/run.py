@@ -10,7 +10,7 @@ import attrs
 from penstock.cluster import Placement, base_name
 from penstock.control.folder import Folder
 from penstock.errors import InputError, locating
-from penstock.files import Document
+from penstock.files import Document, read_kept
 from penstock.load.setting import setting_of
 from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
@@ -69,6 +69,10 @@ class RunView(View):
         self._past()
         if self._scheduled != set(network.sources):
             self.notes.append("The backlog leaves out rows that wait at the sources: Spark does not report them.")
+
+    def begun_anew(self) -> bool:
+        """Return whether another run has begun in the folder."""
+        return self.identity != RunReader(Path(self.folder)).run.get("run")
 
     def look(self, now: float) -> bool:
         """Take in what is new."""
@@ -208,13 +212,14 @@ class RunView(View):
 
     def _ended(self) -> float | None:
         """When the last batch ended (s since the epoch)."""
-        starts = list(self._before.values())
-        return max(starts) if starts else None
+        return max(self._busy_until.values(), default=None)
 
 
 def _latest(folder: Path) -> float:
-    """When the last batch left its manifest (s since the epoch); 0 before there was one."""
-    return max((path.stat().st_mtime for path in (folder / "batches").glob("*")), default=0.0)
+    """When the last batch became visible (s since the epoch); 0 before there was one."""
+    last = [max(path.glob("*.json"), default=None) for path in (folder / "batches").glob("*")]
+    manifests = [found for path in last if path is not None and (found := read_kept(path)) is not None]
+    return max((float(found["visible"]) for found in manifests), default=0.0)
 
 
 def _held(lock: Path) -> bool | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -76,7 +75,7 @@ class View:
         measured: str = "measured",
         virtual: bool = False,
     ) -> None:
-        self.virtual, self.made = virtual, time.time()
+        self.virtual = virtual
         self.kind, self.folder, self.setting, self.board, self.measured = kind, folder, setting, board, measured
         self.status = Status(word="planned")
         self.batches = True
@@ -98,6 +97,16 @@ class View:
 
     def look(self, now: float) -> bool:
         """Take in what is new at a time (s since the epoch); return whether anything was."""
+        return False
+
+    def begun_anew(self) -> bool:
+        """Return whether another run has begun where this one was.
+
+        Raises
+        ------
+        InputError
+            If what was there is gone, or is damaged.
+        """
         return False
 
     @property
@@ -153,12 +162,12 @@ class View:
     def measured_rates(self) -> Rates | None:
         """Return the rates of the sources over the window, as far as they came; None before anything did."""
         board, length = self.board, self.board.length
-        total = np.zeros(length)
+        total, rates = np.zeros(length), board.rates()[:, :length]
         rows: dict[str, Array] = {}
         for name in self.network.sources:
-            # Every reader of a source sees all of it.
-            stream = next((s.name for s in self.network.outputs(name)), None)
-            rows[name] = np.zeros(length) if stream is None else board.rates()[board.streams.index(stream), :length]
+            # Every reader of a source sees all of it, but one that was admitted later only what came since.
+            readers = [board.streams.index(stream.name) for stream in self.network.outputs(name)]
+            rows[name] = rates[readers].max(axis=0, initial=0.0)
             total += rows[name]
         there = np.flatnonzero(total)
         if there.size == 0 or there[-1] == there[0]:
@@ -216,6 +225,8 @@ class View:
                     name: {"capacity": host.capacity, "quota": host.quota, "cores": host.cores}
                     for name, host in cluster.hosts.items()
                 },
+                # JSON keeps no order of keys that are whole numbers: series by host come in this one.
+                "host_order": list(cluster.hosts),
                 "placement": dict(setting.placement),
                 "trigger": cluster.spark.trigger,
                 "layout": {
@@ -301,7 +312,7 @@ class View:
         when = board.start + (np.arange(begin, end) + 0.5) * board.step - self.begin
         place = np.floor(when / rates.period).astype(int)
         inside = (place >= 0) & (place < rates.periods)
-        values = np.where(inside, rates.values[:, np.clip(place, 0, rates.periods - 1)], 0.0)
+        values = np.where(inside, rates.values[:, np.clip(place, 0, rates.periods - 1)], np.nan)
         return tail(values, 0, place.size)
 
     def _expected_series(self, begin: int, end: int) -> Document:

@@ -134,8 +134,8 @@ def planned_table(plans: Plans, upto: Matrix, error: float) -> dict[str, Numbers
     load, worth = _totals(program)
     sources = load.shape[1]
     if sources == 1 and worth[0] > 0 and load.max() > 0:
-        ladder = rungs(float(upto[0]), 1 / float(load.max()), error)
-        rates = ladder[: max(1, len(ladder) - 1)]  # without the last, 0, unless it is all
+        falling = rungs(float(upto[0]), 1 / float(load.max()), error)
+        rates = falling[: max(1, len(falling) - 1)]  # without the last, 0, unless it is all
         return _kept(plans, even(rates, plans.values(rates[:, None]), error)[:, None])
     levels, counts = _grid(load, worth, _least(plans, load, list(range(sources))), error, upto)
     affordable(counts, 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,12 @@ from numpy.typing import NDArray
 from penstock.errors import InputError
 from penstock.pictures.save import save
 from penstock.simulation.result import SimulationResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 10
+"""Lines that have a colour each; more cannot be told apart."""
 
 LEAST = 20
 """Intervals that the latency of a sink is drawn over at least, where they are made longer."""
@@ -37,24 +45,39 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
     series = result.series
     figure = Figure(figsize=(8, 8), layout="constrained")
     top, centre, bottom = figure.subplots(3, 1, sharex=True)
+    late = {}
     for index, name in enumerate(result.sinks):
         mine = None if result.trace is None else result.trace[result.trace["sink"] == index]
         if mine is not None and len(mine):
             edges = _edges(np.concatenate(([0.0], series.times)), mine["egress"])
-            mean = _mean(mine["egress"], mine["egress"] - mine["stimulus"], edges)
-            top.plot(edges[1:], mean, label=name, marker="o", markersize=3, markevery=_alone(mean))
-    for index, name in enumerate(result.hosts):
-        centre.plot(series.times, series.queued[index], label=name)
-        bottom.plot(series.times, series.busy[index], label=name)
+            late[name] = edges[1:], _mean(mine["egress"], mine["egress"] - mine["stimulus"], edges)
+    _draw(top, late)
+    for axes, rows in ((centre, series.queued), (bottom, series.busy)):
+        _draw(axes, {name: (series.times, row) for name, row in zip(result.hosts, rows, strict=True)})
     top.set(ylabel="latency (s)", title="latency at the sinks, mean of each interval")
     centre.set(ylabel="tuples", title="tuples that wait for each host")
     bottom.set(ylabel="busy", xlabel="time (s)", title="share of each interval that a host worked", ylim=(0, 1.05))
     for axes in (top, centre, bottom):
         axes.grid(alpha=0.3)
-        if 0 < len(axes.get_lines()) <= 12:
+        if axes.get_lines():
             # Beside the axes, where it covers nothing.
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
     save(figure, path)
+
+
+def _draw(axes: Axes, rows: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
+    """Draw lines: those with the highest means in colour, and others, where there are more, in grey."""
+    # nan where nothing came
+    height = {
+        name: float(np.nanmean(values)) if np.isfinite(values).any() else 0.0 for name, (_, values) in rows.items()
+    }
+    highest = set(sorted(rows, key=lambda name: -height[name])[:MOST])
+    rest = "" if len(rows) <= MOST else f"{len(rows) - MOST} lower ones"
+    for name in sorted(rows, key=lambda name: name in highest):
+        times, values = rows[name]
+        style = {"label": name} if name in highest else {"color": "lightgrey", "label": rest, "zorder": 1}
+        rest = rest if name in highest else ""
+        axes.plot(times, values, marker="o", markersize=3, markevery=_alone(values), **style)
 
 
 def _edges(edges: NDArray[np.float64], times: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Need], bound: float)
         The bound that was asked for (s).
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator, NullFormatter
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
@@ -41,5 +41,9 @@ def draw_hosts(path: str | os.PathLike[str], rows: Sequence[Need], bound: float)
         ylabel="hosts",
         xscale="log" if bound > 0 else "linear",
     )
+    if bound > 0:
+        # The bounds are few and near to each other: each of them as a plain number, none in between.
+        axes.set_xticks([need[0] for need in rows], [f"{need[0]:.3g}" for need in rows], rotation=45)
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
     save(figure, path)

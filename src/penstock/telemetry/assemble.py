@@ -33,7 +33,13 @@ def queries(books: Iterable[Book]) -> tuple[dict[str, QueryLog], tuple[Unbegun, 
             unbegun[part.id, part.app] = Unbegun(f"query {part.name or part.id!r} of {part.app}", part.runs[-1].error)
     logs = [_query(group) for group in groups]
     names = Counter(log.name for log in logs)
-    unique = [attrs.evolve(log, name=f"{log.name}-{log.ids[0][:8]}") if names[log.name] > 1 else log for log in logs]
+    first = Counter((log.name, log.ids[0][:8]) for log in logs)
+    unique = [
+        attrs.evolve(log, name=f"{log.name}-{log.ids[0][: 8 if first[log.name, log.ids[0][:8]] == 1 else None]}")
+        if names[log.name] > 1
+        else log
+        for log in logs
+    ]
     found = {log.name: log for log in sorted(unique, key=lambda log: (log.name, log.ids))}
     return found, tuple(unbegun.values())
 

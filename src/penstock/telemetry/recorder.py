@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from penstock.errors import InputError
 from penstock.files import Document
+from penstock.telemetry.leftovers import sweep
 
 STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 FILES = 8
@@ -25,7 +26,7 @@ class Recorder:
     folder
         Made if it does not exist; several recorders may share it.
     limit
-        Bytes of all files of this recorder together.
+        Bytes of all files of this recorder together, and of those that earlier ones left in the folder.
 
     Raises
     ------
@@ -82,6 +83,8 @@ class Recorder:
         self._file = self._path(self._number).open("ab", buffering=0)
         if self._number > FILES:
             self._path(self._number - FILES).unlink(missing_ok=True)
+        # What is yet to come into the new file counts.
+        sweep(self.folder, self._prefix, self.each * (FILES - 1))
         if self.application:
             self._append(json.dumps(self.application).encode())
 

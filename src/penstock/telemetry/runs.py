@@ -105,7 +105,7 @@ class RunReader:
             begun = max(_numbers(path / "offsets"), default=-1)
             if begun >= 0 and not (path / "commits" / str(begun)).exists():
                 try:
-                    lines = (path / "offsets" / str(begun)).read_text().splitlines()
+                    lines = (path / "offsets" / str(begun)).read_text(encoding="utf-8").splitlines()
                     found[path.name] = json.loads(lines[1])["batchTimestampMs"] / 1000
                 except (OSError, ValueError, LookupError):
                     continue

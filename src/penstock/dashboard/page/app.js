@@ -26,7 +26,7 @@ function about(next) {
   $("empty").hidden = next !== null;
   $("main").hidden = next === null;
   if (next === null) { $("name").textContent = "no run yet"; say("waiting", "waiting"); return; }
-  const same = before && ["name", "folder", "operators", "placement", "layout", "hosts"].every(key => JSON.stringify(before[key]) === JSON.stringify(next[key]));
+  const same = before && ["name", "folder", "operators", "placement", "layout", "hosts", "host_order"].every(key => JSON.stringify(before[key]) === JSON.stringify(next[key]));
   if (same) {  // only decisions, actions or notes are new: what is drawn stays
     if (state.live) state.live.revision = next.revision;
     forms.fill(next);
@@ -112,7 +112,7 @@ export function moment() {
   const ended = live.status.word !== "running" && cursor === null;
   const whole = row => { const part = (row ?? []).filter(value => value !== null); return part.length ? part.reduce((a, b) => a + b, 0) / part.length : null; };
   // What was added up over all of it says more than what is left of it in the window.
-  const { streams, hosts: worked, seconds: span } = live.totals, names = Object.keys(about.hosts);
+  const { streams, hosts: worked, seconds: span } = live.totals, names = about.host_order;
   const flown = k => { const row = streams[about.streams[k].name]; return span && row ? row.arrived / span : null; };
   const load = about.kind === "log" ? [] : (series.load ?? []).map(row => ended ? whole(row) : row?.[cursor ?? latest(row)] ?? null);
   return {
@@ -133,24 +133,27 @@ function latest(row) {
   return 0;
 }
 
+// Each reader of a source sees all of it, but a query that was admitted later only what came since.
+const readers = source => state.about.streams.flatMap((stream, k) => stream.writer === source ? [k] : []);
+const greatest = values => values.reduce((best, value) => (value ?? null) !== null && (best === null || value > best) ? value : best, null);
+
 function stats(now) {
   const whole = now.ended, over = whole ? ", mean" : "";
   const { about, live } = state, totals = live.totals;
   const into = about.sources.reduce((sum, source, n) => {
     if (about.kind === "run" && now.offered?.length && now.offered[n] !== null) return sum + now.offered[n];
-    const k = about.streams.findIndex(stream => stream.writer === source);
-    return sum + (now.rates[k] ?? 0);
+    return sum + (greatest(readers(source).map(k => now.rates[k])) ?? 0);
   }, 0);
   put("s-rate", `${number(into)}/s`);
 
-  const entered = about.sources.reduce((sum, source) => sum + (totals.streams[about.streams.find(stream => stream.writer === source)?.name]?.arrived ?? 0), 0);
+  const entered = about.sources.reduce((sum, source) => sum + (greatest(readers(source).map(k => totals.streams[about.streams[k].name]?.arrived)) ?? 0), 0);
   put("s-rate-sub", entered ? `${number(entered)} ${whole ? "in all" : "so far"}` : "");
   const latency = whole ? totals.latency.worst : now.measured;
   $("s-latency").previousElementSibling.textContent = about.kind === "log" ? "Longest batch" : "Latency, worst";
   put("s-latency", about.kind === "plan" ? predicted(totals.predicted?.worst, totals.model) : seconds(latency));
   const expected = about.kind === "log" ? null : whole ? totals.interval?.worst ?? (totals.predicted ? [totals.predicted.worst, totals.predicted.worst] : null) : now.low === null || now.low === undefined ? null : [now.low, now.high];
   put("s-latency-sub", about.kind === "plan" ? "predicted" + (totals.interval ? ", " + between(totals.interval.worst) : "") : expected ? `predicted ${expected[0] === expected[1] ? predicted(expected[0], totals.model) : between(expected)}` : about.kind === "log" ? `of ${number(totals.latency.count)} batches` : "");
-  const names = Object.keys(about.hosts);
+  const names = about.host_order;
   const { busy } = now;
   const most = busy.reduce((best, value, k) => value !== null && value > (busy[best] ?? -1) ? k : best, 0);
   put("s-busy", share(busy[most]), busy[most] > 0.95 ? "bad" : busy[most] > 0.85 ? "warn" : "");
@@ -171,7 +174,7 @@ function put(id, text, tone = "") {
 }
 
 function hosts(now) {
-  const { about } = state, box = $("hosts"), names = Object.keys(about.hosts);
+  const { about } = state, box = $("hosts"), names = about.host_order;
   if (box.children.length !== names.length || box.dataset.of !== names.join()) {
     box.dataset.of = names.join();
     box.innerHTML = names.map((name, k) => `<div class="host" style="--c:${hue(k)}"><div class="row"><b>${escape(name)}</b><span></span></div>` +
@@ -208,7 +211,7 @@ function sinks() {
 }
 
 function makeCharts() {
-  const { about } = state, parent = $("charts"), names = Object.keys(about.hosts);
+  const { about } = state, parent = $("charts"), names = about.host_order;
   parent.replaceChildren();
   const series = () => state.live?.series ?? {}, pick = place => seek(place);
   const latency = new Chart(parent, about.kind === "log" ? "Batches and latency" : "Latency", `worst of each ${about.kind === "run" ? "second" : "period"}, by when rows came in`, "seconds", { pick });
@@ -225,8 +228,8 @@ function makeCharts() {
   ]));
   const rates = new Chart(parent, "Rates of the sources", some(about.sources, "rows per second"), "number", { pick });
   rates.set(about.sources.slice(0, SHOWN).map((source, n) => {
-    const k = about.streams.findIndex(stream => stream.writer === source);
-    return { label: source, colour: hue(n), form: "line", data: () => smooth(series().rates?.[k], about) };
+    const all = () => { const rows = readers(source).map(k => series().rates?.[k] ?? []); return rows[0]?.map((_, at) => greatest(rows.map(row => row[at]))); };
+    return { label: source, colour: hue(n), form: "line", data: () => smooth(all(), about) };
   }).concat(about.kind !== "run" || about.sources.length > 4 ? [] : about.sources.map((source, n) =>
     ({ label: "expected", colour: hue(n), form: "dash", data: () => series().offered?.[n] }))));
   charts = [latency, busy, rates];

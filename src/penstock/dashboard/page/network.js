@@ -14,7 +14,7 @@ const down = row => PAD.top + row * (BOX.h + GAP.y);
 export function draw(next) {
   about = next;
   many = Object.keys(about.operators).length;
-  const { places, lanes, columns, rows } = about.layout, hosts = Object.keys(about.hosts);
+  const { places, lanes, columns, rows } = about.layout, hosts = about.host_order;
   const width = 2 * PAD.x + columns * BOX.w + (columns - 1) * GAP.x, height = down(rows) + 14;
   const body = [], labels = about.streams.length <= LABELLED;
   const inner = PAD.x + BOX.w + GAP.x / 2 - 12, outer = width - inner;
@@ -62,7 +62,7 @@ function labelRow(stream) {
 }
 
 function tint(host) {
-  const index = Object.keys(about.hosts).indexOf(host);
+  const index = about.host_order.indexOf(host);
   return index < 0 ? "var(--soft)" : hue(index);
 }
 
@@ -102,7 +102,7 @@ export function show({ rates, keep, busy }) {
       label.classList.toggle("drops", drops);
     }
   });
-  const hosts = Object.keys(about.hosts);
+  const hosts = about.host_order;
   parts.lanes.forEach((label, k) => { label.textContent = hosts[k] + (busy[k] === null || busy[k] === undefined ? "" : "  " + share(busy[k])); });
   if (chosen) tell(chosen, rates);
   if ($("table").open) table(rates);
