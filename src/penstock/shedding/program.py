@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import attrs
@@ -302,6 +303,11 @@ def _factors(operator: Operator) -> list[float]:
     return [selectivity[0] * second, selectivity[1] * first]
 
 
+def _meet(some: set[str], others: set[str]) -> bool:
+    """Whether two sets have something in common, and neither is part of the other."""
+    return some & others not in (set(), some, others)
+
+
 def _crossings(
     network: Network, cluster: Cluster, places: Mapping[str, list[str]]
 ) -> dict[str, dict[tuple[str, ...], list[Link]]]:
@@ -319,11 +325,9 @@ def _crossings(
                 for end in places[reader]:
                     if start != end and math.isfinite(cluster.link(start, end).bandwidth):
                         readers.setdefault((start, end), set()).add(reader)
-        for link in readers:
-            for other in readers:
-                if readers[link] & readers[other] not in (set(), readers[link], readers[other]):
-                    whole = readers[link] | readers[other]
-                    readers |= {each: whole for each, some in readers.items() if some & whole}
+        while pair := next((pair for pair in combinations(readers.values(), 2) if _meet(*pair)), None):
+            whole = pair[0] | pair[1]
+            readers = {link: whole if some in pair else some for link, some in readers.items()}
         found[writer] = {}
         for link, some in sorted(readers.items(), key=lambda item: (-len(item[1]), item[0])):
             found[writer].setdefault(tuple(sorted(some, key=order.index)), []).append(link)
