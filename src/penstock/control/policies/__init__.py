@@ -44,6 +44,8 @@ def policies(names: str) -> tuple[Policy, ...]:
     """
     found, chosen = [], []
     wanted = [name for part in names.split(",") if (name := part.strip())]
+    shed = Shed(leaving="replicate" in wanted)
+    special: dict[str, Policy] = {"shed": shed, "cheapest": Cheapest(shed=shed)}
     for name in wanted:
         if wanted.count(name) > 1:
             raise InputError(f"{name!r} is named twice", at="--policy")
@@ -52,7 +54,7 @@ def policies(names: str) -> tuple[Policy, ...]:
         if name not in POLICIES:
             known = ("admit", *POLICIES)
             raise InputError(f"{name!r} is no policy", at="--policy", hint=suggest(name, known, "policies"))
-        found.append(POLICIES[name]())
+        found.append(special.get(name) or POLICIES[name]())
         chosen.append(name)
     both = [name for name in chosen if name in ("shed", "cheapest")]
     if "d-fit" in chosen and both:

@@ -14,13 +14,18 @@ from penstock.steering import Plan
 LEAST = 0.05
 """Changes of what copies keep below this are not worth a decision: it costs nothing that they drop a little more."""
 
+WAITED = 0.3
+"""Share of the latency bound that has to wait at a host before copies begin to drop: one that has dropped can no longer
+take over, and a host is often short of time for a few seconds only, while copies are started."""
+
 
 @attrs.frozen(kw_only=True)
 class Replicate:
     """Fail over, and shed on replicas (Xiao et al., section 4).
 
     An operator with a copy that is alive loses nothing meanwhile; a single one goes on from its checkpoint where the
-    engine has one. Where copies overload the survivors, some of them drop input, one of each operator never does.
+    engine has one. Where copies overload the survivors for so long that latency is at stake, some of them drop input;
+    one of each operator never does.
     """
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
@@ -40,8 +45,10 @@ class Replicate:
         return self._shed(now) if replicated(now) and now.ready else None
 
     def _shed(self, now: Situation) -> Proposal | None:
-        shares = now.host_load(now.where())[:, -1] / now.usable
-        if shares.max(initial=0.0) <= 1 and not dropping(now):
+        where = now.where()
+        shares, behind = now.host_load(where)[:, -1] / now.usable, now.host_backlog(where) / now.usable
+        needed = shares.max(initial=0.0) > 1 and behind.max(initial=0.0) >= WAITED * now.goals.bound
+        if not needed and not dropping(now):
             return None
         if (plan := relieved(now)) is None:
             return None  # copies alone cannot make room: `shed` drops for all of them

@@ -8,7 +8,7 @@ import numpy as np
 from penstock.arrays import Bools
 from penstock.control.flow import Floats, Ints
 from penstock.control.policies.base import Proposal, evacuated
-from penstock.control.policies.copies import dropping, relieved
+from penstock.control.policies.copies import dropping, relieved, replicated
 from penstock.control.situation import Situation
 from penstock.control.tables import Tables
 from penstock.steering import Plan
@@ -49,6 +49,8 @@ class Shed:
         Share of its room by which a host may be filled too much or too little while its queue is between the two.
     reserve
         Share of the capacity that is left free, since rates are those of the period before.
+    leaving
+        Whether `replicate` lets copies drop where that makes room: then nothing else is dropped there.
     tables
         Those that were made; they say nothing that the situation does not.
     """
@@ -60,6 +62,7 @@ class Shed:
     probe: float = 1.1
     slack: float = 0.05
     reserve: float = 0.0
+    leaving: bool = False
     tables: Tables = attrs.field(factory=Tables, eq=False, repr=False)
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
@@ -69,7 +72,7 @@ class Shed:
         rates, where = now.known.steady(now.network, now.seen.period), now.where()
         if (where < 0).any() and evacuated(now, now.seen.down):
             return None  # `replicate` first: what is on dead hosts is started elsewhere
-        if dropping(now) and relieved(now) is not None:
+        if (dropping(now) or (self.leaving and replicated(now))) and relieved(now) is not None:
             return None  # copies make room, and nothing is lost
         load = now.host_load(where, rates=rates)[:, 0]
         spare, bound = now.usable * (1 - self.reserve), now.goals.bound
