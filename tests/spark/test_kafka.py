@@ -133,7 +133,13 @@ def test_event_time_is_any_sql(kafka_engine: Engine, broker: Any, tmp_path: Path
         ({"sinks": {"out": {"input": "odd", "format": "kafka", "options": {}}}}, "needs a topic"),
         ({"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "value": "n"}}}}, "as value"),
         ({"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "key": "nope"}}}}, "nope"),
+        (
+            {"sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": "x", "value": "explode(n)"}}}},
+            "map",
+        ),
         ({"time": "when"}, "or SQL"),
+        ({"schema": None, "options": {"subscribe": "x", "include": "key"}}, "options.include: .* without a schema"),
+        ({"schema": None, "options": {"subscribe": "x", "json.mode": "FAILFAST"}}, "options.json.mode"),
         ({"options": {"subscribe": "x", "include": "colour"}}, "include"),
         ({"options": {"subscribe": "x", "payload": "xml"}}, "payload"),
         ({"options": {"subscribe": "x", "skip": "five"}}, "number of bytes"),
@@ -150,6 +156,7 @@ def test_what_makes_no_message_is_refused(
     document = network("x", out={"input": "odd"})
     document["sinks"] = change.pop("sinks", document["sinks"])
     document["sources"]["clicks"] |= change
+    document["sources"]["clicks"] = {key: value for key, value in document["sources"]["clicks"].items() if value}
     with pytest.raises(InputError, match=said):
         kafka_engine.prepare(parse_network(document), {"odd": "h1", "counts": "h1"}, tmp_path)
 
@@ -189,6 +196,7 @@ def test_connections_are_checked(table: dict[str, str], said: str) -> None:
 def test_a_connection_speaks_to_both_clients() -> None:
     """Both clients get the same address and log-in, quoted as each wants it, and none shows the password."""
     table = {"bootstrap": "b:9092", "username_env": "U", "password_env": "P", "ca": "/ca.pem", "client.id": "me"}
+    table |= {"kafka.max.request.size": "9"}
     found = Connection.of(SparkSettings(kafka=table), {"U": "u", "P": 'p"\\'})
     assert found is not None
     assert found.spark["kafka.bootstrap.servers"] == found.native["bootstrap.servers"] == "b:9092"
@@ -196,6 +204,7 @@ def test_a_connection_speaks_to_both_clients() -> None:
     assert found.spark["kafka.security.protocol"] == found.native["security.protocol"] == "SASL_SSL"
     assert found.spark["kafka.ssl.truststore.location"] == found.native["ssl.ca.location"] == "/ca.pem"
     assert found.native["client.id"] == "me"
+    assert found.spark["kafka.max.request.size"] == found.native["message.max.bytes"] == "9"
     assert 'p"' not in repr(found)
     assert Connection.of(SparkSettings()) is None
 

@@ -134,8 +134,6 @@ def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
     from penstock.control.folder import folder_of
 
     answer = folder_of(directory).ask(kind, given)
-    if answer.pop("wrong", False):
-        raise InputError(answer["why"])
     if not answer["done"] and not given.get("dry"):
         reasons = [*answer.get("refused", ()), answer["why"]]
         raise Infeasible(reasons[0], **answer)

@@ -187,7 +187,7 @@ class Folder:
         Raises
         ------
         InputError
-            If none runs here, or the token cannot be read.
+            If none runs here, the token cannot be read, or what is asked for is wrong.
         EngineError
             If it does not answer; unless it had taken the request, it never will.
         """
@@ -207,6 +207,8 @@ class Folder:
             if answer.exists():
                 document: Document = json.loads(answer.read_bytes())
                 answer.unlink(missing_ok=True)
+                if document.pop("wrong", False):
+                    raise InputError(document["why"])
                 return document
             if not self.alive:
                 break

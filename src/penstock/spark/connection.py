@@ -24,6 +24,10 @@ LOGIN = {
 }
 
 
+JAVA = {"max.request.size": "message.max.bytes", "send.buffer.bytes": "socket.send.buffer.bytes"}
+"""Settings of Java's client that librdkafka has under another name."""
+
+
 @attrs.frozen
 class Connection:
     """A Kafka cluster, and who asks.
@@ -97,7 +101,7 @@ class Connection:
     @property
     def native(self) -> dict[str, str]:
         """The settings of librdkafka, which penstock's own client is."""
-        found = dict(self.client)
+        found = {JAVA.get(key, key): value for key, value in self.client.items()}
         if self.username is not None and self.password is not None:
             found |= {"sasl.username": self.username, "sasl.password": self.password}
         if self.ca is not None:

@@ -9,6 +9,7 @@ from penstock.errors import InputError, locating
 from penstock.latency.fragments import lineage
 from penstock.network import Network, Operator, Sink, Source
 from penstock.spark.compile.functions import import_function
+from penstock.spark.compile.sources import MESSAGE, parses
 from penstock.spark.compile.sql import calls, clocks, distinct, over_rows
 from penstock.spark.connection import Connection
 from penstock.spark.shipped.deliver import FILES
@@ -22,6 +23,12 @@ BY_FILE = frozenset({"input_file_name", "input_file_block_start", "input_file_bl
 
 BY_TASK = frozenset({"monotonically_increasing_id", "spark_partition_id"})
 """Functions of how rows are dealt out to tasks."""
+
+GENERATORS = frozenset(f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")) | {
+    "json_tuple",
+    "stack",
+}
+"""Functions that make several rows of one."""
 
 
 def check_network(network: Network, settings: SparkSettings) -> None:
@@ -118,6 +125,10 @@ def _check_source(source: Source) -> None:
         raise InputError("a source needs a format to run on Spark", at=f"{at}.format", hint='e.g. format = "json"')
     if source.format in FILES and source.schema is None and source.format != "text":
         raise InputError(f"a stream of {source.format} files needs a schema", at=f"{at}.schema")
+    told = [key for key in source.options if key in MESSAGE or parses(key)]
+    if source.format == "kafka" and source.schema is None and told:
+        hint = "give the schema of the values, or leave it out"
+        raise InputError("nothing is taken out of values without a schema", at=f"{at}.options.{told[0]}", hint=hint)
     if source.scheduled and source.schema is not None:
         raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
     _check_repeatable(source.time or "", f"{at}.time", reads_files=True)
@@ -193,6 +204,10 @@ def _check_sink(network: Network, sink: Sink) -> None:
         )
     if sink.format is None and sink.options:
         raise InputError("a sink with options needs a format", at=f"{at}.format", hint='format = "parquet"')
+    for key in ("key", "value") if sink.format == "kafka" else ():
+        for name in sorted(calls(sink.options.get(key, "")) & GENERATORS):
+            hint = "make the rows in a map in front"
+            raise InputError(f"{name}() makes other rows: one row is one message", at=f"{at}.options.{key}", hint=hint)
     if sink.format not in FILES:
         return
     if "path" not in sink.options:

@@ -23,6 +23,7 @@ from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.rows import content, read_rows
 from penstock.spark.compile.sources import read_source
 from penstock.spark.compile.sql import literal, quoted
+from penstock.spark.connection import PREFIX
 from penstock.spark.hop.rows import STIMULUS, Held
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
 from penstock.spark.shipped.messages import HEADER, message
@@ -63,6 +64,10 @@ class Way:
     topic: str
     label: str
     sink: bool
+
+
+LARGE: Mapping[str, str] = {f"{PREFIX}max.request.size": str(32 << 20)}
+"""Rows of any size pass between queries: by default Kafka's writer refuses those above a mebibyte."""
 
 
 @attrs.frozen(eq=False)
@@ -153,7 +158,7 @@ class _Compiler:
             knobs=None,
             host=graph.fragment.host,
         )
-        messages = Messages(tuple(self.ways), whole, deployment.messages, tuple(self.slots))
+        messages = Messages(tuple(self.ways), whole, {**LARGE, **deployment.messages}, tuple(self.slots))
         return PromptQuery(graph.fragment, whole, spec, graph.logs_read, messages=messages, live=self.live)
 
     def _leave(self, origin: str) -> DataFrame:

@@ -53,7 +53,7 @@ def options_of(
     options = dict(source.options)
     family = "files" if source.format in FILES else source.format or ""
     if family == "kafka":
-        own = {key: value for key, value in options.items() if key not in MESSAGE and not _parses(key)}
+        own = {key: value for key, value in options.items() if key not in MESSAGE and not parses(key)}
         # What the topics hold when a run begins belongs to it, as with files.
         options = {**shared_with(own, kafka), "startingOffsets": "earliest", **own}
     if family == "files" and "path" in options:
@@ -154,10 +154,10 @@ def _parsed(source: Source, at: str) -> str:
         raise InputError(f"expected one of {', '.join(PAYLOADS)}, got {kind!r}", at=f"{at}.payload")
     if not skip.isdecimal():
         raise InputError(f"expected a number of bytes, got {skip!r}", at=f"{at}.skip")
-    other = next((key for key in source.options if _parses(key) and not key.startswith(f"{kind}.")), None)
+    other = next((key for key in source.options if parses(key) and not key.startswith(f"{kind}.")), None)
     if other is not None:
         raise InputError(f"the payload is {kind}", at=f"{at}.{other}", hint=f'begin with "{kind}.", or change payload')
-    settings = {key.partition(".")[2]: value for key, value in source.options.items() if _parses(key)}
+    settings = {key.partition(".")[2]: value for key, value in source.options.items() if parses(key)}
     value = f"substring(value, {int(skip) + 1})" if int(skip) else "value"
     shape = source.schema or ""
     if kind == "avro":
@@ -183,7 +183,8 @@ def _avro_schema(source: Source) -> str:
     return text
 
 
-def _parses(key: str) -> bool:
+def parses(key: str) -> bool:
+    """Whether an option of a Kafka source belongs to the function that takes its values apart."""
     return key.partition(".")[0] in PAYLOADS and "." in key
 
 

@@ -185,7 +185,8 @@ def command(java: Path, settings: Mapping[str, str], folder: Path, record: Path 
     options = shlex.split(conf.pop("spark.driver.extraJavaOptions", ""))
     places = [str(_spark_home() / "jars" / "*"), *filter(None, [conf.pop("spark.driver.extraClassPath", "")])]
     (folder / "log4j2.properties").write_text(LOGGING)
-    (folder / "spark.conf").write_text("".join(f"{_escape(k)}={_escape(conf[k])}\n" for k in sorted(conf)))
+    lines = "".join(f"{_escape(k)}={_escape(conf[k])}\n" for k in sorted(conf))
+    (folder / "spark.conf").write_text(lines, encoding="utf-8")
     return [
         str(java),
         *JVM_OPTIONS,

@@ -53,9 +53,9 @@ def make_topics(deployment: Deployment, query: Query, host: str, session: SparkS
         wanted = [query.spec.topics.name(way.writer) for way in query.spec.logs] if query.spec.topics else []
     if not wanted:
         return
-    admin = AdminClient({"log_level": "0", **deployment.kafka.native})
     copies = deployment.kafka.replication
     try:
+        admin = AdminClient({"log_level": "0", **deployment.kafka.native})
         there = admin.list_topics(timeout=PATIENCE / 2).topics
         for name in wanted:
             if name in there and len(there[name].partitions) != deployment.kafka.partitions:
