@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -16,9 +17,9 @@ from sinks_kit import read_json
 from penstock.network.file import parse_network
 from penstock.spark.run import Engine
 from penstock.spark.shipped import deliver as delivering
-from penstock.spark.shipped.deliver import Here, deliver
+from penstock.spark.shipped.deliver import Aside, Here, deliver
 from penstock.spark.shipped.place import Place
-from penstock.spark.shipped.share import Brought
+from penstock.spark.shipped.share import Brought, put_aside
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 
 KINDS = {
@@ -37,6 +38,10 @@ KINDS = {
     "GONE": "'by case'",
 }
 """A value of each type, in columns two of which differ only in case."""
+
+
+UNREAD = ("GONE", "nothing", "open")
+"""Of these, what nobody reads from parquet files."""
 
 
 def exits(folder: Path, form: str, shape: str) -> tuple[WriterSpec, SinkExit]:
@@ -74,6 +79,24 @@ def test_rows_keep_their_types(
             each.drop("GONE", "gone").coalesce(1).write.json(str(tmp_path / name))
             folders.append(sorted(p.read_text() for p in (tmp_path / name).glob("part-*")))
         assert folders[0] == folders[1]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("tasks", [False, True])
+def test_spark_reads_a_runs_own_files_as_it_gave_them(engine: Engine, tmp_path: Path, tasks: bool) -> None:
+    """Files of a sink without a format have Spark's types, spans of time among them, whoever has written them."""
+    session = engine.sessions["h1"]
+    frame = session.range(3).selectExpr(*(f"{sql} AS `{name}`" for name, sql in KINDS.items() if name not in UNREAD))
+    spec, way = exits(tmp_path, "json", frame.schema.json())
+    way = dataclasses.replace(way, format=None)
+    brought = Brought(frame.toArrow(), pa.chunked_array([[1, 2, 3]]))
+    rows = Aside(way, [put_aside(spec, way, 0, brought)], brought.stimulus.to_numpy()) if tasks else Here(way, brought)
+    delivery = deliver(spec, way, 0, rows, session, None)
+    delivery.send()
+    delivery.show(begun=False)
+    found = session.read.parquet(str(tmp_path / "run" / "sinks" / "out"))
+    assert found.schema.simpleString() == frame.schema.simpleString()
+    assert found.toArrow().to_pylist() == frame.toArrow().to_pylist()
 
 
 @pytest.mark.spark

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.spark.shipped.identity import Signed
 from penstock.spark.shipped.messages import deliver_messages
 from penstock.spark.shipped.place import Place, absolute, place_of
-from penstock.spark.shipped.share import Brought, put_aside
+from penstock.spark.shipped.share import Brought, as_parquet, put_aside
 from penstock.spark.shipped.spec import SinkExit, WriterSpec
 from penstock.spark.shipped.told import note_of
 
@@ -243,14 +243,9 @@ def _named(spec: WriterSpec, way: SinkExit, batch: int, files: Sequence[Place]) 
 
 def _parquet(spec: WriterSpec, way: SinkExit, batch: int, rows: Rows, note: Place) -> Delivery:
     """Return what shows rows in the run's own folder."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if not isinstance(rows, Here):
         return Delivery(note, rows.stimulus, moves=_named(spec, way, batch, rows.files))
-    buffer = pa.BufferOutputStream()
-    pq.write_table(rows.brought.rows, buffer)
-    content = buffer.getvalue()
+    content = as_parquet(rows.brought.rows, way)
 
     def send() -> None:
         (spec.folder / "sinks" / way.name / f"{spec.query}-{batch:012d}.parquet").publish(content)

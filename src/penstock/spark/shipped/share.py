@@ -15,6 +15,9 @@ from penstock.spark.shipped.spec import LogExit, SinkExit, WriterSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
+TYPES = "org.apache.spark.sql.parquet.row.metadata"
+"""Under which name Spark notes in a parquet file what its columns are: parquet itself knows no spans of time."""
+
 
 @dataclass(frozen=True)
 class Reached:
@@ -86,17 +89,25 @@ def put_aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> Pl
 
     Its columns are numbered, unless it is to be shown as it is: Spark reads none by names that differ only in case.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = given.identified
     if way.format is not None:
         rows = rows.rename_columns([f"c{number}" for number in range(rows.num_columns)])
+    content = as_parquet(rows, way)
+    file = spec.aside / f"{batch:012d}-{uuid.uuid4().hex}.parquet"
+    file.replace(content)
+    return file
+
+
+def as_parquet(rows: pa.Table, way: SinkExit) -> pa.Buffer:
+    """Return a parquet file with rows of a sink; of one that is shown as it is, Spark finds its own types."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if way.format is None:
+        rows = rows.replace_schema_metadata({TYPES: way.shape})
     buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer)
-    file = spec.aside / f"{batch:012d}-{uuid.uuid4().hex}.parquet"
-    file.replace(buffer.getvalue())
-    return file
+    return buffer.getvalue()
 
 
 def arrived(table: pa.Table, way: SinkExit) -> pa.BooleanArray:
