@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from hosts_kit import within
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka_kit import client, make_topic, put, settings, take, values
+from kafka_kit import client, forget, make_topic, put, settings, take, values
 from scripted import Scripted
 
 from penstock.cluster import Cluster, Host, SparkSettings
@@ -157,6 +158,19 @@ def test_no_message_leaves_a_topic_again() -> None:
         arriving.look()
         seen.append(arriving.last)
     assert seen == [10, 15, 19, 20]
+
+
+def test_marks_of_transactions_are_no_messages() -> None:
+    """Where half of the offsets are marks only the other half counts; a batch that passed over a gap says nothing."""
+    topic: Any = Topic(p0=0)
+    arriving = Arriving([topic], 60.0)
+    arriving.look()
+    topic.end = {0: 1000}
+    arriving.look()
+    assert arriving.since(0.0) == 1000
+    for rows, offsets in ((50, 100), (1, 1000), (0, 0), (49, 100), (51, 100)):
+        arriving.read(rows, offsets)
+    assert arriving.since(0.0) == pytest.approx(495, abs=5)
 
 
 def test_rows_of_added_partitions_are_measured(tmp_path: Path) -> None:
@@ -323,6 +337,46 @@ def test_a_run_that_ends_before_its_first_checkpoint_goes_on(hosts: Any, broker:
             assert outcome.balanced(made)
             assert outcome.streams(made)["rows->odd"]["arrived"] == 20 * (number + 1)
     assert sorted(row["n"] for row in values(broker, out)) == list(range(1, 60, 2))
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_messages_that_are_gone_are_passed_over_where_they_may_be(hosts: Any, broker: Any, tmp_path: Path) -> None:
+    """Where messages were removed while a run was stopped it says which, and goes on where the source allows for it.
+
+    What its topics are called does not matter.
+    """
+    rows, out, admin = "log", make_topic(broker, "out"), AdminClient(client(broker))
+    for future in admin.create_topics([NewTopic(rows, 1, 1)]).values():
+        future.result(30)
+
+    def made(**options: str) -> Network:
+        return parse_network(
+            {
+                "name": "gone",
+                "sources": {"rows": {"format": "kafka", "schema": "n int", "options": {"subscribe": rows, **options}}},
+                "operators": {"odd": {"kind": "filter", "input": "rows", "where": "n % 2 = 1"}},
+                "sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": out}}},
+            }
+        )
+
+    cluster, started = hosts()
+    with started as running:
+        engine = Engine(cluster, running)
+
+        def run(network: Network) -> dict[str, Any]:
+            outcome = engine.run(engine.prepare(network, {"odd": "h1"}, tmp_path / "run"), seconds=3)
+            assert outcome.balanced(network)
+            return outcome.streams(network)["rows->odd"]
+
+        put(broker, rows, [{"n": n} for n in range(20)])
+        run(made())
+        put(broker, rows, [{"n": n} for n in range(20, 40)])
+        forget(broker, rows, 30)
+        with pytest.raises(InputError, match="messages 20 to 29 of partition 0 of the topic 'log' are gone"):
+            run(made())
+        assert run(made(failOnDataLoss="false"))["arrived"] == 30
+    assert sorted(row["n"] for row in values(broker, out)) == [*range(1, 20, 2), *range(31, 40, 2)]
 
 
 @pytest.mark.spark

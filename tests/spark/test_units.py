@@ -97,6 +97,29 @@ def test_a_folder_keeps_units(tmp_path: Path) -> None:
         claim(attrs.evolve(deployment, network=whole))
 
 
+def test_a_run_goes_on_with_other_options_that_change_no_answer(tmp_path: Path) -> None:
+    """How much a batch reads, whether messages may be gone, and costs may change, also once the network has grown."""
+    base, whole = network(), network(far=FAR)
+    deployment = Deployment(base, ON, str(tmp_path))
+    (source,) = base.sources.values()
+
+    def having(**options: str) -> Deployment:
+        told = attrs.evolve(source, options={**source.options, **options})
+        steps = [attrs.evolve(operator, cost=(0.5,)) for operator in base.operators.values()]
+        parts = [told], steps, [attrs.evolve(sink, weight=2.0) for sink in base.sinks.values()]
+        return attrs.evolve(deployment, network=Network.of(base.name, *parts))
+
+    note(attrs.evolve(deployment, network=whole, placement={**ON, "far": "h3"}), attrs.evolve(
+        claim(deployment), grown=whole
+    ))  # fmt: skip
+    again = claim(having(failOnDataLoss="false", maxOffsetsPerTrigger="9")).grown
+    assert again is not None
+    assert again.sources[source.name].options["failOnDataLoss"] == "false"
+    assert again.operators["kept"].cost == (0.5,)
+    with pytest.raises(InputError, match="another network"):
+        claim(having(subscribe="others"))
+
+
 def test_a_folder_keeps_how_outputs_grow(tmp_path: Path) -> None:
     """A network that grew on the way comes back with the growth of its operators."""
     deployment = Deployment(network(), ON, str(tmp_path))

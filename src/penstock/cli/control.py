@@ -173,7 +173,7 @@ def command(
             move_time=control.goals.pause, pace=run.pace, apart=request.apart_of(run.apart, graph), hosts=left.hosts,
         )  # fmt: skip
         place, began = Folder(directory), time.perf_counter()
-        identity = request.identity_of(control, graph, rates) | _identity(wanted, inputs, goal, run)
+        identity = request.identity_of(control, graph, rates, priced=simulated) | _identity(wanted, inputs, goal, run)
         with place.held():
             if not folder.fresh:
                 left_by(place, identity)  # refuses before anything runs

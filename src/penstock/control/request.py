@@ -15,7 +15,7 @@ from penstock.control.situation import Prices
 from penstock.errors import InputError, locating
 from penstock.files import Document, file_of, plain, suggest
 from penstock.load import Statistics
-from penstock.network import Network, network_document
+from penstock.network import Network, meaning, network_document
 from penstock.steering import Admit, NewRates, Slow
 from penstock.workload import Rates, read_rates
 from penstock.workload.rates import inline_rates
@@ -79,26 +79,23 @@ def read_prices(text: str | None) -> Prices:
     return Prices(**table)
 
 
-def digest_of(value: Network | Rates) -> str:
-    """Return a short fingerprint."""
-    if isinstance(value, Rates):
-        text = f"{value.period} {value.sources} {value.values.tolist()}"
-    else:
-        text = json.dumps(network_document(value), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def identity_of(control: Control, network: Network, rates: Rates | None) -> Document:
+def identity_of(control: Control, network: Network, rates: Rates | None, *, priced: bool = True) -> Document:
     """Return what a controller must be asked for again to go on with its work: what it controls, and to what end.
 
-    It is as a file has it, so that it is equal to what was read from one.
+    It is as a file has it, so that it is equal to what was read from one. ``priced``: what runs costs what the network
+    says, as in the simulator; elsewhere other costs are the same network better known.
     """
+    what = json.dumps(network_document(network), sort_keys=True) if priced else meaning(network)
     identity: Document = {
-        "network": digest_of(network),
-        "rates": None if rates is None else digest_of(rates),
+        "network": _digest(what),
+        "rates": None if rates is None else _digest(f"{rates.period} {rates.sources} {rates.values.tolist()}"),
         "goals": attrs.asdict(control.goals),
         "act": control.act,
         "every": control.every,
         "seed": control.seed,
     }
     return {key: plain(value) for key, value in identity.items()}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

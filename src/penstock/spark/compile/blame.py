@@ -35,7 +35,8 @@ class blame:  # noqa: N801
                 return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
-            hint = HINTS.get(error.getCondition() or "", "mend the SQL" if self.only is None else None)
+            mend = "mend options, schema or time" if self.at.startswith("sources.") else "mend the SQL"
+            hint = HINTS.get(error.getCondition() or "", mend if self.only is None else None)
             if disconnected:
                 hint = "name Spark's connector in packages or jars under [spark]; see docs/how-to/kafka.md"
             raise InputError(f"Spark refuses it: {text[:400]}", at=self.at, hint=hint) from None

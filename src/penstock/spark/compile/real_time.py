@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import InputError
 from penstock.latency.fragments import Fragment
-from penstock.network import Stream
+from penstock.network import Source, Stream
 from penstock.spark.compile import counting, kinds, passes
 from penstock.spark.compile.compiler import Query
 from penstock.spark.compile.deciding import knobs_of, shares_jvm
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.rows import content, read_rows
-from penstock.spark.compile.sources import read_source
+from penstock.spark.compile.sources import asked_here, read_source, topics_named
 from penstock.spark.compile.sql import literal, quoted
 from penstock.spark.connection import PREFIX
 from penstock.spark.hop.rows import STIMULUS, Held
@@ -84,12 +84,15 @@ class Messages:
         Of Spark's Kafka writer.
     slots
         Topics that it reads, once for each place in its plan: each of their partitions takes a slot of the host.
+    outside
+        Sources whose topics the cluster's brokers know, by the topics that they name.
     """
 
     ways: tuple[Way, ...]
     rows: DataFrame
     options: Mapping[str, str]
     slots: tuple[str, ...]
+    outside: Mapping[str, Source]
 
     def missing(self, there: Sequence[Mapping[int, Held]]) -> DataFrame:
         """Return the messages that are not there yet, by what the topic of each way holds."""
@@ -129,6 +132,7 @@ class _Compiler:
         self.speed = deployment.speeds.get(fragment.host, 1.0)
         self.ways: list[Way] = []
         self.slots: list[str] = []
+        self.outside: dict[str, Source] = {}
         self.counted: set[str] = set()
         self.observations: dict[str, Metrics] = {}
 
@@ -158,7 +162,7 @@ class _Compiler:
             knobs=None,
             host=graph.fragment.host,
         )
-        messages = Messages(tuple(self.ways), whole, {**LARGE, **deployment.messages}, tuple(self.slots))
+        messages = Messages(tuple(self.ways), whole, {**LARGE, **deployment.messages}, tuple(self.slots), self.outside)
         return PromptQuery(graph.fragment, whole, spec, graph.logs_read, messages=messages, live=self.live)
 
     def _leave(self, origin: str) -> DataFrame:
@@ -209,6 +213,8 @@ class _Compiler:
             return read_rows(self.session, self.deployment, name, self.run, placed=True)
         source = self.network.sources[name]
         self.slots.append(source.options.get("subscribe", ""))
+        if asked_here(source):
+            self.outside |= dict.fromkeys(topics_named(source), source)
         return read_source(self.session, source, self.deployment.messages, placed=True)
 
     def _branch(self, stream: Stream) -> DataFrame:

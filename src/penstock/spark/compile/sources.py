@@ -75,6 +75,22 @@ def shared_with(own: Mapping[str, str], kafka: Mapping[str, str]) -> Mapping[str
     return {} if other else {key: value for key, value in kafka.items() if key.lower() not in told}
 
 
+def asked_here(source: Source) -> bool:
+    """Whether the cluster's brokers know the topics of a source, which it names."""
+    return "subscribe" in source.options and BROKERS not in {option.lower() for option in source.options}
+
+
+def may_lose(source: Source) -> bool:
+    """Whether messages that are gone before a source has read them are passed over."""
+    told = {key.lower(): value for key, value in source.options.items()}
+    return told.get("failondataloss", "true").lower() == "false"
+
+
+def topics_named(source: Source) -> list[str]:
+    """Return the topics that a source names."""
+    return [topic.strip() for topic in source.options.get("subscribe", "").split(",")]
+
+
 def read_source(
     session: SparkSession,
     source: Source,

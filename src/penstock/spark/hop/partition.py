@@ -193,7 +193,10 @@ class Partition:
             elif error is None:
                 headers = {key: int(value) for key, value in message.headers() or ()}
                 return Message(self._place.partition, message.offset(), headers, message.value())
-        raise RuntimeError(f"{self._place.topic}: the broker has said nothing for {PATIENCE:g} s")
+        end, topic = self._ends()[1], self._place.topic
+        if self._next is not None and self._next > end:
+            raise RuntimeError(f"{topic} ends at {end}, and {self._next} is noted as there: was it removed?")
+        raise RuntimeError(f"{topic}: the broker has said nothing for {PATIENCE:g} s")
 
     def _ends(self) -> tuple[int, int]:
         """Return the first offset, and the one behind the last transaction that has ended."""

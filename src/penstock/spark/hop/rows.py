@@ -157,6 +157,10 @@ class RowTopic:
         """Return the offset behind the last message of each partition."""
         return {number: self._bounds(number)[1] for number in range(self.partitions)}
 
+    def begins(self) -> dict[int, int]:
+        """Return the offset of the first message of each partition that is still there."""
+        return {number: self._bounds(number)[0] for number in range(self.partitions)}
+
     def since(self, moment: int) -> dict[int, int]:
         """Return the first offset of each partition that is not older than a moment (ms since 1970)."""
         from confluent_kafka import TopicPartition

@@ -13,6 +13,9 @@ from penstock.spark.hop.rows import RowTopic
 LOOKS = 1000
 """Looks that are remembered at most."""
 
+LEARNED = 9
+"""Batches by which is told how many messages there are for each offset; one that passed a gap alone says nothing."""
+
 
 class Total:
     """A number that grows, as it was seen from time to time (s since 1970).
@@ -72,12 +75,13 @@ class Arriving(Total):
     topics
         Open ones; `close` lets them go.
     kept
-        As of `Total`.
+        As of `Total`, which is of their offsets.
     """
 
     def __init__(self, topics: Sequence[RowTopic], kept: float) -> None:
         super().__init__(kept)
         self.topics, self._owed = topics, 0.0
+        self._shares: deque[float] = deque(maxlen=LEARNED)
         self._ends: list[dict[int, int]] = [{} for _ in topics]
 
     def look(self) -> None:
@@ -89,6 +93,20 @@ class Arriving(Total):
                 total += end - known if end >= known else end
         self._ends = ends
         self.see(time.time(), total)
+
+    def read(self, rows: float, offsets: int) -> None:
+        """Learn from a batch that found so many rows at so many offsets."""
+        if offsets > 0:
+            self._shares.append(min(1.0, rows / offsets))
+
+    @property
+    def share(self) -> float:
+        """How many rows there are for each offset: a transaction has a mark at its end, or shows none of its rows."""
+        return float(np.median(self._shares)) if self._shares else 1.0
+
+    def since(self, moment: float) -> float:
+        """Return how many messages came since a moment, evenly between two looks."""
+        return self.share * super().since(moment)
 
     def between(self, begin: float, end: float) -> int:
         """Return the messages that came between two moments, of periods that follow each other each in one."""

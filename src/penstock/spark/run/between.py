@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from penstock.errors import InputError
 from penstock.spark.compile import Deployment, PromptQuery, Query
 from penstock.spark.compile.graph import Graph
+from penstock.spark.compile.sources import topics_named
 from penstock.spark.hop.rows import RowTopic
-from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, topic_offsets
 
 KEPT = 600.0
 """How long (s) rows between queries stay, at least, where a query may ask what it has written."""
@@ -66,13 +67,17 @@ def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:
 
 def offsets_of(query: Query, topic: str, before: int = 0) -> Mapping[str, int]:
     """Return up to where a query has done with each partition of a topic, by its last ended batch or one before it."""
-    ended = begun_and_ended(query.spec.checkpoint)[1] - before
+    return offsets_at(query, topic, begun_and_ended(query.spec.checkpoint)[1] - before)
+
+
+def offsets_at(query: Query, topic: str, batch: int) -> Mapping[str, int]:
+    """Return up to where a batch of a query has read each partition of a topic; none if it is not known any more."""
     try:
-        lines = offsets(query.spec.checkpoint, ended) if ended >= 0 else []
+        lines = offsets(query.spec.checkpoint, batch) if batch >= 0 else []
     except FileNotFoundError:
         return {}
     # A query may read a topic in several places.
-    found = [line[topic] for line in lines if topic in line]
+    found = topic_offsets(lines, topic)
     return {number: min(each.get(number, 0) for each in found) for number in (found[0] if found else ())}
 
 
@@ -117,5 +122,4 @@ def _partitions(deployment: Deployment, name: str) -> int:
 
 def topics_of(deployment: Deployment, name: str) -> list[RowTopic]:
     """Return the topics of a source that names them, open."""
-    topics = deployment.network.sources[name].options["subscribe"].split(",")
-    return [RowTopic(deployment.client, topic.strip(), "") for topic in topics]
+    return [RowTopic(deployment.client, topic, "") for topic in topics_named(deployment.network.sources[name])]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.errors import EngineError
-from penstock.latency.real_time import BROKERS
-from penstock.network import Source
 from penstock.spark.compile import Query
+from penstock.spark.compile.sources import asked_here
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.arriving import Arriving
-from penstock.spark.run.between import KEPT, offsets_of, topics_of
+from penstock.spark.run.between import KEPT, offsets_at, offsets_of, topics_of
+from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
 
 Waiting = tuple[float, float | None]
@@ -55,6 +57,21 @@ class Coming:
                 self.silent.add(name)
         self.came = {name: topics.between(before, now) for name, topics in self.topics.items()}
 
+    def took(self, query: Query, batches: Sequence[Batch]) -> None:
+        """Learn from what a query's new batches found at the offsets of sources."""
+        network, mine = self._system.deployment.network, query.fragment.operators
+        for name in network.sources.keys() & self.topics.keys() & {origin.name for origin in query.spec.origins}:
+            streams = [stream for stream in network.outputs(name) if stream.reader in mine and stream.share > 0]
+            for batch in batches if streams else ():
+                places = [
+                    [offsets_at(query, each.topic, number) for each in self.topics[name].topics]
+                    for number in (batch.number - 1, batch.number)
+                ]
+                if all(map(all, places)):
+                    begin, end = (sum(sum(each.values()) for each in row) for row in places)
+                    rows = max(batch.counts.get(stream.name, (0, 0))[0] / stream.share for stream in streams)
+                    self.topics[name].read(rows, end - begin)
+
     @property
     def entered(self) -> dict[str, int]:
         """By source, the messages that came since the look before."""
@@ -66,8 +83,8 @@ class Coming:
         read = [] if topics is None else [offsets_of(query, each.topic) for each in topics.topics]
         if topics is None or topics.at is None or not all(read):
             return None
-        rows = max(0.0, topics.last - sum(sum(each.values()) for each in read))
-        return rows, topics.reached(topics.last - rows) if rows else None
+        left = max(0.0, topics.last - sum(sum(each.values()) for each in read))
+        return left * topics.share, topics.reached(topics.last - left) if left else None
 
     def close(self) -> None:
         """Let the topics go, and ask nothing any more."""
@@ -83,14 +100,9 @@ class Coming:
             if name in deployment.real_time:
                 topic = deployment.row_topics(self._system.claim.run).name(name)
                 topics = [RowTopic(deployment.client, topic, "")]
-            elif source is not None and source.format == "kafka" and _asked(source):
+            elif source is not None and source.format == "kafka" and asked_here(source):
                 topics = topics_of(deployment, name)
             else:
                 return None
             self.topics[name] = Arriving(topics, KEPT)
         return self.topics[name]
-
-
-def _asked(source: Source) -> bool:
-    """Whether the cluster's brokers know the topics of a source, which it names."""
-    return "subscribe" in source.options and BROKERS not in {option.lower() for option in source.options}

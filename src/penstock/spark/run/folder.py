@@ -45,7 +45,7 @@ import attrs
 
 from penstock.errors import EngineError, InputError
 from penstock.files import compact
-from penstock.network import Network, network_document, read_network_document
+from penstock.network import Network, meaning, network_document, read_network_document
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.left import claimed
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from penstock.files import Document
 
-FORM = 4
+FORM = 5
 """Of what a run leaves; another version of penstock may have left it otherwise."""
 
 CLAIMED = (
@@ -69,7 +69,7 @@ CLAIMED = (
     ("apart", "a run with other operators apart"),
     ("keep", "a run with other keep fractions"),
     ("plan", "a run with a plan table, or one without it,"),
-    ("hop", "a run whose rows pass by other ways"),
+    ("hop", "a run whose rows pass by other ways, or by topics with other partitions,"),
     ("mode", "a run in another mode"),
     ("rates", "a run whose scheduled sources have other rates"),
 )
@@ -148,15 +148,6 @@ def noted_sessions(folder: str) -> dict[str, str]:
     return found
 
 
-def digest(network: Network) -> str:
-    """Return a fingerprint of a network's meaning."""
-    parts = [
-        network.name,
-        *(str(attrs.asdict(v)) for t in (network.sources, network.operators, network.sinks) for v in t.values()),
-    ]
-    return _hashed("\n".join(parts))
-
-
 def claim(deployment: Deployment) -> Claim:
     """Note what runs in the folder, or refuse if it is something else.
 
@@ -182,8 +173,17 @@ def claim(deployment: Deployment) -> Claim:
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
     _tell(deployment)
-    grown = None if there["grown"] is None else read_network_document(there["grown"], deployment.network.file)
+    grown = None if there["grown"] is None else _as_told(there["grown"], deployment.network)
     return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
+
+
+def _as_told(grown: Document, network: Network) -> Network:
+    """Return a network that has grown, of which what was there at the beginning is as it says now."""
+    found = read_network_document(grown, network.file)
+    sources = [network.sources.get(source.name, source) for source in found.sources.values()]
+    operators = [network.operators.get(operator.name, operator) for operator in found.operators.values()]
+    sinks = [network.sinks.get(sink.name, sink) for sink in found.sinks.values()]
+    return Network.of(found.name, sources, operators, sinks, found.file)
 
 
 def note(deployment: Deployment, claim: Claim) -> None:
@@ -206,7 +206,7 @@ def _described(deployment: Deployment) -> Document:
     return {
         "form": FORM,
         "network": deployment.network.name,
-        "digest": digest(deployment.network),
+        "digest": _hashed(meaning(deployment.network)),
         "placement": dict(sorted(deployment.placement.items())),
         "apart": sorted(deployment.apart),
         "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},

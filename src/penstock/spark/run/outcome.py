@@ -16,7 +16,7 @@ from penstock.spark.run.between import taken_from_topics
 from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.history import History, read_history
 from penstock.spark.run.meter import repeated_of
-from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, own_offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.telemetry.notes import read_note, row_by_row
@@ -254,7 +254,7 @@ def reached(query: Query, before: int = 0) -> dict[str, Position]:
     except FileNotFoundError:
         # Of a checkpoint that began with the batch after it.
         return {}
-    return {offset["log"]: offset for offset in found if "log" in offset}
+    return {name: offset for name, offset in own_offsets(found).items() if "log" in offset}
 
 
 def _taken(

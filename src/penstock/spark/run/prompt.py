@@ -18,8 +18,10 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import EngineError, InputError, PenstockError
 from penstock.spark.compile import LEFT, PromptQuery
+from penstock.spark.compile.sources import may_lose
 from penstock.spark.hop.rows import Held, RowTopic, held
 from penstock.spark.left import claimed
+from penstock.spark.run.between import offsets_of
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.units import Unit
@@ -86,7 +88,18 @@ class PromptRunner(Runner):
         self._since = time.time()
 
     def launch(self, interval: float | None = None) -> None:
-        """Start the query; None: over what there is now, in an ordinary batch."""
+        """Start the query; None: over what there is now, in an ordinary batch.
+
+        Raises
+        ------
+        InputError
+            If messages that it was to read are gone, and its source does not say that they may be.
+        EngineError
+            If they may be, and the batch that passes over them fails.
+        """
+        if interval is not None and self._gone():
+            # Spark itself passes over what is gone in ordinary batches only.
+            self._go_over(self.host)
         messages, spec = self.query.messages, self.query.spec
         frame = messages.missing(self.there())
         writer = frame.writeStream.format("kafka").options(**messages.options)
@@ -100,6 +113,26 @@ class PromptRunner(Runner):
         # A checkpoint that begins with an ordinary batch is to be one from which real-time mode can go on.
         with _taking(self.query.frame.sparkSession):
             self.handle = launch(writer.trigger(availableNow=True))
+
+    def _gone(self) -> bool:
+        """Whether messages are gone from topics that the query was to read, where they may be."""
+        found = False
+        for topic, source in self.query.messages.outside.items():
+            place = offsets_of(self.query, topic)
+            with RowTopic(self.client, topic, "") as there:
+                begins = there.begins() if place else {}
+            for number, begin in begins.items():
+                if place.get(str(number), begin) >= begin:
+                    continue
+                if not may_lose(source):
+                    raise InputError(
+                        f"messages {place[str(number)]} to {begin - 1} of partition {number} of the topic {topic!r} "
+                        "are gone, and were not read",
+                        at=f"sources.{source.name}.options.failOnDataLoss",
+                        hint='set it to "false" to go on without them',
+                    )
+                found = True
+        return found
 
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""
@@ -179,9 +212,19 @@ class PromptRunner(Runner):
         super().check()
         # It may have ended a batch as it was stopped, and told nobody what that counted.
         recount_prompt(self.query)
+        self._go_over(host)
+
+    def _go_over(self, host: SparkHost) -> None:
+        """Read what there is in an ordinary batch.
+
+        Raises
+        ------
+        EngineError
+            If it fails or takes too long.
+        """
         self.launch()
         deadline = time.monotonic() + PATIENCE
-        while (late := self.handle.isActive) and time.monotonic() < deadline:
+        while (late := self.under_way.isActive) and time.monotonic() < deadline:
             time.sleep(0.05)
         error = "it lasts too long; run the same command again to go on" if late else self.failed()
         self.end(host)

@@ -20,7 +20,7 @@ from penstock.spark.run.folder import epoch_of
 from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
 from penstock.spark.run.unread import Unread
-from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, read_upto
+from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, own_offsets, read_upto
 from penstock.spark.shipped.deliver import FILES
 from penstock.workload.nexmark import Schedule
 
@@ -73,6 +73,7 @@ class Queues:
             self._ahead[unit] = (batch.start, batch.ahead) if batch.known else (0.0, {})
         if query is None or not batches:
             return
+        self._coming.took(query, batches)
         network, mine = self._system.deployment.network, query.fragment.operators
         for name in network.sources.keys() & {origin.name for origin in query.spec.origins}:
             folder = self._folder(query, name)
@@ -111,7 +112,7 @@ class Queues:
     def of(self, query: Query) -> dict[str, Queue | None]:
         """Return what waits for a query, by source or log that it reads; None of what cannot be counted."""
         found: dict[str, Queue | None] = {}
-        known = {o.get("log", o.get("source")): o for o in _ended(query)}
+        known = _ended(query)
         begins = self._system.deployment.begins.get(query.name, {})
         for origin in query.spec.origins:
             name, first = origin.name, begins.get(origin.name, 0)
@@ -150,7 +151,8 @@ class Queues:
     def _position(self, query: Query, name: str) -> tuple[int, int] | None:
         if name not in query.reads:
             return None
-        return next(((o["batch"], o["piece"]) for o in _ended(query) if o.get("log") == name), (0, 0))
+        at = _ended(query).get(name, START)
+        return at["batch"], at["piece"]
 
     def _folder(self, query: Query, source: str) -> Unread | None:
         """Return the folder of a source that is files, as a query reads it; a new checkpoint begins anew."""
@@ -214,13 +216,13 @@ def _part(queue: Queue | None, share: float) -> Queue | None:
     return None if queue is None else (queue[0] * share, queue[1])
 
 
-def _ended(query: Query) -> list[Document]:
-    """Return the offsets up to which a query has ended its batches."""
+def _ended(query: Query) -> dict[str, Document]:
+    """Return the offsets up to which a query has ended its batches, by log or scheduled source."""
     ended = begun_and_ended(query.spec.checkpoint)[1]
     try:
-        return offsets(query.spec.checkpoint, ended) if ended >= 0 else []
+        return own_offsets(offsets(query.spec.checkpoint, ended)) if ended >= 0 else {}
     except (FileNotFoundError, ValueError):
-        return []
+        return {}
 
 
 def _read_upto(query: Query, source: str, batch: int | None = None) -> int:

@@ -30,6 +30,22 @@ def offsets(checkpoint: Place, batch: int) -> list[Document]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+def own_offsets(lines: Sequence[Document]) -> dict[str, Document]:
+    """Return the offsets of logs and scheduled sources, by their names; the others are Spark's own."""
+    named = {line.get("log", line.get("source")): line for line in lines[1:] if not _by_topic(line)}
+    return {name: line for name, line in named.items() if isinstance(name, str)}
+
+
+def topic_offsets(lines: Sequence[Document], topic: str) -> list[dict[str, int]]:
+    """Return the offsets of a topic's partitions, for each place in the plan that reads it."""
+    return [line[topic] for line in lines[1:] if _by_topic(line) and topic in line]
+
+
+def _by_topic(line: Document) -> bool:
+    """Whether an offset is Kafka's: of each topic, which may be called anything, the offset of each partition."""
+    return bool(line) and all(isinstance(value, dict) for value in line.values())
+
+
 def files_seen(checkpoint: Place, number: int) -> int:
     """Return how many files a query has listed of the source that has a number among those that it reads."""
     return len(files_listed(checkpoint, number))

@@ -1,0 +1,40 @@
+"""What of a network the answers on Spark depend on."""
+
+from __future__ import annotations
+
+import attrs
+
+from penstock.files import Document
+from penstock.network.model import Network, Operator, Sink, Source
+
+HOW = frozenset(
+    (
+        "failondataloss", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
+        "kafkaconsumer.polltimeoutms", "maxbytespertrigger", "maxcachedfiles", "maxfilespertrigger",
+        "maxoffsetspertrigger", "maxrecordsperpartition", "maxtriggerdelay", "minoffsetspertrigger", "minpartitions",
+    )
+)  # fmt: skip
+"""Options of sources and sinks, in small letters, that say how they are read and written, and not what."""
+
+MODELLED = ("arrivals", "cost", "emit", "growth", "host", "pin", "selectivity", "service", "state", "weight")
+"""What the models and the simulator ask, or who decides; a delay is made of its cost and selectivity."""
+
+
+def meaning(network: Network) -> str:
+    """Return a text that is the same for two networks that give the same answers, without what they cost."""
+    tables = (network.sources, network.operators, network.sinks)
+    return "\n".join([network.name, *(str(_meant(part)) for table in tables for part in table.values())])
+
+
+def _meant(part: Source | Operator | Sink) -> Document:
+    told: Document = attrs.asdict(part)
+    kept = ("cost", "selectivity") if isinstance(part, Operator) and part.kind == "delay" else ()
+    found = {key: value for key, value in told.items() if key not in MODELLED or key in kept}
+    if "options" in found:
+        found["options"] = {key: value for key, value in found["options"].items() if not _only_how(key)}
+    return found
+
+
+def _only_how(option: str) -> bool:
+    name = option.lower()
+    return name in HOW or name.startswith("kafka.")
