@@ -36,9 +36,9 @@ SHAPE = pa.schema(
         ("user", pa.int64()),
         ("page", pa.string()),
         ("price", pa.float64()),
-        ("_id", pa.int64()),
-        ("_stimulus", pa.int64()),
-        ("_time", pa.timestamp("us", "UTC")),
+        ("__id", pa.int64()),
+        ("__stimulus", pa.int64()),
+        ("__time", pa.timestamp("us", "UTC")),
     ]
 )
 

@@ -69,8 +69,8 @@ def test_rows_keep_their_types(
     assert len(given.files) == (0 if large else 1)
     assert given.stimulus.tolist() == [1, 2, 3]
     found, shape = given.frame(session), frame.schema
-    assert found.schema.simpleString() == (shape if ids is None else shape.add("_id", LongType())).simpleString()
-    wanted = rows if ids is None else rows.append_column("_id", ids)
+    assert found.schema.simpleString() == (shape if ids is None else shape.add("__id", LongType())).simpleString()
+    wanted = rows if ids is None else rows.append_column("__id", ids)
     assert [list(row.values()) for row in found.toArrow().to_pylist()] == [list(r.values()) for r in wanted.to_pylist()]
     if form == "json":
         folders = []

@@ -30,8 +30,8 @@ def sample(engine: Engine, shift: int) -> Any:
     """Return rows with a key of seven and a number of their own, evenly in time."""
     micros = f"{shift} + CAST(id * 1000000 / {RATE} AS BIGINT)"
     return engine.sessions["h1"].range(RATE * LENGTH).selectExpr(
-        "id AS n", "pmod(xxhash64(id), 7) AS key", "id AS auction", "id AS _id", f"{micros} AS _stimulus",
-        f"timestamp_micros({micros}) AS _time",
+        "id AS n", "pmod(xxhash64(id), 7) AS key", "id AS auction", "id AS __id", f"{micros} AS __stimulus",
+        f"timestamp_micros({micros}) AS __time",
     )  # fmt: skip
 
 

@@ -24,14 +24,14 @@ from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.sources import LogReader
 
 SHAPE = pa.schema(
-    [("n", pa.int64()), ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", pa.timestamp("us", "UTC"))]
+    [("n", pa.int64()), ("__id", pa.int64()), ("__stimulus", pa.int64()), ("__time", pa.timestamp("us", "UTC"))]
 )
 
 
 def rows(first: int, count: int) -> pa.Table:
     """Return rows with consecutive numbers."""
     numbers = list(range(first, first + count))
-    return pa.Table.from_pydict({"n": numbers, "_id": numbers, "_stimulus": numbers, "_time": numbers}, schema=SHAPE)
+    return pa.Table.from_pydict({"n": numbers, "__id": numbers, "__stimulus": numbers, "__time": numbers}, schema=SHAPE)
 
 
 def taken(batches: list[Any]) -> list[tuple[int | None, int | None]]:
@@ -39,7 +39,7 @@ def taken(batches: list[Any]) -> list[tuple[int | None, int | None]]:
     found = []
     for batch in batches:
         for row in batch.to_pylist():
-            frontier = None if row["_id"] is not None else row["_time"]
+            frontier = None if row["__id"] is not None else row["__time"]
             found.append((row["n"], None if frontier is None else round(frontier.timestamp() * 1e6)))
     return found
 
@@ -165,7 +165,7 @@ def test_a_step_within_a_batch_has_the_mark_before_it(make: Make, monkeypatch: p
     batches, end = log.read(START, log.length())
     assert place(end) == (2, 1)
     assert [batch.to_pylist() for batch in batches] == [batch.to_pylist() for batch in log.between(START, end)]
-    assert batches[-1].column("_stimulus").to_pylist() == [9]
+    assert batches[-1].column("__stimulus").to_pylist() == [9]
 
 
 def test_a_new_reader_repeats_the_last_mark(make: Make) -> None:
@@ -299,7 +299,7 @@ def test_maps_and_nested_values_cross(make: Make) -> None:
     inner = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
     shape = pa.schema([("m", pa.map_(pa.string(), inner)), *SHAPE])
     table = pa.Table.from_pylist(
-        [{"m": [("x", {"a": 1, "b": ["y", None]})], "n": 1, "_id": 1, "_stimulus": 1, "_time": 1}], shape
+        [{"m": [("x", {"a": 1, "b": ["y", None]})], "n": 1, "__id": 1, "__stimulus": 1, "__time": 1}], shape
     )
     log: Any = make()
     log.shape = shape

@@ -75,8 +75,8 @@ def rows_of(rows: int, seed: int) -> pa.Table:
     times = rng.integers(0, 10**9, rows)
     return pa.table(
         {
-            "_stimulus": rng.integers(0, 10**9, rows), "_time": pa.array(times, CLOCK),
-            "_origin": pa.array(rng.integers(0, 2, rows), pa.int32()), "_id": pa.array(np.arange(rows), mask=marks),
+            "__stimulus": rng.integers(0, 10**9, rows), "__time": pa.array(times, CLOCK),
+            "__origin": pa.array(rng.integers(0, 2, rows), pa.int32()), "__id": pa.array(np.arange(rows), mask=marks),
             "_seen0_0": pa.array(bits, pa.int32()), "c0": pa.array(np.arange(rows)), "c1": pa.array(times, CLOCK),
         }
     )  # fmt: skip

@@ -76,11 +76,11 @@ def log_of_many(folder: Path) -> DirectoryLog:
     import pyarrow as pa
 
     times = pa.timestamp("us", "UTC")
-    shape = pa.schema([("n", pa.int64()), ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", times)])
+    shape = pa.schema([("n", pa.int64()), ("__id", pa.int64()), ("__stimulus", pa.int64()), ("__time", times)])
     log = DirectoryLog(Place(str(folder)), shape)
     for batch in range(40):
         numbers = range(100 * batch, 100 * (batch + 1))
-        values = {"n": numbers, "_id": numbers, "_stimulus": numbers, "_time": numbers}
+        values = {"n": numbers, "__id": numbers, "__stimulus": numbers, "__time": numbers}
         rows = pa.table([pa.array(values[field.name], pa.int64()).cast(field.type) for field in shape], schema=shape)
         log.write(batch, rows, (100 * batch, 100 * batch))
     return log

@@ -630,7 +630,7 @@ def test_rows_find_the_limit_of_their_time(engine: Engine) -> None:
     entries = [(EVER, 9), (10, 8), (20, 7), (30, 6), (40, 5)]
     for latest in range(1, 6):
         recent, whole = (literal(listed(each)) for each in (entries[-latest:], entries))
-        rows = engine.sessions["h1"].range(0, 50).selectExpr("id AS _stimulus", f"{recent} AS recent")
+        rows = engine.sessions["h1"].range(0, 50).selectExpr("id AS __stimulus", f"{recent} AS recent")
         found = [row[0] for row in rows.selectExpr(limit_of_row("recent", whole)).collect()]
         assert found == [[limit for since, limit in entries if since <= at][-1] for at in range(50)]
 

@@ -87,7 +87,7 @@ def test_identities_are_unique_and_do_not_depend_on_order(values: list[int], sal
 
 
 WHOLE = pa.schema(
-    [("n", pa.int64()), ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", pa.timestamp("us", "UTC"))]
+    [("n", pa.int64()), ("__id", pa.int64()), ("__stimulus", pa.int64()), ("__time", pa.timestamp("us", "UTC"))]
 )
 
 
@@ -97,7 +97,7 @@ def batches(*sizes: int) -> Iterator[pa.RecordBatch]:
     for size in sizes:
         numbers = list(range(total, total + size))
         times = [10 * n for n in numbers]
-        yield pa.RecordBatch.from_pydict({"n": numbers, "_id": numbers, "_stimulus": times, "_time": times}, WHOLE)
+        yield pa.RecordBatch.from_pydict({"n": numbers, "__id": numbers, "__stimulus": times, "__time": times}, WHOLE)
         total += size
 
 
@@ -118,9 +118,9 @@ def test_rows_keep_their_own_event_time() -> None:
 
     rows = through(twice_backwards, 5, 0, 4)
     assert sorted(row["n"] for row in rows) == [1, 1, 3, 3, 5, 5, 7, 7]
-    assert all(row["_stimulus"] == 10 * row["n"] for row in rows)
-    assert len({row["_id"] for row in rows}) == len(rows)
-    assert {row["_id"] for row in rows} >= {1, 3, 5, 7}
+    assert all(row["__stimulus"] == 10 * row["n"] for row in rows)
+    assert len({row["__id"] for row in rows}) == len(rows)
+    assert {row["__id"] for row in rows} >= {1, 3, 5, 7}
 
 
 def test_a_step_that_keeps_rows_need_not_number_them() -> None:
@@ -132,7 +132,7 @@ def test_a_step_that_keeps_rows_need_not_number_them() -> None:
         yield from table.combine_chunks().to_batches(max_chunksize=2)
 
     rows = through(whole, 3, 4, kept=True)
-    assert [(row["n"], row["_id"], row["_stimulus"]) for row in rows] == [(n, n, 10 * n) for n in range(7)]
+    assert [(row["n"], row["__id"], row["__stimulus"]) for row in rows] == [(n, n, 10 * n) for n in range(7)]
     with pytest.raises(ValueError, match="took 7 rows and gave 6"):
         through(lambda taken: (batch.slice(1) if batch.num_rows == 3 else batch for batch in taken), 3, 4, kept=True)
 
@@ -147,8 +147,8 @@ def test_a_step_that_does_not_say_where_rows_come_from() -> None:
     with pytest.raises(ValueError, match="_row"):
         through(sums, 3)
     rows = through(sums, 3, 2, needed=False)
-    assert [(row["n"], row["_stimulus"]) for row in rows] == [(3, 20), (3, 20), (2, 40), (2, 40)]
-    assert len({row["_id"] for row in rows}) == 4
+    assert [(row["n"], row["__stimulus"]) for row in rows] == [(3, 20), (3, 20), (2, 40), (2, 40)]
+    assert len({row["__id"] for row in rows}) == 4
     with pytest.raises(ValueError, match="changed the column"):
         through(lambda taken: (b.set_column(1, "_row", pa.array([9] * b.num_rows)) for b in taken), 3)
 

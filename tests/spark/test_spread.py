@@ -40,7 +40,7 @@ from penstock.spark.shipped.told import manifest_of
 from penstock.spark.shipped.turn import ANNOUNCED
 
 CLOCK = pa.timestamp("us", "UTC")
-SHAPE = pa.schema([("n", pa.int64()), ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", CLOCK)])
+SHAPE = pa.schema([("n", pa.int64()), ("__id", pa.int64()), ("__stimulus", pa.int64()), ("__time", CLOCK)])
 
 
 def spec_of(folder: Path, generation: int = 1) -> WriterSpec:
@@ -69,8 +69,8 @@ def rows_of(numbers: list[int], seed: int) -> pa.Table:
     bits = (came[:, 0] * 1 + dropped[:, 0] * 2 + came[:, 1] * 4 + dropped[:, 1] * 8).astype(np.int32)
     return pa.table(
         {
-            "_stimulus": pa.array(numbers, pa.int64()), "_time": pa.array(numbers, CLOCK),
-            "_origin": pa.array([0] * len(numbers), pa.int32()), "_id": pa.array(numbers, pa.int64()),
+            "__stimulus": pa.array(numbers, pa.int64()), "__time": pa.array(numbers, CLOCK),
+            "__origin": pa.array([0] * len(numbers), pa.int32()), "__id": pa.array(numbers, pa.int64()),
             "_seen0_0": pa.array(bits), "_e0": pa.array([n % 2 == 0 for n in numbers], pa.bool_()),
             "c0": pa.array(numbers, pa.int64()),
         }
@@ -121,9 +121,9 @@ def test_tasks_bring_what_one_process_would(
     assert rows == whole.num_rows
     log = DirectoryLog(spec.folder / "logs" / "even", SHAPE)
     assert log.append(0, stored, (1, 2))
-    read = [row for batch in log.read(START, None)[0] for row in batch.to_pylist() if row["_id"] is not None]
-    assert sorted((row["n"], row["_id"]) for row in read) == sorted(
-        zip(whole.column("n").to_pylist(), whole.column("_id").to_pylist(), strict=True)
+    read = [row for batch in log.read(START, None)[0] for row in batch.to_pylist() if row["__id"] is not None]
+    assert sorted((row["n"], row["__id"]) for row in read) == sorted(
+        zip(whole.column("n").to_pylist(), whole.column("__id").to_pylist(), strict=True)
     )
     names, stimuli = written.sinks[0]
     wanted = brought(spec.sinks[0], table)
@@ -173,7 +173,7 @@ def test_tasks_read_what_one_process_would(
             assert sorted(map(str, taken)) == sorted(map(str, simple))
             if end["piece"]:
                 assert end["rows"] == sum(piece[-1] for piece in log.pieces(log.at(end["batch"]), end))
-            rows += [row["n"] for row in taken if row["_id"] is not None]
+            rows += [row["n"] for row in taken if row["__id"] is not None]
             position = end
     assert sorted(rows) == list(range(number))
     assert position["batch"] == log.settled()

@@ -46,10 +46,10 @@ def test_frontiers_rise_by_marks_or_by_rows(marked: bool, want: dict[str, int]) 
     """A frontier is the last mark's, or the last row's less the lateness where there are no marks; it never falls."""
     table = pa.table(
         {
-            "_origin": pa.array([0, 0, 1, 1], pa.int32()),
-            "_id": pa.array([None, 5, None, 6], pa.int64()),
-            "_stimulus": pa.array([None, 500, 95, 600], pa.int64()),
-            "_time": pa.array([50, 90, 3, 9], pa.timestamp("us", "UTC")),
+            "__origin": pa.array([0, 0, 1, 1], pa.int32()),
+            "__id": pa.array([None, 5, None, 6], pa.int64()),
+            "__stimulus": pa.array([None, 500, 95, 600], pa.int64()),
+            "__time": pa.array([50, 90, 3, 9], pa.timestamp("us", "UTC")),
         }
     )
     origins = (Origin("a", marked, 10), Origin("b", marked, 10))

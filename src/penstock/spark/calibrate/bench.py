@@ -76,7 +76,7 @@ def _applied(operator: Operator, speed: float) -> Callable[[list[DataFrame]], Da
 
 def _span(frame: DataFrame) -> float:
     """Return the seconds between the first and last event time of a frame."""
-    row = frame.selectExpr("(unix_micros(max(_time)) - unix_micros(min(_time))) / 1e6 AS span").first()
+    row = frame.selectExpr("(unix_micros(max(__time)) - unix_micros(min(__time))) / 1e6 AS span").first()
     return float(row["span"] or 0.0) if row is not None else 0.0
 
 

@@ -95,7 +95,9 @@ def _bounds(samples: Mapping[str, DataFrame]) -> tuple[float, float] | None:
     """Return the first and last event time of all samples (s); None where there is none."""
     bounds = []
     for frame in samples.values():
-        row = frame.selectExpr("unix_micros(min(_time)) / 1e6 AS low", "unix_micros(max(_time)) / 1e6 AS high").first()
+        row = frame.selectExpr(
+            "unix_micros(min(__time)) / 1e6 AS low", "unix_micros(max(__time)) / 1e6 AS high"
+        ).first()
         if row is None or row["low"] is None:
             return None
         bounds.append((float(row["low"]), float(row["high"])))
@@ -114,8 +116,8 @@ def _flows(
     low, high = bounds
     begin, end = low, low + (high - low) / pace
     start = round(low * 1e6)
-    time = f"timestamp_micros({start} + CAST((unix_micros(_time) - {start}) / {pace} AS BIGINT))"
-    frames = {name: frame.withColumn("_time", F.expr(time)) for name, frame in samples.items()}
+    time = f"timestamp_micros({start} + CAST((unix_micros(__time) - {start}) / {pace} AS BIGINT))"
+    frames = {name: frame.withColumn("__time", F.expr(time)) for name, frame in samples.items()}
     seconds = dict.fromkeys(samples, end - begin)
     for name, operator in network.operators.items():
         with blame(f"operators.{name}"):

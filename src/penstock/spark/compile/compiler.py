@@ -156,12 +156,14 @@ class _Compiler:
             return []
         readers, logs = graph.readers(origin), graph.logs(origin)
         number = graph.number(origin)
-        shown_number = f"CAST({'NULL' if number is None else number} AS INT) AS _origin"
+        shown_number = f"CAST({'NULL' if number is None else number} AS INT) AS __origin"
         if graph.alone(origin):
             return [self._times(origin, shown_number)]
         if not (readers or logs):
             # What nobody reads is computed all the same, so that what arrives there is counted.
-            return [self._frame(origin).selectExpr("CAST(NULL AS BIGINT) AS _id", "CAST(NULL AS BIGINT) AS _stimulus")]
+            return [
+                self._frame(origin).selectExpr("CAST(NULL AS BIGINT) AS __id", "CAST(NULL AS BIGINT) AS __stimulus")
+            ]
         done = passes.evaluate(
             self.deployment, self._frame(origin), origin.lstrip("@"), graph.members(origin), readers, self.speed
         )
@@ -181,15 +183,15 @@ class _Compiler:
         shown += [f"CASE WHEN {live} THEN {column} END AS {name}" for column, name in columns.items()]
         clock: list[str] = []
         if graph.timed:
-            clock = ["_time", shown_number]
+            clock = ["__time", shown_number]
         if logs or any(self.network.sinks[stream.reader].format == "kafka" for stream in graph.sinks(origin)):
-            clock.append("_id")
+            clock.append("__id")
         elif graph.timed:
             # Identities are for logs and messages; other sinks' rows only have to be told from marks.
-            clock.append("CASE WHEN _id IS NOT NULL THEN 0L END AS _id")
+            clock.append("CASE WHEN __id IS NOT NULL THEN 0L END AS __id")
         # Every row counts where somebody here reads it. (A filter would be pushed down, and all that it tests be
         # computed twice.)
-        wide = done.frame.selectExpr("_stimulus", *clock, *seen, *shown)
+        wide = done.frame.selectExpr("__stimulus", *clock, *seen, *shown)
         if nested := {name: kind for name, kind in self._types(done, columns).items() if _is_nested(kind)}:
             wide = wide.withColumns({name: F.col(name).cast(kind) for name, kind in nested.items()})
         return [wide if seen else wide.filter(live)]
@@ -215,9 +217,9 @@ class _Compiler:
         """Return the event times of an origin, without rows."""
         frame = self._frame(origin)
         marked = origin not in self.graph.outside or self.graph.marked(origin)
-        rows = frame.filter("_id IS NULL") if marked else frame
-        latest = "_stimulus" if marked else "CAST(NULL AS BIGINT) AS _stimulus"
-        return rows.selectExpr("CAST(NULL AS BIGINT) AS _id", latest, "_time", number)
+        rows = frame.filter("__id IS NULL") if marked else frame
+        latest = "__stimulus" if marked else "CAST(NULL AS BIGINT) AS __stimulus"
+        return rows.selectExpr("CAST(NULL AS BIGINT) AS __id", latest, "__time", number)
 
     def _sink(self, stream: Stream, number: int, columns: tuple[tuple[str, str], ...]) -> SinkExit:
         """Return where a stream's rows go; ``number`` is its place among those that the last pass counts."""
@@ -255,15 +257,15 @@ class _Compiler:
         self.barriers += 1
         number = self.graph.outside.index(origin)
         if self.graph.marked(origin):
-            frame = frame.selectExpr("*", "CASE WHEN _id IS NULL THEN _time END AS __mark")
+            frame = frame.selectExpr("*", "CASE WHEN __id IS NULL THEN __time END AS __mark")
             frame = frame.withWatermark("__mark", "0 seconds")
             frame = frame.observe(f"barrier{self.barriers}", F.count(F.lit(1)).alias("rows"))
-            return frame.filter("_id IS NOT NULL").drop("__mark")
-        before = self._read(RECALLED).filter(f"_origin = {number}").select("_time")
+            return frame.filter("__id IS NOT NULL").drop("__mark")
+        before = self._read(RECALLED).filter(f"__origin = {number}").select("__time")
         frame = frame.unionByName(before, allowMissingColumns=True)
-        frame = frame.withWatermark("_time", spark_interval(self.deployment.lateness(origin[1:])))
-        latest = F.expr("max(unix_micros(_time)) AS latest")
-        return frame.observe(f"water{number}_{self.barriers}", latest).filter("_id IS NOT NULL")
+        frame = frame.withWatermark("__time", spark_interval(self.deployment.lateness(origin[1:])))
+        latest = F.expr("max(unix_micros(__time)) AS latest")
+        return frame.observe(f"water{number}_{self.barriers}", latest).filter("__id IS NOT NULL")
 
     def _read(self, name: str) -> DataFrame:
         """Return the rows of a source or log, or what is recalled: all branches see the same rows in a batch."""
@@ -280,14 +282,14 @@ class _Compiler:
         if operator.stateful:
             self.stateful.append(self.network.inputs(operator.name)[0].name)
             # Spark's joins take a row for late that is exactly as late as it may be: they get rows a little younger.
-            clock = f"_time + {LEAST}" if operator.kind == "join" else "_time"
+            clock = f"__time + {LEAST}" if operator.kind == "join" else "__time"
             inputs = [_tagged(frame, clock) for frame in inputs]
         if operator.kind == "python" and self.slots > 1 and not parts_rows(import_function(operator)):
             # What it makes of a row may depend on others: it gets all rows of a batch, as on one core.
             inputs = [frame.repartition(1) for frame in inputs]
         result = kinds.apply(operator, inputs, self.speed, needed=stateful_behind(self.network, operator.name))
         if operator.kind == "join":
-            result = result.withColumn("_time", F.expr(f"_time - {LEAST}"))
+            result = result.withColumn("__time", F.expr(f"__time - {LEAST}"))
         if operator.kind == "aggregate":
             drops = self.deployment.drops
             dropping = [stream.name for stream in self.network.streams if drops.drops(stream.name)]
@@ -296,7 +298,7 @@ class _Compiler:
             # A window's result is due when its end and the lateness have passed: latency counts from there.
             due = f"unix_micros(window_end) + {round(self.deployment.lateness(operator.name) * 1e6)}"
             shown = [quoted(name) for name in kinds.columns(result)]
-            result = result.selectExpr(*shown, "_id", f"greatest(_stimulus, {due}) AS _stimulus", "_time")
+            result = result.selectExpr(*shown, "__id", f"greatest(__stimulus, {due}) AS __stimulus", "__time")
         return result
 
     def _branch(self, stream: Stream, *, watermark: bool) -> DataFrame:
@@ -339,5 +341,5 @@ def _is_nested(kind: DataType) -> bool:
 
 def _tagged(frame: DataFrame, time: str) -> DataFrame:
     """Return a frame whose event time, as SQL, Spark's watermark holds for, wherever the watermark was taken."""
-    others = [F.col(quoted(name)) for name in frame.columns if name != "_time"]
-    return frame.select(*others, F.expr(time).alias("_time", metadata=WATERMARKED))
+    others = [F.col(quoted(name)) for name in frame.columns if name != "__time"]
+    return frame.select(*others, F.expr(time).alias("__time", metadata=WATERMARKED))

@@ -98,5 +98,5 @@ def limit_of_row(recent: str, listed: str) -> str:
     Most rows need the latest ones; only those that waited long, or that are done again, need the others.
     """
     first = f"CAST(split_part({recent}, ':', 1) AS BIGINT)"
-    latest, any_of_all = (limit_since("_stimulus", each) for each in (recent, listed))
-    return f"CASE WHEN {first} <= _stimulus THEN {latest} ELSE {any_of_all} END"
+    latest, any_of_all = (limit_since("__stimulus", each) for each in (recent, listed))
+    return f"CASE WHEN {first} <= __stimulus THEN {latest} ELSE {any_of_all} END"

@@ -1,6 +1,6 @@
 """What each operator kind means on Spark: a function from DataFrames to a DataFrame, for batches and streams alike.
 
-Every frame has the columns that the user sees and the envelope ``_id``, ``_stimulus``, ``_time``.
+Every frame has the columns that the user sees and the envelope ``__id``, ``__stimulus``, ``__time``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.units import spark_interval
 
 def columns(frame: DataFrame) -> list[str]:
     """Return the columns that the user sees."""
-    return [name for name in frame.columns if name not in (*ENVELOPE, *PLACE, "_origin")]
+    return [name for name in frame.columns if name not in (*ENVELOPE, *PLACE, "__origin")]
 
 
 def envelope(frame: DataFrame) -> list[str]:
@@ -84,7 +84,7 @@ def _map(operator: Operator, frame: DataFrame) -> DataFrame:
         return result
     # Several rows come of one: what tells them apart is what they hold.
     shown = [quoted(name) for name in columns(result)]
-    return result.selectExpr(*shown, f"xxhash64(_id, {hashed(result)}) AS _id", *ENVELOPE[1:])
+    return result.selectExpr(*shown, f"xxhash64(__id, {hashed(result)}) AS __id", *ENVELOPE[1:])
 
 
 def _python(operator: Operator, frame: DataFrame, needed: bool) -> DataFrame:
@@ -114,7 +114,7 @@ def _union(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
         frame.selectExpr(
             *map(quoted, wanted),
             *(
-                f"xxhash64({name}, {literal(given)}) AS {name}" if name in ("_id", LANE) else name
+                f"xxhash64({name}, {literal(given)}) AS {name}" if name in ("__id", LANE) else name
                 for name in envelope(frame)
             ),
         )
@@ -130,15 +130,15 @@ def _join(operator: Operator, inputs: Sequence[DataFrame]) -> DataFrame:
     one, two = operator.inputs
     left, right = inputs[0].alias(one), inputs[1].alias(two)
     near = f"INTERVAL {spark_interval(operator.within or 0.0)}"
-    first, second = f"{quoted(one)}._time", f"{quoted(two)}._time"
+    first, second = f"{quoted(one)}.__time", f"{quoted(two)}.__time"
     on = f"{bracketed(operator.on or 'true')} AND {first} >= {second} - {near} AND {first} <= {second} + {near}"
     both = left.join(right, F.expr(on), "inner")
     sides = {side: _seen(frame).alias(side) for side, frame in zip(operator.inputs, inputs, strict=True)}
     return both.selectExpr(
         *(shown for part in split_columns(operator.select or "*") for shown in _of_join(part, both, sides)),
-        f"xxhash64({quoted(one)}._id, {quoted(two)}._id) AS _id",
-        f"greatest({quoted(one)}._stimulus, {quoted(two)}._stimulus) AS _stimulus",
-        f"greatest({first}, {second}) AS _time",
+        f"xxhash64({quoted(one)}.__id, {quoted(two)}.__id) AS __id",
+        f"greatest({quoted(one)}.__stimulus, {quoted(two)}.__stimulus) AS __stimulus",
+        f"greatest({first}, {second}) AS __time",
     )
 
 
@@ -178,9 +178,9 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
     slide = spark_interval(operator.step)
     made = [F.expr(part) for part in split_columns(operator.select or "count(*) AS count")]
     grouped = frame.groupBy(
-        *[F.expr(quoted(name)) for name in operator.by], F.window("_time", length, slide).alias("_w")
+        *[F.expr(quoted(name)) for name in operator.by], F.window("__time", length, slide).alias("_w")
     )
-    named = grouped.agg(*made, F.max("_stimulus"))
+    named = grouped.agg(*made, F.max("__stimulus"))
     # By place: names may come twice, which is told later, or be those that are used here.
     names, count = named.columns, len(operator.by)
     placed = [f"__{place}" for place in range(len(names))]
@@ -193,7 +193,7 @@ def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
         f"{window}.start AS window_start",
         f"{window}.end AS window_end",
         *(f"{result} AS {quoted(name)}" for result, name in zip(results, names[count + 1 : -1], strict=True)),
-        f"xxhash64({identity}) AS _id",
-        f"{stimulus} AS _stimulus",
-        f"{window}.end - INTERVAL 1 microsecond AS _time",
+        f"xxhash64({identity}) AS __id",
+        f"{stimulus} AS __stimulus",
+        f"{window}.end - INTERVAL 1 microsecond AS __time",
     )

@@ -77,7 +77,7 @@ def evaluate(
     place = {writer: first}
     kept_columns = [f"{quoted(name)} AS {column}" for name, column in first.columns.items()]
     ours = envelope(frame)
-    frame = frame.selectExpr(*ours, f"_id IS NOT NULL AS {first.flag}", *kept_columns)
+    frame = frame.selectExpr(*ours, f"__id IS NOT NULL AS {first.flag}", *kept_columns)
     asked = [*(network.inputs(step)[0] for step in steps), *asking]
     frame, knobs = streams.with_knobs(frame, asked, network, deployment.drops)
     carried = [*ours, first.flag, *first.columns.values(), *knobs.values()]

@@ -124,9 +124,9 @@ def recalled_of(folder: Place, query: str) -> Place:
 
 def _recalled(session: SparkSession, deployment: Deployment, query: str) -> DataFrame:
     """Return what a query knew of its sources' event times when it was stopped (`penstock.spark.run.recall`)."""
-    reader = session.readStream.format("json").schema("_origin int, at bigint")
+    reader = session.readStream.format("json").schema("__origin int, at bigint")
     frame = reader.load(recalled_of(deployment.place, query).uri)
-    return frame.selectExpr("_origin", "timestamp_micros(at) AS _time")
+    return frame.selectExpr("__origin", "timestamp_micros(at) AS __time")
 
 
 def scheduled_rates(options: Mapping[str, str], name: str) -> Rates:

@@ -37,7 +37,7 @@ PARTS = {
 }
 """Parts of a message besides its topic, and their types: all ways have the same."""
 
-_STIMULUS = f"struct('{STIMULUS}' AS key, CAST(CAST(_stimulus AS STRING) AS BINARY) AS value)"
+_STIMULUS = f"struct('{STIMULUS}' AS key, CAST(CAST(__stimulus AS STRING) AS BINARY) AS value)"
 """The header with a row's stimulus time: how late rows are is known before they are at the end."""
 
 _WORD = f"shiftright({POSITION}, 6)"
@@ -184,9 +184,9 @@ class _Compiler:
             carried.append(found[-1])
             self.ways.append(way)
         if len(found) == 1:
-            frame = frame.filter(f"{found[0]} IS NOT NULL").selectExpr(f"{found[0]}.*", "_id", *PLACE)
+            frame = frame.filter(f"{found[0]} IS NOT NULL").selectExpr(f"{found[0]}.*", "__id", *PLACE)
         else:
-            frame = frame.selectExpr(f"inline(filter(array({', '.join(found)}), m -> m IS NOT NULL))", "_id", *PLACE)
+            frame = frame.selectExpr(f"inline(filter(array({', '.join(found)}), m -> m IS NOT NULL))", "__id", *PLACE)
         return frame
 
     def _passed(
@@ -247,7 +247,7 @@ class _Compiler:
 
 def _mark(label: str) -> str:
     """Return SQL for the mark of a row."""
-    return f"CAST(concat({literal(label + ':')}, {LANE}, ':', {POSITION}, ':', _id) AS BINARY)"
+    return f"CAST(concat({literal(label + ':')}, {LANE}, ':', {POSITION}, ':', __id) AS BINARY)"
 
 
 def _message(number: int, way: Way, parts: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ def content(writer: str, shape: StructType) -> str:
     for field in shape.fields:
         _check_exact(writer, field.name, field.dataType)
     columns = ", ".join(quoted(name) for name in shape.fieldNames())
-    envelope = f"_id AS i, _stimulus AS s, unix_micros(_time) AS t, {LANE} AS l, {POSITION} AS p"
+    envelope = f"__id AS i, __stimulus AS s, unix_micros(__time) AS t, {LANE} AS l, {POSITION} AS p"
     return f"to_json(struct({envelope}, struct({columns}) AS r), {_EXACT})"
 
 
@@ -62,7 +62,7 @@ def read_rows(session: SparkSession, deployment: Deployment, name: str, run: str
     # As JSON: in DDL names of nested fields may be misread.
     parsed = f"from_json(CAST(value AS STRING), {literal(parts.json())}, {_EXACT}) AS m"
     shown = [f"m.r.{quoted(field)} AS {quoted(field)}" for field in shape.fieldNames()]
-    envelope = ["m.i AS _id", "m.s AS _stimulus", "timestamp_micros(m.t) AS _time"]
+    envelope = ["m.i AS __id", "m.s AS __stimulus", "timestamp_micros(m.t) AS __time"]
     place = [f"m.l AS {LANE}", f"m.p AS {POSITION}"] if placed else []
     return reader.load().selectExpr(parsed).selectExpr(*shown, *envelope, *place)
 

@@ -20,11 +20,10 @@ from pyspark.sql.types import (
 
 from penstock.errors import InputError
 from penstock.network import Sink
-from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.python_step import ROW
 
-RESERVED = (*ENVELOPE, "_origin", ROW)
-"""Names of columns that rows have besides the user's; so are all that begin with two underscores."""
+RESERVED = (ROW,)
+"""Names of columns that no user's may have; nor may any begin with two underscores."""
 
 UNWRITTEN: Mapping[str, tuple[type[DataType], ...]] = {
     "csv": (ArrayType, BinaryType, MapType, StructType, VariantType),

@@ -115,10 +115,10 @@ def read_source(
     identity, stimulus = _envelope(name, literal(source.name), hashed(frame))
     place = (f"xxhash64({literal(source.name)}, topic, partition) AS {LANE}", f"offset AS {POSITION}") if placed else ()
     given = frame.columns
-    frame = frame.selectExpr("*", f"{identity} AS _id", f"{stimulus} AS _stimulus", *place)
+    frame = frame.selectExpr("*", f"{identity} AS __id", f"{stimulus} AS __stimulus", *place)
     frame, names = _payload(frame, source, given) if name == "kafka" and source.schema else (frame, given)
     check_names(names, f"sources.{source.name}.schema")
-    own = ("_id", "_stimulus", f"{_time(source, names)} AS _time", *(PLACE if placed else ()))
+    own = ("__id", "__stimulus", f"{_time(source, names)} AS __time", *(PLACE if placed else ()))
     shown: DataFrame = frame.selectExpr(*map(quoted, names), *own)
     return shown
 

@@ -124,7 +124,7 @@ def _tokens(text: str) -> list[Token]:
 
 def bucket(salt: str) -> str:
     """Return SQL for a row's bucket, 0..BUCKETS-1: a pure function of its identity and the salt."""
-    return f"pmod(xxhash64(_id, {literal(salt)}), {BUCKETS})"
+    return f"pmod(xxhash64(__id, {literal(salt)}), {BUCKETS})"
 
 
 def burn(operator: Operator, steps_per_second: float) -> str:
@@ -135,7 +135,7 @@ def burn(operator: Operator, steps_per_second: float) -> str:
         call = f"java_method('java.lang.Thread', 'sleep', CAST({whole} AS BIGINT), {rest})"
         return f"coalesce({call}, 'slept') <> ''"
     steps = max(1, round(cost * steps_per_second))
-    return f"aggregate(sequence(1, {steps}), _id, (a, x) -> xxhash64(a, x)) <> 42"
+    return f"aggregate(sequence(1, {steps}), __id, (a, x) -> xxhash64(a, x)) <> 42"
 
 
 def computes(operator: Operator) -> bool:

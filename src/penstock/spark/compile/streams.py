@@ -48,7 +48,7 @@ def _any_window(stream: Stream, network: Network, drops: Drops, limit: Callable[
         )
     (window,) = windows
     micros = round(window[1] * 1e6)
-    first = f"(unix_micros(_time) - pmod(unix_micros(_time), {micros}))"
+    first = f"(unix_micros(__time) - pmod(unix_micros(__time), {micros}))"
     starts = [f"({first} - {k * micros}L)" for k in range(overlapping(*window))]
     return "(" + " OR ".join(f"{_chance(stream.name, start, window, drops)} < {limit(start)}" for start in starts) + ")"
 

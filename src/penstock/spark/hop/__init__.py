@@ -112,7 +112,7 @@ def mark_row(mark: Mark, shape: pa.Schema) -> pa.RecordBatch:
     """Return a record batch with a mark as its only row."""
     import pyarrow as pa
 
-    values = dict(zip(("_time", "_stimulus"), mark, strict=True))
+    values = dict(zip(("__time", "__stimulus"), mark, strict=True))
     columns = [
         pa.array([values[field.name]], pa.int64()).cast(field.type) if field.name in values else pa.nulls(1, field.type)
         for field in shape

@@ -300,4 +300,4 @@ def _frontier(marks: list[pa.RecordBatch]) -> int | None:
     """Return the frontier of a mark as a record batch."""
     import pyarrow as pa
 
-    return marks[0].column("_time").cast(pa.int64())[0].as_py() if marks else None
+    return marks[0].column("__time").cast(pa.int64())[0].as_py() if marks else None

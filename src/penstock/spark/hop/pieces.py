@@ -47,5 +47,5 @@ def stimuli(piece: pa.RecordBatch) -> dict[str, int]:
     """Return between which stimulus times (µs) the rows of a record batch lie."""
     import pyarrow.compute as pc
 
-    ends = pc.min_max(piece.column("_stimulus")).as_py()
+    ends = pc.min_max(piece.column("__stimulus")).as_py()
     return {} if ends["min"] is None else {"stimulus": ends["min"], "latest": ends["max"]}

@@ -26,7 +26,7 @@ def recall(query: Query) -> None:
         return
     known = json.loads(report_of(folder, query.name, numbers[-1]).read())["frontiers"]
     rows = [
-        {"_origin": number, "at": known[str(number)] + query.spec.origins[number].lateness}
+        {"__origin": number, "at": known[str(number)] + query.spec.origins[number].lateness}
         for number in query.recalled
         if str(number) in known
     ]

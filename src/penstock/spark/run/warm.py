@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-SCHEMA = "k bigint, _id bigint, _stimulus bigint, _time timestamp"
+SCHEMA = "k bigint, __id bigint, __stimulus bigint, __time timestamp"
 PATIENCE = 60.0
 
 
@@ -34,8 +34,8 @@ def _writer(session: SparkSession, folder: Place) -> DataStreamWriter:
     import pyspark.sql.functions as F
     from pyspark.sql.types import StructType
 
-    table = pa.table({name: pa.array([1], pa.int64()) for name in ("k", "_id", "_stimulus")})
-    table = table.append_column("_time", pa.array([1], pa.timestamp("us", "UTC")))
+    table = pa.table({name: pa.array([1], pa.int64()) for name in ("k", "__id", "__stimulus")})
+    table = table.append_column("__time", pa.array([1], pa.timestamp("us", "UTC")))
     DirectoryLog(folder / "logs" / "log").write(0, table, (1, 1))
 
     def take(frame: DataFrame, _batch: int) -> None:
@@ -43,7 +43,7 @@ def _writer(session: SparkSession, folder: Place) -> DataStreamWriter:
 
     reader = session.readStream.format("penstock-log").option("schema", StructType.fromDDL(SCHEMA).json())
     reader = reader.option("slots", str(slots_of(session)))
-    rows = reader.option("folder", folder.uri).option("writer", "log").load().withWatermark("_time", "0 seconds")
-    counted = rows.groupBy(F.window("_time", "1 second"), "k").agg(F.count(F.lit(1)).alias("n"))
+    rows = reader.option("folder", folder.uri).option("writer", "log").load().withWatermark("__time", "0 seconds")
+    counted = rows.groupBy(F.window("__time", "1 second"), "k").agg(F.count(F.lit(1)).alias("n"))
     writer = counted.writeStream.foreachBatch(take).outputMode("append").trigger(availableNow=True)
     return writer.option("checkpointLocation", (folder / "checkpoint").uri)

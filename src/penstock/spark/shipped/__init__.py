@@ -10,7 +10,7 @@ from typing import Any
 Offset = dict[str, Any]
 """How far a reader of a source is, as Spark keeps it: what JSON has."""
 
-ENVELOPE = ("_id", "_stimulus", "_time")
+ENVELOPE = ("__id", "__stimulus", "__time")
 """Identity (64 bits), stimulus time (µs since the epoch), event time of every row."""
 
 LANE, POSITION = PLACE = ("__lane", "__position")

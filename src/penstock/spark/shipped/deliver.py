@@ -45,7 +45,7 @@ class Rows(Protocol):
         """Where they are, if they are aside."""
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """Return them as a frame, with ``_id`` where they have identities."""
+        """Return them as a frame, with ``__id`` where they have identities."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,13 @@ class Aside:
 
 
 def shape_of(way: SinkExit) -> StructType:
-    """Return the type of a sink's rows, any of which may be null, with ``_id`` where they have identities."""
+    """Return the type of a sink's rows, any of which may be null, with ``__id`` where they have identities."""
     from pyspark.sql.types import LongType, StructType
 
     shape = StructType()
     for each in StructType.fromJson(json.loads(way.shape)).fields:
         shape.add(each.name, each.dataType)
-    return shape.add("_id", LongType()) if way.format == "kafka" else shape
+    return shape.add("__id", LongType()) if way.format == "kafka" else shape
 
 
 def filed(kind: DataType, *, top: bool = False) -> bool:

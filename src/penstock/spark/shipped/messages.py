@@ -56,7 +56,7 @@ def message(options: Mapping[str, str], names: tuple[str, ...]) -> list[str]:
 
 def marked(parts: list[str], mark: str) -> list[str]:
     """Return SQL for messages whose identity ``mark`` (and the row's) is a header."""
-    own = f"struct('{HEADER}' AS key, CAST(concat('{mark}', _id) AS BINARY) AS value)"
+    own = f"struct('{HEADER}' AS key, CAST(concat('{mark}', __id) AS BINARY) AS value)"
     if "headers" not in parts:
         return [*parts, f"array({own}) AS headers"]
     both = f"CASE WHEN headers IS NULL THEN array({own}) ELSE array_append(headers, {own}) END AS headers"
@@ -71,7 +71,7 @@ def deliver_messages(
     Parameters
     ----------
     frame
-        The rows, and in ``_id`` an identity for each that no other has.
+        The rows, and in ``__id`` an identity for each that no other has.
     options
         Of the sink and of the connection.
     mark
@@ -79,7 +79,7 @@ def deliver_messages(
     begun
         When the batch may first have sent something (ms since 1970); None if it surely has not yet.
     """
-    names = tuple(name for name in frame.columns if name != "_id")
+    names = tuple(name for name in frame.columns if name != "__id")
     client = {key: value for key, value in options.items() if key not in OURS}
     if begun is not None:
         topics = (
@@ -87,7 +87,7 @@ def deliver_messages(
         )
         there = sent(session, client, [topic for topic in topics if topic], mark, begun - SLACK)
         if there.num_rows:
-            frame = frame.join(session.createDataFrame(there), "_id", "left_anti")
+            frame = frame.join(session.createDataFrame(there), "__id", "left_anti")
     frame.selectExpr(*marked(message(options, names), mark)).write.format("kafka").options(**client).save()
 
 
@@ -113,4 +113,4 @@ def sent(session: SparkSession, client: Mapping[str, str], topics: Sequence[str]
                 continue
             raise
         found += [int(row["said"][len(mark) :]) for row in mine]
-    return pa.table({"_id": pa.array(found, pa.int64())})
+    return pa.table({"__id": pa.array(found, pa.int64())})

@@ -78,8 +78,8 @@ def marked(frame: DataFrame, way: SinkExit, *, timed: bool) -> DataFrame:
     place, number = way.seen
     column, bit = divmod(2 * number, BITS)
     there = f"_seen{place}_{column} & {3 << bit}L = {1 << bit}L"
-    others = [name for name in frame.columns if timed or name != "_stimulus"]
-    return frame.selectExpr(*others, f"CASE WHEN {there} THEN _stimulus END AS _shown")
+    others = [name for name in frame.columns if timed or name != "__stimulus"]
+    return frame.selectExpr(*others, f"CASE WHEN {there} THEN __stimulus END AS _shown")
 
 
 def _counted(spec: WriterSpec) -> list[Column]:
@@ -107,9 +107,9 @@ def _reached(spec: WriterSpec) -> list[Column]:
 
     if not spec.timed:
         return []
-    tests = [f"_origin = {n}{' AND _id IS NULL' if start.marked else ''}" for n, start in enumerate(spec.origins)]
-    latest = [f"max(CASE WHEN {test} THEN unix_micros(_time) END) AS o{n}" for n, test in enumerate(tests)]
-    both = ["max(unix_micros(_time)) AS latest", "max(CASE WHEN _id IS NULL THEN _stimulus END) AS marked"]
+    tests = [f"__origin = {n}{' AND __id IS NULL' if start.marked else ''}" for n, start in enumerate(spec.origins)]
+    latest = [f"max(CASE WHEN {test} THEN unix_micros(__time) END) AS o{n}" for n, test in enumerate(tests)]
+    both = ["max(unix_micros(__time)) AS latest", "max(CASE WHEN __id IS NULL THEN __stimulus END) AS marked"]
     return [F.expr(each) for each in (*latest, *both)]
 
 

@@ -24,7 +24,7 @@ from penstock.workload.nexmark import COLUMNS, SCHEMA, Nexmark, Schedule
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-ROWS = f"{SCHEMA}, _id bigint, _stimulus bigint, _time timestamp"
+ROWS = f"{SCHEMA}, __id bigint, __stimulus bigint, __time timestamp"
 """The rows' schema as DDL, envelope included."""
 
 Fields = tuple[Any, ...]

@@ -53,7 +53,7 @@ def wrap_python(
                     yield data if kept else data.append_column(ROW, rows)
 
         zone = pa.timestamp("us", "UTC")
-        whole = pa.schema([*shape, ("_id", pa.int64()), ("_stimulus", pa.int64()), ("_time", zone)])
+        whole = pa.schema([*shape, ("__id", pa.int64()), ("__stimulus", pa.int64()), ("__time", zone)])
         for result in function(feed()):
             if result.num_rows == 0:
                 continue
@@ -131,7 +131,7 @@ class _Taken:
         part = self.parts[-1] if self.parts else None
         if part is None:
             raise ValueError("a python operator gave rows before it had taken any")
-        base = np.full(rows, part.column("_id")[0].as_py(), np.int64).astype(np.uint64)
+        base = np.full(rows, part.column("__id")[0].as_py(), np.int64).astype(np.uint64)
         ids = mixed(base, np.arange(self.given + 1, self.given + rows + 1, dtype=np.uint64))
         self.given += rows
         times = [pa.array([pc.max(part.column(n)).as_py()] * rows, part.column(n).type) for n in ENVELOPE[1:]]

@@ -54,7 +54,7 @@ def logged(way: LogExit, table: pa.Table, salt: int | None) -> pa.Table:
     there = table.column(way.column)
     columns = [table.column(column).filter(there) for column, _ in way.columns]
     envelope = {name: table.column(name).filter(there) for name in ENVELOPE}
-    envelope["_id"] = unique(envelope["_id"], salt)
+    envelope["__id"] = unique(envelope["__id"], salt)
     return pa.Table.from_arrays([*columns, *envelope.values()], names=[*(name for _, name in way.columns), *envelope])
 
 
@@ -68,8 +68,8 @@ class Brought:
 
     @property
     def identified(self) -> pa.Table:
-        """The rows, with ``_id`` where they have identities."""
-        return self.rows if self.ids is None else self.rows.append_column("_id", self.ids)
+        """The rows, with ``__id`` where they have identities."""
+        return self.rows if self.ids is None else self.rows.append_column("__id", self.ids)
 
 
 def brought(way: SinkExit, table: pa.Table) -> Brought:
@@ -80,8 +80,8 @@ def brought(way: SinkExit, table: pa.Table) -> Brought:
     rows = pa.Table.from_arrays(
         [table.column(column).filter(there) for column, _ in way.columns], names=[name for _, name in way.columns]
     )
-    ids = unique(table.column("_id").filter(there)) if way.format == "kafka" else None
-    return Brought(rows, table.column("_stimulus").filter(there), ids)
+    ids = unique(table.column("__id").filter(there)) if way.format == "kafka" else None
+    return Brought(rows, table.column("__stimulus").filter(there), ids)
 
 
 def put_aside(spec: WriterSpec, way: SinkExit, batch: int, given: Brought) -> Place:
@@ -127,14 +127,14 @@ def reached_by(table: pa.Table, spec: WriterSpec) -> Reached:
 
     if not spec.timed:
         return Reached()
-    origin, mark = table.column("_origin"), pc.is_null(table.column("_id"))
-    clock = pc.cast(table.column("_time"), pa.int64())
+    origin, mark = table.column("__origin"), pc.is_null(table.column("__id"))
+    clock = pc.cast(table.column("__time"), pa.int64())
     masks = [pc.equal(origin, number) for number in range(len(spec.origins))]
     latest = [
         pc.max(pc.filter(clock, pc.and_(mask, mark) if start.marked else mask)).as_py()
         for mask, start in zip(masks, spec.origins, strict=True)
     ]
-    told = [pc.max(clock).as_py(), pc.max(pc.filter(table.column("_stimulus"), mark)).as_py()]
+    told = [pc.max(clock).as_py(), pc.max(pc.filter(table.column("__stimulus"), mark)).as_py()]
     return reached_from(spec, latest, told)
 
 
