@@ -1,14 +1,16 @@
-"""The policy `provision` at its limits: no host is up, or one cannot become empty."""
+"""The policy `provision`: when hosts join and leave, also where none is up or one cannot become empty."""
 
 from __future__ import annotations
 
 import pytest
-from engines import APART, simulated, stepped, two_queries
+from engines import APART, TOGETHER, simulated, stepped, two_queries
 from steered import steered
 
 from penstock.cluster import Cluster, Host
+from penstock.control.knowledge import Knowledge
 from penstock.control.situation import Goals
 from penstock.network import Network, Operator, Sink, Source
+from penstock.simulation import MicroBatch
 from penstock.steering import Kill
 
 
@@ -60,3 +62,50 @@ def test_host_that_cannot_become_empty_does_not_leave():
     lines, looks = steered(engine, "provision", 50, goals=Goals(spare=spare))
     assert not lines
     assert set(looks[-1].cluster.hosts) == {"h1", "z1"}
+
+
+@pytest.mark.parametrize("policy", ["provision,rebalance", "cheapest"])
+def test_host_stays_while_much_waits(policy):
+    """A spare host that has joined in a burst leaves when nothing waits any more and the load has been low for 30 s."""
+    rates = stepped((20, 45.0), (50, 300.0), (100, 45.0))
+    lines, looks = steered(
+        simulated(two_queries(), TOGETHER, rates, 1), policy, 165, goals=Goals(spare=(Host(name="z1"),))
+    )
+    left = next(line["time"] for line in lines if "retire" in line["decided"])
+    assert 100 <= left <= 112
+    assert max(seen.waiting.sum() for seen in looks) > 3000
+    assert next(seen.waiting.sum() for seen in looks if seen.at == left - 1) < 200
+    assert set(looks[-1].cluster.hosts) == {"h1"}
+
+
+def test_host_does_not_come_and_go_with_short_lulls():
+    """Lulls of 15 s between bursts let no host go."""
+    rates = stepped(*[(45, 140.0), (15, 45.0)] * 3)
+    lines, looks = steered(
+        simulated(two_queries(), TOGETHER, rates, 1), "provision,rebalance", 175, goals=Goals(spare=(Host(name="z1"),))
+    )
+    assert [line["decided"]["add"] for line in lines if "add" in line["decided"]] == [["z1"]]
+    assert set(looks[-1].cluster.hosts) == {"h1", "z1"}
+
+
+def test_host_with_batches_leaves():
+    """What a long interval brings waits until its end, and keeps no host."""
+    goals = Goals(spare=(Host(name="z1"),), bound=60.0)
+    cluster = Cluster.of([Host(name="h1"), Host(name="z1")])
+    placement = {name: "z1" if host == "h2" else host for name, host in APART.items()}
+    batches = MicroBatch(trigger=10.0, overhead=0.1)
+    engine = simulated(two_queries(), placement, stepped((80, 60.0)), cluster, microbatch=batches)
+    _, looks = steered(engine, "provision", 75, goals=goals)
+    assert max(seen.waiting.sum() for seen in looks) > 500
+    assert set(looks[-1].cluster.hosts) == {"h1"}
+
+
+@pytest.mark.parametrize(("period", "looks"), [(0.25, 120), (1.0, 32), (15.0, 32)])
+def test_rates_are_kept_for_as_long_as_a_load_has_to_be_low(period, looks):
+    """Who looks more often keeps more looks, for 30 s; a decision goes by the last ten all the same."""
+    engine, known = simulated(two_queries(), APART, stepped((1000, 60.0)), 2), Knowledge()
+    for k in range(140 if period < 1 else 40):
+        engine.wait((k + 1) * period)
+        known = known.updated(engine.observe(), two_queries())
+    assert known.series(two_queries(), 1000).shape == (2, looks)
+    assert known.series(two_queries()).shape == (2, 10)

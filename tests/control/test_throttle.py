@@ -18,11 +18,11 @@ def rates_of(*rows):
     return Rates.of(1.0, {"s1": first, "s2": second})
 
 
-def throttled(network, placement, rates, *, trigger=1.0, happen=None):
+def throttled(network, placement, rates, *, policy="throttle", trigger=1.0, overhead=0.1, happen=None):
     """Return the decisions on two hosts that work in batches, and what was seen."""
-    batches = MicroBatch(trigger=trigger, overhead=0.1)
+    batches = MicroBatch(trigger=trigger, overhead=overhead)
     engine = simulated(network, placement, rates, 2, microbatch=batches)
-    return steered(engine, "throttle", int(rates.duration) - 1, happen=happen)
+    return steered(engine, policy, int(rates.duration) - 1, happen=happen)
 
 
 def test_only_sources_whose_hosts_are_behind_are_limited():
@@ -35,7 +35,7 @@ def test_only_sources_whose_hosts_are_behind_are_limited():
 
 def test_limit_and_trigger_go_when_the_burst_is_over():
     """Once its host has caught up a source is free again, and the trigger is what it was; nothing changes after."""
-    lines, looks = throttled(two_queries(), APART, rates_of((10, 100.0, 100.0), (10, 600.0, 100.0), (80, 100.0, 100.0)))
+    lines, looks = throttled(two_queries(), APART, rates_of((10, 100.0, 100.0), (10, 500.0, 100.0), (80, 100.0, 100.0)))
     assert max(seen.triggers["h1"] for seen in looks) > 1.0
     assert {seen.triggers["h2"] for seen in looks} == {1.0}
     assert not looks[-1].limits
@@ -89,3 +89,35 @@ def test_limit_stays_while_an_operator_has_no_host():
     _, looks = throttled(two_queries(), APART, rates, happen={15: [Kill("h1")]})
     assert looks[-1].down == {"h1"}
     assert set(looks[-1].limits) == {"s1"}
+
+
+BEHIND = {"cheap1": "h1", "dear1": "h2", "cheap2": "h1", "dear2": "h1"}
+"""The second host works on what the first one puts out."""
+
+
+@pytest.mark.parametrize(("placement", "most"), [(APART, 1.5), (BEHIND, 0.75)])
+def test_triggers_grow_as_far_as_the_way_of_a_tuple_allows(placement, most):
+    """Batches that follow each other on the longest way stay within 30 % of the latency bound together."""
+    rates = rates_of((60, 220.0, 220.0) if placement is APART else (60, 239.0, 190.0))
+    _, looks = throttled(two_queries(), placement, rates, trigger=0.5)
+    assert max(step for seen in looks for step in seen.triggers.values()) == pytest.approx(most)
+
+
+def test_no_trigger_keeps_up_with_too_much():
+    """Where hosts have more to do than they can work off no trigger is made longer for it."""
+    lines, looks = throttled(two_queries(), APART, rates_of((60, 300.0, 300.0)), trigger=0.5)
+    assert {step for seen in looks for step in seen.triggers.values()} == {0.5}
+    assert not any("triggers" in line["decided"] for line in lines)
+
+
+@pytest.mark.parametrize("placement", [APART, BEHIND])
+def test_throttle_costs_little_beside_shed(placement):
+    """Under twice what hosts can do, no more is lost than by shedding alone, nothing is slower, and triggers rest."""
+    rates, worst, served = rates_of((20, 100.0, 100.0), (60, 450.0, 450.0), (30, 100.0, 100.0)), {}, {}
+    for policy in ("shed", "throttle,shed"):
+        lines, looks = throttled(two_queries(), placement, rates, policy=policy, trigger=0.5, overhead=0.02)
+        worst[policy] = max(row.worst or 0.0 for seen in looks for row in seen.latency.values())
+        served[policy] = sum(row.count for seen in looks for row in seen.latency.values())
+    assert worst["throttle,shed"] <= 1.05 * worst["shed"]
+    assert served["throttle,shed"] >= 0.99 * served["shed"]
+    assert sum("triggers" in line["decided"] for line in lines) <= 5

@@ -94,6 +94,7 @@ class Stage:
                 network=network("a", "b"), prompt=lambda _: False, pace=Pace(0.5), place=Place(str(folder)),
                 real_time=frozenset(),
             ),
+            go_at=lambda pace: setattr(self.system.deployment, "pace", pace),
         )  # fmt: skip
         self.go = threading.Event()
         self.changes = Changes.__new__(Changes)
@@ -228,6 +229,29 @@ def test_limit_of_a_source_whose_query_is_not_compiled_is_refused(stage: Stage, 
     applied = stage.apply(limits={"rows": 100.0})
     assert not applied.begun
     assert ["is about to start" in why for why in reasons(applied)] == [True]
+
+
+def test_units_start_once_at_a_pace_of_limits_and_triggers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit and triggers of one plan are in force together, and each unit starts again once, where it is to be."""
+    monkeypatch.setattr(changing, "rows_a_file", lambda *_: 1.0)
+    started: list[tuple[str, str, float]] = []
+    monkeypatch.setattr(stage.system, "move", lambda *given: started.append(given))
+    for _ in range(2):  # what is in force already changes nothing
+        applied = stage.apply(limits={"rows": 100.0}, triggers={"h1": 1.0, "h2": 2.0}, placement={"b": "h1"})
+        assert not applied.refused
+        stage.settle()
+        stage.units["b"] = stage.units["b"].on("h1")
+    assert sorted(started) == [("a", "h1", 1.0), ("b", "h1", 1.0)]
+    assert stage.changes.pace == Pace(0.5, {"h1": 1.0, "h2": 2.0}, {"rows": 100.0}, {"rows": 1.0})
+
+
+def test_unit_that_moves_goes_on_at_its_pace_until_it_is_there(stage: Stage) -> None:
+    """While a unit moves its pace is not changed: the trigger is refused, and nothing of it done."""
+    assert not stage.apply(placement={"b": "h3"}).refused
+    applied = stage.apply(triggers={"h2": 1.0, "h1": 1.0})
+    assert [change.name for change in applied.begun] == ["h1"]
+    assert reasons(applied) == ["placement.b: 'b' moves already"]
+    assert stage.changes.pace.triggers == {"h1": 1.0}
 
 
 @pytest.mark.parametrize("placed", [unit("c", "h1"), unit("b", "h1")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -24,6 +25,9 @@ precision; beyond the second it counts only where no cost is known at all."""
 HALF = 10
 """Looks after which what was seen counts half, at most."""
 
+SPAN = 30.0
+"""Seconds for which rates are kept at least, however often somebody looks."""
+
 GIVEN = 0.3
 """How far off costs that the network gives may be, relative standard deviation: what is not sure is believed as far as
 it is surer than that."""
@@ -41,7 +45,7 @@ class Knowledge:
     half
         Half-life (s); it is no longer than `HALF` periods: who looks more often wants to know sooner.
     window, long
-        How many observations of the rates a decision looks at, and how many are kept.
+        How many observations of the rates a decision looks at, and how many say how long rates have been the same.
     looks
         How many there were.
     operators
@@ -89,8 +93,9 @@ class Knowledge:
             fullest[base[order]] = order
             fresh[fullest[base] != np.arange(len(base)), 2:] = 0.0
             np.add.at(sums, base, fresh)
+        kept = max(self.long, math.ceil(SPAN / seen.period))
         rates = {
-            name: (*self.rates.get(name, ()), count / seen.period)[-self.long :]
+            name: (*self.rates.get(name, ()), count / seen.period)[-kept:]
             for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
         }
         self._keep_up(sums, np.flatnonzero(faded), seen, prior)
@@ -175,9 +180,15 @@ class Knowledge:
         selectivity[told] = emitted[told] / tried[told]
         return cost, selectivity
 
-    def series(self, network: Network) -> Floats:
-        """Return the last rates of the sources, array (sources, k), the newest last; 0 before the first."""
-        return self._table(network, self.window)
+    def series(self, network: Network, looks: int | None = None) -> Floats:
+        """Return the last rates of the sources, array (sources, k), the newest last; 0 before the first.
+
+        Parameters
+        ----------
+        looks
+            How many, as far as they are kept; None: as many as a decision looks at.
+        """
+        return self._table(network, self.window if looks is None else looks)
 
     def _table(self, network: Network, most: int) -> Floats:
         length = min(most, max((len(row) for row in self.rates.values()), default=1))
@@ -199,7 +210,7 @@ class Knowledge:
             Time between two looks (s).
         """
         counts = self._table(network, self.long) * period
-        most = min((len(self.rates.get(name, ())) for name in network.sources), default=0)
+        most = min((min(len(self.rates.get(name, ())), self.long) for name in network.sources), default=0)
         mean, same, half = counts[:, -1].copy(), np.ones(len(counts), bool), 1
         while 2 * half <= most:
             older, newer = counts[:, -2 * half : -half].mean(axis=1), counts[:, -half:].mean(axis=1)

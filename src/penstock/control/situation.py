@@ -161,11 +161,16 @@ class Situation:
     @cached_property
     def longest(self) -> Floats:
         """How long the batches of all queries of each of ``hosts`` may become (s), array (hosts,); 0: it has none."""
-        allowed = BATCH * self.goals.bound / self.hops
+        allowed = self.allowed
         triggers = np.array([self.seen.triggers.get(name, -1.0) for name in self.hosts])
         twice = np.minimum(2 * self._fixed, LARGE / BATCH * allowed)
         longest = np.maximum.reduce([triggers, np.full(triggers.size, allowed), twice, SHORT * self._fixed])
         return np.where(triggers >= 0, longest, 0.0)
+
+    @property
+    def allowed(self) -> float:
+        """How long a batch may be (s) for those on the longest way to keep the latency bound together."""
+        return BATCH * self.goals.bound / self.hops
 
     @cached_property
     def _fixed(self) -> Floats:

@@ -15,6 +15,9 @@ from penstock.control.situation import Situation
 from penstock.placement import Arrays
 from penstock.steering import Plan
 
+BEYOND = 1.5
+"""Factor on what an interval brings beyond which more waits than batches leave by nature."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class Proposal:
@@ -70,6 +73,14 @@ def resting(now: Situation) -> set[str]:
 def calm(now: Situation, policy: str) -> bool:
     """Whether a policy may move something: nothing moves now, and its last moves are long enough ago."""
     return not now.seen.moving and now.now - now.acted.get(policy, -np.inf) >= now.goals.cool_down
+
+
+def usual(now: Situation, where: Ints) -> Floats:
+    """Return how long (s) what comes in an interval takes each host, array (hosts,): so much waits by nature."""
+    step = np.array([now.seen.triggers.get(name, 0.0) for name in now.hosts])
+    share = now.host_load(where, now.seen.keep).mean(axis=1) / now.usable
+    found: Floats = np.minimum(share, 1.0) * (step + now.fed_by(step))
+    return found
 
 
 def arrays_of(now: Situation, stay: Collection[str]) -> Arrays:

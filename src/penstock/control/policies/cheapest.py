@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 import attrs
 import numpy as np
 
-from penstock.control.policies.base import Proposal
+from penstock.control.policies.base import Proposal, evacuated
+from penstock.control.policies.joining import joined, moved, spread
 from penstock.control.policies.provision import Provision
 from penstock.control.policies.rebalance import Rebalance
 from penstock.control.policies.shed import Shed
@@ -23,14 +24,15 @@ class Cheapest:
     """Ask the other policies what they would do, and take what costs least over the horizon.
 
     The price of a course is the value of the tuples that it loses, of those that come later than the bound, the moves,
-    and the hosts for as long as the horizon. A host that joins is priced with the placement that it makes possible.
+    and the hosts for as long as the horizon. A host that joins is priced with all that would move once it is there.
 
     Attributes
     ----------
     shed, rebalance, provision
         The policies that are asked.
     least
-        Share by which another course must be cheaper than going on, so that noise decides nothing.
+        Share of what going on costs besides the hosts by which another course must be cheaper, so that noise decides
+        nothing: what hosts cost is certain.
     """
 
     shed: Shed = attrs.field(factory=Shed)
@@ -42,17 +44,19 @@ class Cheapest:
         """Return the cheapest course where it is not to go on as it is."""
         if not now.ready:
             return None
-        defer = price(now, Plan())
+        # What is on dead hosts starts elsewhere whatever is decided here, as far as others are up.
+        there = moved(now, evacuated(now, now.seen.down))
+        defer = price(there, Plan())
         courses: dict[str, tuple[float, Proposal]] = {}
         for name, policy in (("shed", self.shed), ("move", self.rebalance), ("add", self.provision)):
             found = policy(now, rng)
             if found is not None:
-                courses[name] = (price(now, found.plan, found.drain), found)
+                courses[name] = (self._price(there, found, rng), found)
         if not courses:
             return None
         least = min(courses, key=lambda name: (courses[name][0], name))
         cost, found = courses[least]
-        if cost >= defer * (1 - self.least) - 1e-9:
+        if cost >= defer - self.least * max(0.0, defer - _hosted(now)) - 1e-9:
             return None
         said = ", ".join(f"{name} {value:.4g}" for name, (value, _) in sorted(courses.items()))
         return Proposal(
@@ -64,6 +68,12 @@ class Cheapest:
             drain=found.drain,
             course=found.policy,
         )
+
+    def _price(self, now: Situation, found: Proposal, rng: np.random.Generator) -> float:
+        if not found.plan.add:
+            return price(now, found.plan, found.drain)
+        with_them = joined(now, found.plan.add)
+        return price(with_them, Plan(placement=spread(with_them, self.rebalance, rng)))
 
 
 def price(now: Situation, plan: Plan, leaving: Collection[str] = ()) -> float:
@@ -78,7 +88,7 @@ def price(now: Situation, plan: Plan, leaving: Collection[str] = ()) -> float:
         Hosts that leave once they are empty, besides those that the plan retires.
     """
     keep = now.seen.keep if plan.keep is None else plan.keep
-    makes_room = plan.keep is None and bool(plan.placement or plan.add)
+    makes_room = plan.keep is None and bool(plan.placement)
     gone = {*leaving, *plan.retire}
     return min(_price(now, plan, shares, gone) for shares in ([keep, {}] if makes_room and keep else [keep]))
 
@@ -86,24 +96,20 @@ def price(now: Situation, plan: Plan, leaving: Collection[str] = ()) -> float:
 def _price(now: Situation, plan: Plan, keep: Mapping[str, float], gone: Collection[str]) -> float:
     goals, prices = now.goals, now.goals.prices
     full, score = now.score(), now.score(keep)
-    where = now.where(plan.placement)
-    late, hosts = _late(now, where, keep), sum(host.price for host in now.seen.cluster.hosts.values())
-    if plan.add:
-        # What a host more makes possible: everything is spread over all of them.
-        room = float(now.usable.sum() + sum(host.usable for host in plan.add))
-        need = float(now.host_load(where, keep).sum(axis=0).mean())
-        behind = float(now.host_backlog(where).sum())
-        late = min(late, _spread(need, room, behind, now) * score)
-        hosts += sum(host.price for host in plan.add)
-    hosts -= sum(now.seen.cluster.hosts[name].price for name in gone if name in now.seen.cluster.hosts)
     return (
         prices.value * (full - score) * goals.horizon
-        + prices.late * late
-        + prices.hour * hosts * goals.horizon / 3600
+        + prices.late * _late(now, now.where(plan.placement), keep)
+        + _hosted(now, gone)
         # A move is paid once, and what it is good for holds longer than the horizon.
         + (prices.move * len(plan.placement) + prices.late * _paused(now, plan.placement))
         * min(1.0, goals.horizon / HOLDS)
     )
+
+
+def _hosted(now: Situation, gone: Collection[str] = ()) -> float:
+    """Return what hosts cost over the horizon, without some that leave."""
+    goals, hosts = now.goals, now.seen.cluster.hosts.values()
+    return goals.prices.hour * sum(host.price for host in hosts if host.name not in gone) * goals.horizon / 3600
 
 
 def _late(now: Situation, where: np.ndarray, keep: Mapping[str, float]) -> float:
@@ -116,15 +122,6 @@ def _late(now: Situation, where: np.ndarray, keep: Mapping[str, float]) -> float
     lost = float(now.passing[~placed].max(initial=0.0)) * now.goals.horizon
     late: float = ((waits > now.goals.bound).sum(axis=1) * step * through).sum()
     return min(late, now.score() * now.goals.horizon) + lost
-
-
-def _spread(need: float, room: float, behind: float, now: Situation) -> float:
-    """Return for how long (s) tuples are late when all hosts share the work and what waits."""
-    allowed = now.goals.bound * room
-    if need >= room:
-        until = (allowed - behind) / max(need - room, 1e-9)
-        return float(np.clip(now.goals.horizon - max(until, 0.0), 0.0, now.goals.horizon))
-    return float(np.clip((behind - allowed) / (room - need), 0.0, now.goals.horizon))
 
 
 def _paused(now: Situation, moves: Mapping[str, str]) -> float:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 
 from penstock.cluster import Host
-from penstock.control.policies.base import Proposal, calm, evacuated, percent
+from penstock.control.policies.base import BEYOND, Proposal, calm, evacuated, percent, usual
+from penstock.control.policies.joining import joined
+from penstock.control.policies.rebalance import Rebalance
 from penstock.control.situation import Situation
 from penstock.steering import Plan
 
@@ -18,10 +22,10 @@ class Provision:
     Attributes
     ----------
     add, retire
-        Shares of what all hosts can work off: a host joins above the first, and leaves if the others stay below the
-        second without it.
+        Shares of what all hosts can work off: a host joins above the first where something can move to it, and leaves
+        if the others stay below the second without it and no more waits than they work off in one look.
     patience
-        How long it must have been so before a host leaves (s).
+        How long the load must have been so low before a host leaves (s), as far back as rates are known.
     """
 
     add: float = 0.85
@@ -36,14 +40,17 @@ class Provision:
             return None
         need, have = float(now.load[now.base].sum(axis=0).mean()), float(now.usable.sum())
         if need > self.add * have:
-            return self._more(now, need, have)
+            return self._more(now, need, have, rng)
         return self._less(now, need)
 
-    def _more(self, now: Situation, need: float, have: float) -> Proposal | None:
+    def _more(self, now: Situation, need: float, have: float, rng: np.random.Generator) -> Proposal | None:
         fresh = _fresh(now)
         if not fresh or now.now - now.acted.get("provision", -np.inf) < now.goals.cool_down:
             return None
         host = fresh[0]
+        there = attrs.evolve(joined(now, [host]), goals=attrs.evolve(now.goals, high=self.add))
+        if host.name not in Rebalance().moves(there, rng).values():
+            return None  # it would stay empty
         return Proposal(
             policy="provision",
             plan=Plan(add=(host,)),
@@ -75,12 +82,12 @@ class Provision:
         spares = {host.name for host in now.goals.spare}
         mine = [k for k, name in enumerate(now.hosts) if name in spares and name not in now.draining]
         quiet = now.now - now.acted.get("provision", -np.inf) >= self.patience and now.now >= self.patience
-        peak = float(now.load[now.base].sum(axis=0).max())
         if not mine or not quiet or not calm(now, "provision") or len(now.hosts) < 2:
             return None
         last = min(mine, key=lambda k: (float(now.host_load(now.where())[k].mean()), -k))
         left = float(now.usable.sum() - now.usable[last])
-        if max(need, peak) > self.retire * left:
+        most = self.retire * left
+        if need > most or self._peak(now) > most or _waiting(now) > most * now.seen.period:
             return None
         moves = evacuated(now, [now.hosts[last]])
         if any(host == now.hosts[last] and name not in moves for name, host in now.seen.placement.items()):
@@ -93,6 +100,18 @@ class Provision:
             expected={"worst": now.worst(now.where(moves)), "hosts": float(len(now.hosts) - 1)},
             hard=False,
         )
+
+    def _peak(self, now: Situation) -> float:
+        """Return the highest load of all operators together in a look of late."""
+        rates = now.known.series(now.network, math.ceil(self.patience / now.seen.period))
+        return float(now.flow.run(rates, *now.costs)[0][now.base].sum(axis=0).max())
+
+
+def _waiting(now: Situation) -> float:
+    """Return the work that waits beyond what batches leave by nature, in benchmark-core seconds."""
+    where = now.where()
+    by_nature = BEYOND * usual(now, where) * now.usable
+    return float(np.maximum(now.host_backlog(where) - by_nature, 0.0).sum())
 
 
 def _fresh(now: Situation) -> list[Host]:

@@ -75,15 +75,10 @@ class Rebalance:
             self.prepare(rng)
         if not now.ready or not calm(now, "rebalance"):
             return None
-        where = now.where()
-        before = prices(now, now.host_load(where), now.host_backlog(where))
-        if before.max(initial=0.0) <= 0 or len(now.hosts) < 2:
-            return None
-        target = self.target(now, rng)
-        moves = paying(now, where, target, before)
+        moves = self.moves(now, rng)
         if not moves:
             return None
-        after = now.where(moves)
+        where, after = now.where(), now.where(moves)
         shares, then = now.shares(where), now.shares(after)
         hot, worst = int(np.argmax(shares)), now.worst(where)
         return Proposal(
@@ -100,6 +95,14 @@ class Rebalance:
         """Load the compiled code, while nothing can be decided yet."""
         small = Arrays.of(np.outer(np.arange(1.0, 7.0), np.arange(1.0, 4.0)) / 100, np.ones(2))
         algorithm(NAMES[self.by])(small, rng)
+
+    def moves(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
+        """Return the moves that pay; none where no host has too much to do."""
+        where = now.where()
+        before = prices(now, now.host_load(where), now.host_backlog(where))
+        if before.max(initial=0.0) <= 0 or len(now.hosts) < 2:
+            return {}
+        return paying(now, where, self.target(now, rng), before)
 
     def target(self, now: Situation, rng: np.random.Generator) -> dict[str, str]:
         """Return where the algorithm would have each operator that it moves, none of them beside a copy of its own."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 
 from penstock.arrays import Bools
 from penstock.control.flow import Floats, Ints
-from penstock.control.policies.base import Proposal, percent
+from penstock.control.policies.base import BEYOND, Proposal, percent, usual
 from penstock.control.situation import Situation
 from penstock.steering import Plan
 
 SETTLED = 0.1
 """Share of the longest batch up to which what waits at a host is nothing, where an interval brings less."""
-
-BEYOND = 1.5
-"""Factor on what an interval brings beyond which more waits than batches leave by nature."""
 
 LEAST = 0.05
 """Share of a host that sources under a limit have at least, whatever the others bring."""
@@ -25,17 +24,18 @@ LEAST = 0.05
 class Throttle:
     """Triggers and read limits from the measured overhead and load of each host.
 
-    A host whose batches have overhead o and load r per capacity keeps up only with a trigger of at least o / (1 - r).
+    A host whose batches have overhead o and load r per capacity keeps up only with a trigger of at least o / (1 - r):
+    r is the load of what is kept, and where it is 1 or more no trigger helps.
     After a stall everything that waits would come in one batch, and nothing of it would be visible before its end; a
     limit on what is read makes that several batches. It holds only for sources whose tuples reach a host that is
-    behind, until these have caught up.
+    behind, until these have caught up; none begins while tuples are dropped.
 
     Attributes
     ----------
     margin
         Factor on the least trigger that keeps up.
     longest
-        Share of the latency bound that a batch may take.
+        Share of the latency bound that a batch of what waits may take.
     least
         Share by which another limit must differ from the one in force, and the least trigger be below the usual one
         before a host goes back to that: what reads a source starts anew for it.
@@ -50,10 +50,12 @@ class Throttle:
         if not now.ready or not now.seen.triggers:
             return None
         most, where = self.longest * now.goals.bound, now.where()
-        behind, usual = now.host_backlog(where) / now.usable, _usual(now, where)
-        settled = behind <= np.maximum(SETTLED * most, usual)
-        triggers, words = self._triggers(now, most, settled)
-        limits, more = self._limits(now, most, settled, behind > np.maximum(most, BEYOND * usual))
+        behind, by_nature = now.host_backlog(where) / now.usable, usual(now, where)
+        settled = behind <= np.maximum(SETTLED * most, by_nature)
+        triggers, words = self._triggers(now, settled)
+        # Of what waits while something is dropped batches take only what is kept.
+        late = (behind > np.maximum(most, BEYOND * by_nature)) & (not now.seen.keep)
+        limits, more = self._limits(now, most, settled, late)
         if not triggers and not limits:
             return None
         return Proposal(
@@ -64,28 +66,33 @@ class Throttle:
             hard=False,
         )
 
-    def _triggers(self, now: Situation, most: float, settled: Bools) -> tuple[dict[str, float], list[str]]:
+    def _triggers(self, now: Situation, settled: Bools) -> tuple[dict[str, float], list[str]]:
         """Return longer triggers where hosts do not keep up, the first one where they do again, and why."""
-        load, first = now.host_load(now.where()).mean(axis=1), now.seen.cluster.spark.trigger
+        where, first = now.where(), now.seen.cluster.spark.trigger
+        kept, whole = (now.host_load(where, keep).mean(axis=1) for keep in (now.seen.keep, None))
         triggers: dict[str, float] = {}
         words = []
-        for name, mine, calm in zip(now.hosts, load, settled, strict=True):
+        for name, mine, all_of_it, calm in zip(now.hosts, kept, whole, settled, strict=True):
             seen, host = now.seen.hosts.get(name), now.seen.cluster.hosts[name]
             if seen is None or not seen.overhead or name not in now.seen.triggers:
                 continue
-            share = mine / (host.usable * (1.0 if seen.speed is None else seen.speed))
-            step = now.seen.triggers[name]
-            need = self.margin * seen.overhead / max(1 - share, 1e-3)
-            if need > step * 1.1 and step < most * 0.99:
-                triggers[name] = float(min(need, most))
-            elif calm and step > first and need <= first * (1 - self.least):
-                triggers[name] = first
+            step, able = now.seen.triggers[name], host.usable * (1.0 if seen.speed is None else seen.speed)
+            need, back = self._least(seen.overhead, mine / able), self._least(seen.overhead, all_of_it / able)
+            if step * 1.1 < need < math.inf and step < now.allowed * 0.99:
+                triggers[name] = float(min(need, now.allowed))
+            elif calm and step > first and back <= first * (1 - self.least):
+                triggers[name] = first  # not because something is dropped for a while
             else:
                 continue
             words.append(
-                f"{name}: {seen.overhead:.3g} s a batch and {percent(share)} work need {need:.3g} s, not {step:.3g} s"
+                f"{name}: {seen.overhead:.3g} s a batch and {percent(mine / able)} work need {need:.3g} s, "
+                f"not {step:.3g} s"
             )
         return triggers, words
+
+    def _least(self, overhead: float, share: float) -> float:
+        """Return the least trigger (s) that keeps up with a load, a share of what a host can work off; inf: none."""
+        return self.margin * overhead / (1 - share) if share < 1 else math.inf
 
     def _limits(
         self, now: Situation, most: float, settled: Bools, late: Bools
@@ -116,14 +123,6 @@ class Throttle:
         if lifted := [names[k] for k in np.flatnonzero(limited & ~stays).tolist()]:
             words.append(f"nothing waits any more of {', '.join(lifted)}")
         return limits | dict.fromkeys(lifted), words
-
-
-def _usual(now: Situation, where: Ints) -> Floats:
-    """Return how long (s) what comes in an interval takes each host, array (hosts,): so much waits by nature."""
-    step = np.array([now.seen.triggers.get(name, 0.0) for name in now.hosts])
-    share = now.host_load(where, now.seen.keep).mean(axis=1) / now.usable
-    found: Floats = np.minimum(share, 1.0) * (step + now.fed_by(step))
-    return found
 
 
 def _reached(now: Situation, where: Ints) -> tuple[Bools, Bools]:

@@ -96,13 +96,13 @@ class Changes:
             case kinds.TABLES:
                 self._tables(change.to)
             case kinds.TRIGGER:
-                self._trigger(change.name, change.to)
+                self._trigger(change.name, change.to, wanted)
             case kinds.MOVE:
                 self._move(change.name, wanted)
             case kinds.RETIRE:
                 self.members.retire(change.name, self._coming(change.name, wanted))
             case kinds.LIMIT:
-                self._limit(change.name, change.to)
+                self._limit(change.name, change.to, wanted)
             case _:
                 raise InputError(f"{change.kind!r} cannot be done on Spark", at=change.name)
 
@@ -197,7 +197,7 @@ class Changes:
                 found |= limits_of(self.system.deployment.place, name)
         return {stream: share for stream, share in found.items() if share < 1}
 
-    def _trigger(self, host: str, interval: float) -> None:
+    def _trigger(self, host: str, interval: float, wanted: Wanted) -> None:
         self.members.known(host)
         if not interval >= 0:
             raise InputError(f"expected an interval >= 0 s, got {interval}", at=f"triggers.{host}")
@@ -206,9 +206,9 @@ class Changes:
         triggers = {**self.pace.triggers, host: interval}
         prompt = self.system.deployment.prompt
         pace = attrs.evolve(self.pace, triggers=triggers)
-        self._paced(pace, lambda unit: unit.host == host and not prompt(unit.fragment))
+        self._paced(wanted, pace, lambda unit: unit.host == host and not prompt(unit.fragment))
 
-    def _limit(self, source: str, limit: float | None) -> None:
+    def _limit(self, source: str, limit: float | None, wanted: Wanted) -> None:
         """Bound what is read of a source: Spark's readers learn of it when they are started, so they start again."""
         network = self.system.deployment.network
         if source not in network.sources:
@@ -229,16 +229,14 @@ class Changes:
                 "a query that reads it is about to start", at=f"limits.{source}", hint="wait until it runs"
             )
         rows = 1.0 if limit is None else max(rows_a_file(query, source, network) for query in readers.values())
-        self._paced(self.pace.limited(source, limit, rows), lambda unit: unit.name in readers)
+        self._paced(wanted, self.pace.limited(source, limit, rows), lambda unit: unit.name in readers)
 
-    def _paced(self, pace: Pace, changed: Callable[[Unit], bool]) -> None:
-        """Let units go on at another pace; those of dead hosts do so when they are started there or elsewhere."""
+    def _paced(self, wanted: Wanted, pace: Pace, changed: Callable[[Unit], bool]) -> None:
+        """Note units that are to go on at another pace, whoever starts them."""
         mine = [unit for unit in [*self.system.units.values()] if changed(unit)]
         self._free([name for unit in mine for name in sorted(unit.names)])
         self.system.go_at(pace)
-        for unit in mine:
-            if unit.host not in self.members.down:
-                self.start(unit, unit.host)
+        wanted.paced |= {unit.name for unit in mine}
 
     def _move(self, operator: str, wanted: Wanted) -> None:
         """Begin to move the unit of an operator, or a part of it; of several of its operators the first one does."""
@@ -279,6 +277,8 @@ class Changes:
             raise InputError(f"the copies of {', '.join(hosts)} move together", at=f"placement.{operator}")
         if any(there == host for other, there in unit.copies.items() if other != copy):
             raise InputError(f"another copy is on {host!r}", at=f"placement.{operator}")
+        if unit.name in wanted.paced:
+            raise InputError(f"{unit.name!r} starts again at another pace", at=f"placement.{operator}")
         runs = copy in self.system.copies.runners or (unit.saved == copy and unit.name in self.system.runners)
         if unit.copies[copy] == host and runs:
             return
@@ -348,7 +348,22 @@ class Changes:
         self._free([unit.name for unit in found.again])
         wanted.grown = found
 
-    def grow(self, found: Grown) -> None:
+    def together(self, wanted: Wanted) -> None:
+        """Begin what several changes of a plan ask of the same units: to attach queries, and to go on at another pace.
+
+        Units that start again for another reason do so at the new pace; those of dead hosts when these are back, or
+        elsewhere.
+        """
+        again: tuple[Unit, ...] = ()
+        if wanted.grown is not None:
+            again = wanted.grown.again
+            self._grow(wanted.grown)
+        for name in sorted(wanted.paced - wanted.begun - {unit.name for unit in again}):
+            unit = self.system.units[name]
+            if unit.host not in self.members.down:
+                self.start(unit, unit.host)
+
+    def _grow(self, found: Grown) -> None:
         """Begin to attach queries."""
         self.system.growing = True
         job = self.pool.submit(lambda: attach(self.system, found, self.intervals()))

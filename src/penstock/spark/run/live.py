@@ -203,8 +203,7 @@ class SparkEngine:
                 refused.append(Refused(change, short(error)))
             else:
                 begun.append(change)
-        if wanted.grown is not None:
-            self.changes.grow(wanted.grown)
+        self.changes.together(wanted)
         return Applied(self.now, tuple(begun), tuple(refused))
 
     def wait(self, until: float) -> bool:

@@ -24,6 +24,8 @@ class Wanted:
         By operator its unit and the hosts that are asked for the unit's operators; of a copy for the copy's.
     begun
         Units, and copies of units, that have begun to move.
+    paced
+        Units that are to go on at another pace.
     grown
         What is to be attached, all at once.
     """
@@ -32,6 +34,7 @@ class Wanted:
     changes: Sequence[Change]
     moves: Mapping[str, tuple[str, Mapping[str, str]]]
     begun: set[str] = attrs.field(factory=set)
+    paced: set[str] = attrs.field(factory=set)
     grown: Grown | None = None
 
     def unit_of(self, operator: str) -> tuple[str, Mapping[str, str]]:
