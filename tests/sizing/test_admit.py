@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -118,6 +120,22 @@ def test_shared_names_are_refused() -> None:
     with pytest.raises(InputError, match="is also in"):
         merged(running, running)
     assert list(merged(running, renamed(running, "n-")).sources) == ["s1"]
+
+
+def test_a_source_is_read_in_one_way() -> None:
+    """A new query may say less of a source that runs, or how much of it is read at once, and nothing else."""
+
+    def having(network: Network, **told: Any) -> Network:
+        sources = [attrs.evolve(source, **told) for source in network.sources.values()]
+        return Network.of(network.name, sources, network.operators.values(), network.sinks.values())
+
+    running = having(chain([0.001]), format="json", schema="n int", options={"path": "in"})
+    new = renamed(running, "n-")
+    assert merged(running, having(new, format=None, schema=None, options={})).sources == running.sources
+    assert merged(running, having(new, options={"path": "in", "maxFilesPerTrigger": "1"})).sources == running.sources
+    for told in ({"options": {"path": "other"}}, {"schema": "n string"}, {"format": "csv"}):
+        with pytest.raises(InputError, match=rf"sources\.s1\.{next(iter(told))}: 's1' is read otherwise"):
+            merged(running, having(new, **told))
 
 
 NEW = """

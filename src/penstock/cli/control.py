@@ -226,7 +226,7 @@ def _going_on(
 
     if there is None:
         return None
-    asked = {} if given is None else reading.get_placement(given, network, cluster)
+    asked = {**network.pins, **({} if given is None else reading.get_placement(given, network, cluster))}
     if algorithm is not None or any(there.get(name) != host for name, host in asked.items()):
         common.say("note: operators go on where the run has left them; move them with: penstock move OP HOST")
     return there

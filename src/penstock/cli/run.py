@@ -132,7 +132,7 @@ def command(
     folder = where(end.directory or cluster.spark.directory, graph)
     there = left.claimed(folder) if inputs.placement is None and inputs.algorithm is None else None
     if there is not None:
-        placed = left.placement_of(there).check(graph.operators, cluster.hosts)
+        placed = left.placement_of(there).check(graph.operators, cluster.hosts, graph.pins)
     else:
         placed = reading.decide_placement(graph, cluster, inputs.placement, inputs.algorithm, expected, answer.seed)
     _check_placed(graph, cluster, placed, drop, end)

@@ -157,7 +157,9 @@ class Statistics:
                             f"expected {len(operator.inputs)} numbers (one per input), got {len(measured)}",
                             at=f"operators.{operator.name}.{key}",
                         )
-                    if override or getattr(operator, key) is None:
+                    # What a delay lets through is what it does, and not for statistics to say.
+                    open_here = getattr(operator, key) is None and (key, operator.kind) != ("selectivity", "delay")
+                    if override or open_here:
                         changes[key] = measured * len(operator.inputs) if len(measured) == 1 else measured
                 if "selectivity" in changes and known.growth is not None:
                     changes["growth"] = known.growth

@@ -17,21 +17,23 @@ HOW = frozenset(
 """Options of sources and sinks, in small letters, that say how they are read and written, and not what."""
 
 MODELLED = ("arrivals", "cost", "emit", "growth", "host", "pin", "selectivity", "service", "state", "weight")
-"""What the models and the simulator ask, or who decides; a delay is made of its cost and selectivity."""
+"""What the models and the simulator ask, or who decides; of a delay, the selectivity says which rows leave."""
 
 
 def meaning(network: Network) -> str:
     """Return a text that is the same for two networks that give the same answers, without what they cost."""
     tables = (network.sources, network.operators, network.sinks)
-    return "\n".join([network.name, *(str(_meant(part)) for table in tables for part in table.values())])
+    return "\n".join([network.name, *(str(meant(part)) for table in tables for part in table.values())])
 
 
-def _meant(part: Source | Operator | Sink) -> Document:
+def meant(part: Source | Operator | Sink) -> Document:
+    """Return what of a part of a network answers depend on."""
     told: Document = attrs.asdict(part)
-    kept = ("cost", "selectivity") if isinstance(part, Operator) and part.kind == "delay" else ()
-    found = {key: value for key, value in told.items() if key not in MODELLED or key in kept}
+    found = {key: value for key, value in told.items() if key not in MODELLED}
+    if isinstance(part, Operator) and part.kind == "delay":
+        found["selectivity"] = min(1.0, *(part.selectivity or (1.0,)))
     if "options" in found:
-        found["options"] = {key: value for key, value in found["options"].items() if not _only_how(key)}
+        found["options"] = {key: value for key, value in sorted(found["options"].items()) if not _only_how(key)}
     return found
 
 

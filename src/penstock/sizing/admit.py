@@ -11,6 +11,7 @@ from penstock.latency.models import above_backlog, model_of
 from penstock.load import load_model
 from penstock.load.setting import Setting
 from penstock.network import Network
+from penstock.network.meaning import meant
 from penstock.sizing.admission import Admission
 from penstock.sizing.candidates import Candidates
 from penstock.sizing.search import TIE
@@ -22,8 +23,16 @@ def merged(network: Network, new: Network) -> Network:
     Raises
     ------
     InputError
-        If another name is used in both.
+        If another name is used in both, or the new one says of a source that it is read otherwise.
     """
+    for name in network.sources.keys() & new.sources.keys():
+        here, there = meant(network.sources[name]), meant(new.sources[name])
+        differs = [key for key in ("format", "schema", "options", "time") if there[key] and there[key] != here[key]]
+        if differs and network.sources[name].format is not None:
+            raise InputError(
+                f"{name!r} is read otherwise in {network.file or network.name!r}", file=new.file,
+                at=f"sources.{name}.{differs[0]}", hint="leave it as it is there, or rename it",
+            )  # fmt: skip
     for table in ("operators", "sinks"):
         for name in getattr(new, table):
             if name in getattr(network, table):

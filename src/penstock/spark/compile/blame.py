@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from pyspark.errors import PySparkException
@@ -16,6 +17,10 @@ HINTS = {
     "AVRO_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE": "name spark-avro in packages or jars; see docs/how-to/kafka.md",
 }
 """What to do about some of Spark's errors."""
+
+
+INNER = re.compile(r", `__\w+`|`__\w+`, ")
+"""Columns of penstock's own, among those that Spark proposes."""
 
 
 class blame:  # noqa: N801
@@ -35,6 +40,7 @@ class blame:  # noqa: N801
                 return True
             text = " ".join((error.getMessage() or str(error)).split("\n\nJVM stacktrace")[0].split())
             text = text.split(";\n")[0].split(" SQLSTATE")[0].split(" == SQL")[0]
+            text = INNER.sub("", text)
             mend = "mend options, schema or time" if self.at.startswith("sources.") else "mend the SQL"
             hint = HINTS.get(error.getCondition() or "", mend if self.only is None else None)
             if disconnected:

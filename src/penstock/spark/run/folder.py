@@ -68,7 +68,7 @@ CLAIMED = (
     ("placement", "another placement"),
     ("apart", "a run with other operators apart"),
     ("keep", "a run with other keep fractions"),
-    ("plan", "a run with a plan table, or one without it,"),
+    ("plan", "a run that may change what it drops (`control`, `run --plan`), or one that may not,"),
     ("hop", "a run whose rows pass by other ways, or by topics with other partitions,"),
     ("mode", "a run in another mode"),
     ("rates", "a run whose scheduled sources have other rates"),
