@@ -14,9 +14,9 @@ from penstock.steering import Plan
 LEAST = 0.05
 """Changes of what copies keep below this are not worth a decision: it costs nothing that they drop a little more."""
 
-WAITED = 0.3
-"""Share of the latency bound that has to wait at a host before copies begin to drop: one that has dropped can no longer
-take over, and a host is often short of time for a few seconds only, while copies are started."""
+WAITED = 0.6
+"""Share of the latency bound for which something must have waited before copies begin to drop: one that has dropped can
+no longer take over."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,9 +45,13 @@ class Replicate:
         return self._shed(now) if replicated(now) and now.ready else None
 
     def _shed(self, now: Situation) -> Proposal | None:
-        where = now.where()
-        shares, behind = now.host_load(where)[:, -1] / now.usable, now.host_backlog(where) / now.usable
-        needed = shares.max(initial=0.0) > 1 and behind.max(initial=0.0) >= WAITED * now.goals.bound
+        fresh = now.now - now.acted.get("replicate", -np.inf) < now.goals.cool_down
+        if dropping(now) and fresh:
+            return None  # a change begins copies anew, or lets others lead
+        shares = now.host_load(now.where())[:, -1] / now.usable
+        # While copies and hosts are started the others are short of time, and are no longer when these run.
+        waited = 1.0 if fresh or now.seen.moving or now.seen.down else WAITED
+        needed = shares.max(initial=0.0) > 1 and _behind(now) >= waited * now.goals.bound
         if not needed and not dropping(now):
             return None
         if (plan := relieved(now)) is None:
@@ -62,3 +66,10 @@ class Replicate:
             f"{', '.join(sorted(plan.keep)) or 'none'} drop, and each operator has a copy that drops nothing",
             expected={"load": max(plan.load.values(), default=0.0), "score": now.score()},
         )
+
+
+def _behind(now: Situation) -> float:
+    """Return how long something has waited (s), where that is seen, or is going to."""
+    if now.seen.behind is not None:
+        return float(np.nan_to_num(now.seen.behind).max(initial=0.0))
+    return float((now.host_backlog(now.where()) / now.usable).max(initial=0.0))
