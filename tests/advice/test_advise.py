@@ -316,6 +316,16 @@ def test_growth_shows_what_breaks(job: Any, deployment: Any) -> None:
     assert report.growth[1.0]["a"]["busy"] == pytest.approx((0.2 + 0.8) / 2, rel=0.03)
 
 
+def test_growth_is_told_in_the_middle_of_the_same_draws(job: Any, deployment: Any) -> None:
+    """At once the rates it is the latency beside it, noise and errors included, and from there on it grows."""
+    noisy = job("a", rates=200.0, trigger=2.0, spread=0.4, overhead=0.6, overhead_error=0.1, cost_error=1e-4)
+    report = ask(deployment(noisy, job("b", rates=20.0, trigger=2.0, spread=0.4), cores=2.0))
+    for name, told in report.latency.items():
+        now, twice, most = (report.growth[factor][name] for factor in (1.0, 2.0, 5.0))
+        assert (now["worst"], now["p99"]) == pytest.approx((told.worst[1], told.p99[1]))
+        assert told.worst[1] <= twice["worst"] <= most["worst"]
+
+
 def test_every_kind_of_the_contract_is_there() -> None:
     """The table of kinds has the names that programs know."""
     assert set(KINDS) == {

@@ -179,6 +179,26 @@ def test_batches_of_one_size_last_as_long_as_they_did(make: Any, write: Any) -> 
         assert kinds(found) == set()
 
 
+def test_a_cost_that_is_lost_in_the_overhead_is_not_nothing(make: Any, write: Any) -> None:
+    """Rows whose cost the noise hides are not replayed as free: at five times the rate they wait as long as they would.
+
+    No batch is taken to last longer than it did, and the figures are marked as an upper bound.
+    """
+    there = ran(np.full(60, 400.0), 0.6, 6e-4, noise=0.3)
+    log = write(there.batches(make))
+    fit = inspect(read_telemetry([str(log)])).queries["clicks"].fit
+    assert fit.overhead is not None
+    assert fit.cost is None
+    found = asked(log, 60.0)
+    assert not found.report.deployment.jobs["clicks"].certain
+    assert any("clicks: a row counts as the most" in note for note in found.report.notes)
+    assert found.agreement["clicks"]["replayed"] == pytest.approx(found.agreement["clicks"]["recorded"], rel=0.1)
+    assert there.worst() <= found.report.latency["clicks"].worst[2]
+    more = ran(np.full(60, 2000.0), 0.6, 6e-4, noise=0.3).worst()
+    assert more > 30
+    assert more <= found.report.growth[5.0]["clicks"]["worst"] <= 3 * more
+
+
 def test_full_batches_last_as_long_as_they_did(make: Any, write: Any) -> None:
     """Looked at while a backlog is worked off in full batches, each takes its 3 s, and no core is freed."""
     there = ran(OVERLOAD[:3000], 1.0, 0.001, 2000.0)

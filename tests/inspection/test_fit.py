@@ -114,6 +114,18 @@ def test_a_cost_within_the_noise_is_not_told(seed: int) -> None:
         assert fit.error > 0.2
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_row_costs_no_more_than_all_of_its_batch(seed: int) -> None:
+    """However little the noise shows of a cost, at most the whole batch is the rows'."""
+    rng = np.random.default_rng(seed)
+    rows, seconds = rng.uniform(700, 1200, 12), np.exp(0.5 * rng.standard_normal(12))
+    fit = fit_batches(rows, seconds)
+    assert fit.overhead is not None
+    assert fit.cost is None
+    assert fit.cost_most is not None
+    assert fit.cost_most <= np.median(seconds / rows)
+
+
 @given(
     rows=st.lists(st.integers(0, 10**9), min_size=1, max_size=40),
     seconds=st.lists(st.floats(0, 1e6), min_size=40, max_size=40),

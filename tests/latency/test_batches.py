@@ -17,7 +17,8 @@ from penstock.cluster import Cluster, Host, Link, Placement, SparkSettings
 from penstock.control.as_modelled import simulated
 from penstock.control.prediction import predict
 from penstock.control.summary import error_bar, summary
-from penstock.latency.batches import BatchHosts, microbatch_estimate
+from penstock.errors import InputError
+from penstock.latency.batches import BatchHosts, PlacedBatches, microbatch_estimate
 from penstock.latency.estimate import Estimate, Spread
 from penstock.latency.intervals import with_interval
 from penstock.load import OperatorStatistics, Statistics, load_model
@@ -244,22 +245,31 @@ def test_a_trigger_of_0_looks_as_often_as_spark_does(penstock, tmp_path) -> None
     assert simulated["latency"]["max"] == pytest.approx(found[0]["worst"], rel=0.1)
 
 
-def overloaded(load: float, duration: float, known: Statistics) -> tuple[Estimate, Spread]:
-    """Return what the batch model says of two hosts, of which the first has so many times the work that it can do."""
+TWO = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
+
+
+def batch_model(load: float, duration: float, known: Statistics) -> PlacedBatches:
+    """Return the batch model of two hosts, of which the first has so many times the work that it can do."""
     model = load_model(chain([0.001, 1e-5]), Rates.constant({"s1": 1000 * load}, duration))
-    cluster = attrs.evolve(Cluster.uniform(2), spark=SparkSettings(trigger=1.0))
-    placement = {"o1.1": "h1", "o1.2": "h2"}
-    placed = BatchHosts.of(known, cluster).placed(model, placement)
+    return BatchHosts.of(known, TWO).placed(model, {"o1.1": "h1", "o1.2": "h2"})
+
+
+def spread_in(placed: PlacedBatches) -> Spread:
     spread = placed.spread(np.random.default_rng(1), count=20)
     assert spread is not None
-    return microbatch_estimate(model, placement, cluster, known), spread
+    return spread
+
+
+def estimated(placed: PlacedBatches) -> Estimate:
+    return microbatch_estimate(placed.model, placed.placement, TWO, placed.hosts.statistics)
 
 
 @pytest.mark.parametrize(("load", "duration"), [(20.0, 300.0), (2.0, 2 * 3600.0)])
 def test_what_takes_hours_to_deliver_counts(load: float, duration: float) -> None:
     """Rows wait for all the work that comes before them, however long after the rates end that is done."""
     error = HostStatistics(error=0.01)
-    found, spread = overloaded(load, duration, Statistics(hosts={"h1": error, "h2": error}))
+    placed = batch_model(load, duration, Statistics(hosts={"h1": error, "h2": error}))
+    found, spread = estimated(placed), spread_in(placed)
     behind = (load - 1) * duration
     assert behind < found.total.worst < 1.02 * load * duration
     assert found.series[-1] > 0.95 * behind
@@ -268,17 +278,31 @@ def test_what_takes_hours_to_deliver_counts(load: float, duration: float) -> Non
 
 @pytest.mark.parametrize("silly", [{"overhead": 1e9}, {"factor": 1e300}, {"overhead": 1e300, "factor": 1e300}])
 def test_numbers_without_sense_give_no_small_latency(silly: dict[str, float]) -> None:
-    """A host whose batches never end makes the worst latency huge, and it stays a number."""
-    found, spread = overloaded(0.5, 30.0, Statistics(hosts={"h1": HostStatistics(**silly, error=0.01)}))
-    assert 1e9 < found.total.p50 <= found.total.worst < math.inf
-    assert 0.9e9 < spread.total["worst"][0] <= spread.total["worst"][1] < math.inf
+    """A host whose batches never end makes the interval huge, and it stays one of numbers; an estimate refuses it."""
+    placed = batch_model(0.5, 30.0, Statistics(hosts={"h1": HostStatistics(**silly, error=0.01)}))
+    low, high = spread_in(placed).total["worst"]
+    assert 0.9e9 < low <= high < math.inf
+    with pytest.raises(InputError, match="too long to be followed"):
+        estimated(placed)
+
+
+@pytest.mark.parametrize(("rows", "longest"), [(5e10, 5e8), (1e12, None)])
+def test_what_is_too_long_to_be_followed_is_refused(rows: float, longest: float | None) -> None:
+    """A backlog is worked off by batches as long as they are, or refused with what to do: it is not cut short."""
+    model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [rows, 0.0]}))
+    cluster = attrs.evolve(Cluster.uniform(1), spark=SparkSettings(trigger=1.0))
+    if longest is None:
+        with pytest.raises(InputError, match=r"the backlog is too long to be followed .*lower the rates"):
+            microbatch_estimate(model, {"o1.1": "h1"}, cluster)
+    else:
+        assert microbatch_estimate(model, {"o1.1": "h1"}, cluster).total.worst == pytest.approx(longest, rel=1e-6)
 
 
 @pytest.mark.filterwarnings("error")
 def test_runs_that_differ_without_bounds_are_drawn() -> None:
     """Where earlier runs were off by more than numbers can say, there is an interval all the same."""
-    _, spread = overloaded(0.5, 30.0, Statistics(hosts={"h1": HostStatistics(overhead=0.1, between_runs=800.0)}))
-    low, high = spread.total["worst"]
+    placed = batch_model(0.5, 30.0, Statistics(hosts={"h1": HostStatistics(overhead=0.1, between_runs=800.0)}))
+    low, high = spread_in(placed).total["worst"]
     assert 0 < low < 1e6 < high < math.inf
 
 

@@ -37,6 +37,24 @@ def test_rows_are_where_they_came(spans: list[tuple[float, float, float]], bins:
     np.testing.assert_allclose(mine.arrived[0], wanted, rtol=1e-6, atol=1e-6)
 
 
+@given(
+    st.lists(st.tuples(st.floats(60, 130), st.floats(-1, 8), st.floats(0, 1000)), max_size=40),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_many_spans_at_once_are_those_one_by_one(spans: list[tuple[float, float, float]], step: float) -> None:
+    """Spans that are spread together give what they give one after the other, in and before the window."""
+    one, all_at_once = board(64, step), board(64, step)
+    for each in (one, all_at_once):
+        each.slide(138.0)
+    begin, length, rows = np.array(spans).reshape(-1, 3).T
+    end = begin + length
+    for span in zip(rows.tolist(), begin.tolist(), end.tolist(), strict=True):
+        one.add_flow("arrived", "a->b", *span)
+    all_at_once.add_flows("arrived", "a->b", rows, begin, end)
+    np.testing.assert_allclose(all_at_once.arrived, one.arrived, rtol=1e-12, atol=1e-12)
+    assert all_at_once.first == one.first
+
+
 @given(st.lists(st.floats(0, 0.9), min_size=1, max_size=120))
 def test_backlog_survives_sliding(puts: list[float]) -> None:
     """What waits is what was put minus what was taken, also where that happened before the window."""

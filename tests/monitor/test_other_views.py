@@ -12,6 +12,7 @@ import pytest
 from folders import BEGIN, Answering, Folder
 
 from penstock.errors import InputError
+from penstock.inspection import Inspection, inspect
 from penstock.monitor import Question, open_view
 from penstock.monitor.board import Board
 from penstock.monitor.controlled import ControlledView
@@ -19,6 +20,7 @@ from penstock.monitor.decisions import Decisions
 from penstock.monitor.exposition import METRICS, exposition
 from penstock.monitor.log import LogView, PlanView
 from penstock.monitor.run import RunView
+from penstock.telemetry import read_telemetry
 
 LOG = "examples/event-log/spark-4.3.zstd"
 
@@ -61,6 +63,92 @@ def test_all_of_a_log_is_in_the_window(tmp_path: Path, lasts: float) -> None:
     shown = sum(rate or 0.0 for rates in live["series"]["rates"] for rate in rates) * live["step"]
     assert shown == pytest.approx(900_000)
     assert live["start"] <= begin
+
+
+def recorded(folder: Path, count: int, apart: float, **changes: Any) -> Path:
+    """Return progress of two queries that run side by side, with batches of random sizes and rows that wait."""
+    rng, path = np.random.default_rng(count), folder / "progress.json"
+    with path.open("w") as file:
+        for name in "ab":
+            offset = 0
+            for number in range(count):
+                rows, waits = rng.integers(0, 1000, 2).tolist()
+                offset += rows
+                ends = {f"{kind}Offset": {"t": {"0": offset + more}} for kind, more in (("end", 0), ("latest", waits))}
+                source = {
+                    "description": f"KafkaV2[Subscribe[{name}]]", "startOffset": {"t": {"0": offset - rows}}, **ends,
+                    "numInputRows": rows,
+                }  # fmt: skip
+                when = datetime.fromtimestamp(1_767_225_600.9 + apart * (number + 0.2 * rng.random()), UTC)
+                seconds = 0.7 * apart * rng.random()
+                report = {
+                    "id": name, "runId": name, "name": name, "batchId": number, "sources": [source],
+                    "numInputRows": rows, "timestamp": when.isoformat(timespec="milliseconds"),
+                    "durationMs": {"triggerExecution": 1000 * seconds}, "sink": {"numOutputRows": rows // 2},
+                }  # fmt: skip
+                file.write(json.dumps({**report, **changes}) + "\n")
+    return path
+
+
+def plain_board(view: LogView, found: Inspection) -> Board:
+    """Return what batches that are noted one by one make of the board of a log."""
+    mine = view.board
+    board = Board(mine.streams, mine.hosts, mine.sinks, begin=mine.start, step=mine.step, bins=mine.bins)
+    busy, (host,) = [], mine.hosts
+    for name, query in found.queries.items():
+        batches, before, waited = query.batches, query.batches.start[0], 0.0
+        board.busy[:] = 0.0
+        columns = (batches.start, batches.end, batches.rows, batches.output, batches.lag)
+        for start, end, rows, output, lag in zip(*(column.tolist() for column in columns), strict=True):
+            board.add_flow("arrived", f"{name}-{name}->{name}", rows, before, start)
+            board.add_flow("put" if lag > waited else "taken", f"{name}-{name}->{name}", abs(lag - waited), end, end)
+            board.add_flow("arrived", f"{name}->{name}-out", output, start, end)
+            board.add_busy(host, start, end)
+            board.add_latency(f"{name}-out", np.array([start]), end)
+            before, waited = start, lag
+        busy.append(board.busy.copy())
+    board.busy = np.max(busy, axis=0)
+    return board
+
+
+@pytest.mark.parametrize(("count", "apart"), [(40, 1.0), (3000, 2.0), (50, 60.0)])
+def test_a_log_shows_what_its_batches_show_one_by_one(tmp_path: Path, count: int, apart: float) -> None:
+    """All batches of a log reach the window together, and it shows what it would if they came one after another."""
+    path = recorded(tmp_path, count, apart)
+    view = LogView([str(path)])
+    board = plain_board(view, inspect(read_telemetry([str(path)])))
+    for series in Board.SERIES:
+        np.testing.assert_allclose(getattr(view.board, series), getattr(board, series), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(view.board.backlog(), board.backlog(), atol=1e-6)
+    assert (view.board.first, view.board.last) == (board.first, board.last)
+    for name, sink in board.sinks.items():
+        assert view.board.sinks[name].classes.tolist() == sink.classes.tolist()
+
+
+def test_what_waited_before_the_window_counts(tmp_path: Path) -> None:
+    """Of a log that is longer than the window, five years, as many rows wait at its end as it tells."""
+    path = recorded(tmp_path, 50, 40 * 86400.0)
+    board = LogView([str(path)]).board
+    assert board.first * board.step > 1_767_225_600 + 86400
+    waits = dict(zip(board.streams, board.backlog()[:, board.length - 1], strict=True))
+    for name, query in inspect(read_telemetry([str(path)])).queries.items():
+        assert waits[f"{name}-{name}->{name}"] == pytest.approx(query.batches.lag[-1])
+
+
+def test_a_long_log_opens_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are not noted one by one: what is done for each query does not grow with them."""
+    for name in ("add_flow", "add_busy"):
+        monkeypatch.setattr(Board, name, None)
+    latencies, plain = [], Board.add_latency
+    monkeypatch.setattr(Board, "add_latency", lambda *given: latencies.append(plain(*given)))
+    LogView([str(recorded(tmp_path, 30, 1.0))])
+    assert len(latencies) == 2
+
+
+def test_a_log_that_names_no_sources_is_shown(tmp_path: Path) -> None:
+    """Where progress does not tell sources, all rows of a query come from one."""
+    view = LogView([str(recorded(tmp_path, 30, 1.0, sources=[]))])
+    assert sum(name.endswith(("->a", "->b")) for name in view.board.streams) == 2
 
 
 def test_logs_can_be_asked(log: LogView) -> None:

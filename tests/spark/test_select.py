@@ -124,6 +124,17 @@ SECOND = {"h": {"kind": "aggregate", "input": "g", "window": "20 seconds", "by":
         (of_aggregate(select="count(*) AS __origin"), {}, r"operators\.g\.select: the column name '__origin' is used"),
         (of_aggregate(select="max(price) AS __stimulus"), {}, r"operators\.g\.select: the column name '__stimulus'"),
         (of_aggregate(by="user") | SECOND, {}, r"operators\.h: two columns are called 'window_start'"),
+        (
+            of_aggregate(by=["`user`"]),
+            {},
+            r"operators\.g\.by: '`user`' is no column of 's' \(did you mean 'user'\?; name a column without backticks, "
+            "compute it in a map before",
+        ),
+        (
+            of_aggregate(by="upper(user) AS u"),
+            {},
+            r"operators\.g\.by: .*\(columns: user, price, at; name a column with",
+        ),
         (of_map("INTERVAL '1' YEAR AS y"), {}, r"operators\.m\.select: the column 'y' \(interval year\) cannot leave"),
         (of_map("parse_json('[1]') AS v"), {}, r"operators\.m\.select: the column 'v' \(variant\) cannot leave Spark"),
         (of_map("array(parse_json('1')) AS v"), {}, r"operators\.m\.select: the column 'v' \(array<variant>\) cannot"),

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from penstock.advice.draw import drawn
+from penstock.advice.draw import Draw, drawn
 from penstock.advice.judge import judge
 from penstock.advice.kinds import KINDS
 from penstock.advice.measure import busy, correlation, latency
 from penstock.advice.rates import grown
 from penstock.advice.replay import replay
+from penstock.advice.rows import Replayed
 from penstock.advice.values import Aims, Deployment, Report
 
 DRAWS = 40
 """Possible truths that every proposal is judged by."""
 
 
-FACTORS = (1.0, 2.0, 5.0)
-"""By which all rates are multiplied to show what growth does."""
+FACTORS = (2.0, 5.0)
+"""By which all rates are multiplied to show what growth does, beside 1."""
 
 NOTES = (
     "concurrent batches share the driver's cores evenly; memory that they take from each other is left out",
@@ -61,7 +62,7 @@ def advise(deployment: Deployment, aims: Aims, rng: np.random.Generator, draws: 
         deployment=deployment,
         advice=tuple(found),
         latency={name: latency([each[name].latency for each in now]) for name in deployment.jobs},
-        growth={factor: _grown(deployment, factor) for factor in FACTORS},
+        growth={1.0: _middle(deployment, now), **{factor: _grown(deployment, factor, truths) for factor in FACTORS}},
         correlation=correlation(deployment),
         aims=aims,
         notes=(*deployment.notes, *NOTES, *_unsure(deployment)),
@@ -72,16 +73,28 @@ def _unsure(deployment: Deployment) -> Iterator[str]:
     names = [name for name, job in deployment.jobs.items() if not job.certain]
     if names:
         yield (
-            f"the logs do not show overhead and cost of {', '.join(names)}: the whole batch counts as cost, "
+            f"the logs do not show overhead and cost of {', '.join(names)}: a row counts as the most that it can cost, "
             "and no limit, trigger or cores are advised"
         )
 
 
-def _grown(deployment: Deployment, factor: float) -> dict[str, dict[str, float]]:
+def _grown(deployment: Deployment, factor: float, truths: Iterable[Draw]) -> dict[str, dict[str, float]]:
     larger = grown(deployment, factor)
-    replayed = replay(larger)
-    share = busy(larger, replayed)
-    return {
-        name: {"p99": rows.latency.quantile(0.99), "worst": rows.latency.worst, "busy": share[name]}
-        for name, rows in replayed.items()
-    }
+    return _middle(larger, (replay(larger, truth) for truth in truths))
+
+
+def _middle(deployment: Deployment, replays: Iterable[dict[str, Replayed]]) -> dict[str, dict[str, float]]:
+    """Return figures of each query in the middle of the draws: latency as `Report.latency` has it, and its busy share.
+
+    Parameters
+    ----------
+    replays
+        The deployment replayed under each of the truths.
+    """
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in deployment.jobs}
+    for replayed in replays:
+        share = busy(deployment, replayed)
+        for name, rows in replayed.items():
+            found[name].append((rows.latency.quantile(0.99), rows.latency.worst, share[name]))
+    middle = {name: np.median(rows, axis=0).tolist() for name, rows in found.items()}
+    return {name: dict(zip(("p99", "worst", "busy"), row, strict=True)) for name, row in middle.items()}

@@ -17,6 +17,7 @@ from penstock.files import suggest
 from penstock.inspection import Inspection, Query, fit_batches
 from penstock.inspection.arrivals import rate_series
 from penstock.inspection.fit import UNTIMED
+from penstock.inspection.fitted import Fit
 from penstock.telemetry import STATE_COMMIT, Application
 from penstock.units import human
 
@@ -116,13 +117,14 @@ def _waiting(jobs: Mapping[str, Job]) -> Iterator[str]:
 def _job(query: Query, own: Alone, edges: Array, weight: float, application: Application | None) -> Job:
     batches, done = query.batches, query.warm
     fit = fit_batches(batches.rows[done], own.seconds[done])
-    known = fit.overhead is not None
+    known = fit.overhead is not None and fit.cost is not None
+    overhead, cost = _line(fit, batches.rows[done])
     job = Job(
         name=query.name,
         driver=query.log.app,
-        overhead=fit.overhead or 0.0,
-        cost=(fit.cost or 0.0) if known else (fit.cost_most or 0.0),
-        overhead_error=fit.overhead_error or 0.0,
+        overhead=overhead,
+        cost=cost,
+        overhead_error=(fit.overhead_error or 0.0) if known else 0.0,
         cost_error=fit.cost_error or 0.0,
         spread=min(fit.spread if known else _spread(own.seconds[done], fit.typical), 0.5),
         shortest=0.0 if known or not fit.batches else fit.typical,
@@ -141,6 +143,14 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
     )
     runs = schedule(batches)
     return job if runs is None else _by_runs(job, runs, query, edges)
+
+
+def _line(fit: Fit, rows: Array) -> tuple[float, float]:
+    """Return overhead and cost; where they could not be told, the most that a row costs, and what this leaves."""
+    if fit.cost is not None or fit.cost_most is None:
+        return fit.overhead or 0.0, fit.cost or 0.0
+    # An overhead in which the cost is lost is that of a batch of the middle size, rows included.
+    return max((fit.overhead or 0.0) - fit.cost_most * float(np.median(rows[rows > 0])), 0.0), fit.cost_most
 
 
 def _spread(seconds: Array, typical: float) -> float:

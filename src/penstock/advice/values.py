@@ -325,7 +325,7 @@ class Report:
     latency
         By query, under the recorded settings.
     growth
-        By factor on all rates, by query: p99, worst latency (s) and busy share, with the fitted costs.
+        By factor on all rates, by query: p99, worst latency (s) and busy share, in the middle of the draws.
     correlation
         Load correlation between queries, in the order of the deployment, shape ``(jobs, jobs)``.
     notes

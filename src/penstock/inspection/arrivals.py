@@ -15,7 +15,7 @@ def find_arrivals(batches: Batches) -> Array:
     Those that the batch took, and by how much the rows that wait have grown. The first batch's are what it took.
     """
     grown = np.diff(batches.lag, prepend=batches.lag[:1])
-    rows = batches.source_rows if batches.source_rows.size else batches.rows[None, :]
+    rows = batches.by_source
     total = rows.sum(axis=0)
     came = np.maximum(total + np.nan_to_num(grown), 0.0)
     share = np.divide(rows, total, out=np.full(rows.shape, 1 / max(len(rows), 1)), where=total > 0)

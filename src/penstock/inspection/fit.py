@@ -86,4 +86,7 @@ def _judged(known: Fit, rows: Array, seconds: Array, line: tuple[float, float], 
         return found
     middle = float(np.median(rows))
     reason = "batches with more rows do not take measurably longer, so a row's cost is lost in the overhead"
-    return attrs.evolve(found, overhead=overhead + cost * middle, cost=None, cost_error=None, reason=reason)
+    most = min(cost + 2 * cost_error, float(np.median(seconds / rows)))
+    return attrs.evolve(
+        found, overhead=overhead + cost * middle, cost=None, cost_error=None, cost_most=most, reason=reason
+    )

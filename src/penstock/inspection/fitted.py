@@ -20,8 +20,8 @@ class Fit:
         Standard errors (s; s a row); None with them. Batches that follow each other are alike: the errors allow for
         that (Newey and West 1987).
     cost_most
-        What a row costs at most (s): two standard errors above the fit, or, where overhead and cost cannot be told
-        apart, all of the batch. None without batches.
+        What a row costs at most (s): two standard errors above the fit, and where overhead or cost cannot be told no
+        more than all of the batch. None without batches.
     spread
         Scale of the relative residuals: one in three batches differs by more than this share from the fit.
     outliers

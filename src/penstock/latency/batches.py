@@ -14,13 +14,14 @@ from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
 from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw
-from penstock.latency.estimate import Estimate, Quantiles, Spread
+from penstock.latency.estimate import Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
 from penstock.latency.shape import Pace
 from penstock.latency.spread import HIGH, LOW, batch_draws, spread_of, worst_draws
 from penstock.latency.steady import steady_state
+from penstock.latency.tables import LONGEST
 from penstock.load import LoadModel, Statistics
 from penstock.load.statistics import HostStatistics
 
@@ -290,13 +291,16 @@ def microbatch_estimate(
     Raises
     ------
     InputError
-        If the placement has replicas, which Spark does not run.
+        If the placement has replicas, which Spark does not run, or a batch would take as long as `LONGEST`.
     """
     for name in placement:
         if base_name(name) != name:
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     hosts = BatchHosts.of(statistics, cluster)
     result = hosts.placed(model, placement).run()
+    # The recursion cuts longer batches off there; times of this size are rounded.
+    if max((batch.duration for batch in result.batches), default=0.0) > 0.999 * LONGEST:
+        raise too_long()
     _, latency, weight = result.whole()
     series = result.worst(model.period, model.rates.periods)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster
-from penstock.errors import InputError
+from penstock.latency.estimate import too_long
 from penstock.load import LoadModel, growth_factor
 from penstock.network import Network
 
@@ -76,7 +76,7 @@ class Fluid:
         most = LIMIT // max(1, len(self.network.operators))
         while k < self.slices or self.coming or any(any(rows.values()) for rows in self.waiting.values()):
             if k > most:
-                raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
+                raise too_long()
             if k < self.slices:
                 self._enter(k)
             for host, rows in self.waiting.items():

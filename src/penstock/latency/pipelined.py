@@ -19,7 +19,7 @@ from penstock.arrays import Array
 from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.errors import InputError
 from penstock.latency.bounds import capacity_of, grain
-from penstock.latency.estimate import Estimate, Quantiles, episodes
+from penstock.latency.estimate import Estimate, Quantiles, episodes, too_long
 from penstock.latency.mace import cumulative_excess, described, error_bar, link_excess, waits_of
 from penstock.latency.slices import followed
 from penstock.load import LoadModel, Statistics, growth_factor
@@ -243,7 +243,7 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
     reach = 1.1 * (model.rates.duration + stations.reach) + 10 * width
     while True:
         if reach / width * stations.capacity.size > 2e8:
-            raise InputError("the backlog is too long to be followed", hint="use --model mace, or lower the rates")
+            raise too_long()
         left, tuples = followed(stations, model.rates.values, after, slack, width, int(reach / width) + 2)
         if np.isfinite(left).all():
             return left, tuples, width

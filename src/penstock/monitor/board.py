@@ -182,6 +182,29 @@ class Board:
         if stream in self._stream and rows:
             self._spread(getattr(self, series)[self._stream[stream]], rows, begin, end)
 
+    def add_flows(self, series: str, stream: str, rows: Array, begin: Array, end: Array) -> None:
+        """Spread rows of a stream over many times within the window at once (s since the epoch)."""
+        if stream in self._stream:
+            getattr(self, series)[self._stream[stream]] += self.spread(rows, begin, end)
+
+    def spread(self, amounts: Array, begin: Array, end: Array) -> Array:
+        """Return the sums in each bin of the window of amounts, each spread over its own time (s since the epoch).
+
+        What has no length falls into one bin.
+        """
+        low, high = begin / self.step - self.first, end / self.step - self.first
+        point = high <= low
+        low = np.where(point, np.floor(high), low)
+        high = np.where(point, low + 1, high)
+        # A row for each bin that a time reaches into: queries run one batch after the other, so these are few.
+        nearest = np.clip(np.floor(low), 0, self.bins).astype(np.int64)
+        many = np.maximum(np.clip(np.ceil(high), 0, self.bins).astype(np.int64) - nearest, 0)
+        which = np.repeat(np.arange(many.size), many)
+        place = nearest[which] + np.arange(which.size) - (np.cumsum(many) - many)[which]
+        low, high = low[which], high[which]
+        share = (np.clip(place + 1, low, high) - np.clip(place, low, high)) / (high - low)
+        return np.bincount(place, amounts[which] * share, minlength=self.bins).astype(np.float64, copy=False)
+
     def flowing(self, rates: Array, period: float) -> Array:
         """Return the rows in each bin of the window, of rates (tuples/s) that hold a period (s) each, from 0 on."""
         edges = self.step * np.arange(self.first, self.first + self.bins + 1)

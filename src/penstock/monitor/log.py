@@ -62,6 +62,7 @@ class LogView(View):
         ]
         self.notes += [*found.warnings, *(f"skipped {line}" for line in found.skipped)]
         names = named_in(found)
+        board.slide(end)
         self._late: dict[str, int] = {}
         self._output: dict[str, int] = {}
         for name, query in found.queries.items():
@@ -71,31 +72,25 @@ class LogView(View):
         board, batches, operator = self.board, query.batches, names.operators[name]
         sink = next(each.name for each in self.network.sinks.values() if each.input == operator)
         out = f"{operator}->{sink}"
-        since = np.concatenate([batches.start[:1], batches.start[:-1]])
-        spans = list(zip(since.tolist(), batches.start.tolist(), batches.end.tolist(), strict=True))
-        waited = np.diff(np.nan_to_num(batches.lag), prepend=0.0)
-        for number, source in enumerate(names.sources[name]):
+        start, end = batches.start, batches.end
+        for source, rows in zip(names.sources[name], batches.by_source, strict=True):
             stream = f"{source}->{operator}"
-            for (before, start, _), rows in zip(spans, batches.source_rows[number].tolist(), strict=True):
-                board.add_flow("arrived", stream, rows, before, start)
-                board.count(stream, int(rows), 0)
+            board.add_flows("arrived", stream, rows, np.append(start[:1], start[:-1]), start)
+            board.count(stream, int(rows.sum()), 0)
         main = f"{names.sources[name][0]}->{operator}" if names.sources[name] else out
-        for (_, _, end), more in zip(spans, waited.tolist(), strict=True):
-            board.add_flow("put" if more > 0 else "taken", main, abs(more), end, end)
-        for (_, start, end), rows in zip(spans, np.nan_to_num(batches.output).tolist(), strict=True):
-            board.add_flow("arrived", out, rows, start, end)
+        waited = np.diff(np.nan_to_num(batches.lag), prepend=0.0)
+        board.add_flows("put", main, np.maximum(waited, 0.0), end, end)
+        board.add_flows("taken", main, np.maximum(-waited, 0.0), end, end)
+        board.waiting[board.streams.index(main)] += waited[end < board.start].sum()
+        board.add_flows("arrived", out, np.nan_to_num(batches.output), start, end)
         host = names.hosts[query.log.app]
         self._count(names.sources[name], operator, sink, batches)
         if np.isnan(batches.lag).any():
             self.untold.add(host)
         row = board.hosts.index(host)
-        others = board.busy[row].copy()
-        board.busy[row] = 0.0
-        for _, start, end in spans:
-            board.add_busy(host, start, end)
-            board.add_latency(sink, np.array([start]), end)
         # Batches of several queries run side by side; the busiest query is the first to fall behind.
-        board.busy[row] = np.maximum(board.busy[row], others)
+        board.busy[row] = np.maximum(board.busy[row], board.spread((end - start) / board.step, start, end))
+        board.add_latency(sink, start, end)
 
     def _count(self, sources: Sequence[str], operator: str, sink: str, batches: Batches) -> None:
         """Count what a query's log tells: not the rows of a sink that does not count them."""

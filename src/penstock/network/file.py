@@ -76,7 +76,7 @@ class OperatorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     emit: Annotated[Literal["exact", "chance"], msgspec.Meta(description="simulator: how fractions come out")] = "exact"
     where: Annotated[str, msgspec.Meta(description="filter: SQL condition")] | None = None
     select: Annotated[str | list[str], msgspec.Meta(description="map, aggregate, join: SQL columns")] | None = None
-    by: Annotated[str | list[str], msgspec.Meta(description="aggregate: grouping columns")] | None = None
+    by: Annotated[str | list[str], msgspec.Meta(description="aggregate: names of columns, no SQL")] | None = None
     window: (
         Annotated[str | float | list[Count], msgspec.Meta(description="aggregate: duration; join: [tuples, tuples]")]
         | None

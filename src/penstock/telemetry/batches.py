@@ -78,6 +78,11 @@ class Batches:
         """When each batch ended (s since the epoch)."""
         return self.start + self.duration
 
+    @property
+    def by_source(self) -> Array:
+        """Input rows by source, shape ``(sources, batches)``; where no source is told, all as of one."""
+        return self.source_rows if self.source_rows.size else self.rows[None, :]
+
     def take(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Batches:
         """Return some of the batches: by a mask, or by their indices in the wanted order."""
         changes: dict[str, object] = {}

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
+from penstock.files import suggest
 from penstock.latency.fragments import own_plan
 from penstock.network import Operator
 from penstock.spark.compile.functions import keeps_rows, load_function
@@ -173,7 +174,20 @@ def _of_join(part: str, both: DataFrame, sides: Mapping[str, DataFrame]) -> list
     return [made for made, (name, _) in zip(parts, shown, strict=True) if name in left]
 
 
+def _check_grouping(operator: Operator, known: Sequence[str]) -> None:
+    """Refuse to group by what is no column of the input: unlike the other keys, ``by`` is no SQL."""
+    lower = {name.lower() for name in known}
+    for name in operator.by:
+        if name.lower() not in lower:
+            raise InputError(
+                f"{name!r} is no column of {operator.inputs[0]!r}",
+                at=f"operators.{operator.name}.by",
+                hint=f"{suggest(name, known, 'columns')}; name a column without backticks, compute it in a map before",
+            )
+
+
 def _aggregate(operator: Operator, frame: DataFrame) -> DataFrame:
+    _check_grouping(operator, columns(frame))
     length = spark_interval(operator.window or 0.0)
     slide = spark_interval(operator.step)
     made = [F.expr(part) for part in split_columns(operator.select or "count(*) AS count")]
