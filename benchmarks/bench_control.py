@@ -22,6 +22,7 @@ import numpy as np
 from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals, Prices
 from penstock.control.loop import Control
 from penstock.control.policies import Policy, policies
 from penstock.control.policies.cheapest import Cheapest
@@ -29,7 +30,6 @@ from penstock.control.policies.provision import Provision
 from penstock.control.policies.rebalance import Rebalance
 from penstock.control.policies.shed import Shed
 from penstock.control.scenario import Happening
-from penstock.control.situation import Goals, Prices
 from penstock.control.state import State
 from penstock.files import plain
 from penstock.network import Network, Operator, Sink, Source

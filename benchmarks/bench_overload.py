@@ -37,9 +37,9 @@ from scipy.optimize import nnls
 from penstock.cluster import Cluster, Host, SparkSettings
 from penstock.control.controller import Controller
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals
 from penstock.control.loop import Control
 from penstock.control.policies import policies
-from penstock.control.situation import Goals
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.shedding import Exact, build_program

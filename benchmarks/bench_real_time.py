@@ -33,10 +33,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.cluster import Cluster, Host, Placement, SparkSettings
 from penstock.control.controller import Controller
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals
 from penstock.control.job import Job, execute, finish
 from penstock.control.loop import Control
 from penstock.control.policies import policies
-from penstock.control.situation import Goals
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.shedding import Exact, Question, build_program, build_table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.control.goals import Goals
 from penstock.control.loop import Control
 from penstock.control.policies import policies
-from penstock.control.situation import Goals
 from penstock.control.state import State
 
 

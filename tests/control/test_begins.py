@@ -18,6 +18,7 @@ from penstock.control.policies import policies
 from penstock.control.scenario import Happening
 from penstock.errors import EngineError, InputError
 from penstock.network import read_network
+from penstock.simulation import MicroBatch
 from penstock.steering import Kill, Plan, Recover
 from penstock.workload import Rates
 
@@ -101,6 +102,24 @@ def test_what_an_earlier_controller_dropped_is_kept_again(tmp_path: Path) -> Non
     assert sum(row["dropped"] for row in report["streams"].values()) == 0
 
 
+@pytest.mark.parametrize(("policy", "stays"), [("", False), ("throttle", True)])
+def test_what_an_earlier_controller_limited_is_free_again(penstock, tmp_path: Path, policy: str, stays: bool) -> None:
+    """Limits and triggers are lifted as keep fractions are, unless `throttle` goes on from them; status tells them."""
+    rates = Rates.constant(dict.fromkeys(two_queries().sources, 10.0), 20.0)
+    engine = simulated(two_queries(), APART, rates, 2, microbatch=MicroBatch(trigger=0.5, overhead=0.05))
+    engine.apply(Plan(limits={"s1": 25.0}, triggers={"h1": 2.5}))
+    folder = Folder(tmp_path)
+    folder.path.mkdir()
+    with folder.held():
+        folder.write({"identity": {}, "over": True})
+        Controller(engine=engine, control=Control(policies=policies(policy)), folder=folder, until=1.0).run()
+    known = penstock("status", tmp_path, "--json").document
+    assert known["limits"] == ({"s1": 25.0} if stays else {})
+    assert (known["trigger"], known["triggers"]) == (0.5, {"h1": 2.5 if stays else 0.5, "h2": 0.5})
+    told = penstock("status", tmp_path).err
+    assert ("; read at most 25/s of s1; batches every 2.5 s on h1, else 0.5 s;" in told) == stays
+
+
 def test_a_run_that_goes_on_says_that_it_stays_where_it_is(capsys, examples: Path) -> None:
     """Of a run that goes on a placement is checked all the same, and said not to count where it is another one."""
     network, cluster = read_network(examples / "two-chains" / "network.toml"), Cluster.uniform(2)
@@ -121,9 +140,14 @@ def test_what_was_not_answered_is_not_done_later(tmp_path: Path) -> None:
     """A request that nobody has taken in time is taken back."""
     folder = Folder(tmp_path)
     with folder.held():
-        with pytest.raises(EngineError, match="nothing was changed"):
+        with pytest.raises(EngineError, match=r"is still starting \(nothing was changed\)"):
+            Folder(tmp_path).ask("stop", {}, patience=0.05)
+        folder.ready()
+        with pytest.raises(EngineError, match=r"did not answer within 0.05 s \(nothing was changed\)"):
             Folder(tmp_path).ask("stop", {}, patience=0.05)
         assert folder.requests() == []
+    with Folder(tmp_path).held():
+        assert folder.starting
 
 
 def test_a_history_is_kept_or_not(killed: Folder) -> None:

@@ -7,7 +7,7 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from steered import steered
 
 from penstock.cluster import Cluster, Host
-from penstock.control.situation import Goals, Prices
+from penstock.control.goals import Goals, Prices
 from penstock.network import Network, Operator, Sink, Source
 from penstock.steering import Kill
 

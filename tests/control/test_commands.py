@@ -129,6 +129,8 @@ def test_scenario_that_spark_cannot_let_happen_is_refused(penstock, network, bur
         (["--engine", "flink"], "simulation or spark"),
         (["--every", "0"], "--every"),
         (["--prices", "gold=1"], "no price"),
+        (["--prices", "value=1,value=2"], "price 'value' is given twice"),
+        (["--prices", ""], "expected price=number, got ''"),
         (["--moves", "0"], "--moves"),
         (["--pace", "-1"], "--pace"),
         (["--overhead", "1"], "--trigger with --overhead"),
@@ -145,6 +147,17 @@ def test_commands_without_a_controller_say_so(penstock, here):
     """Nothing to reach, or nobody who answers, is one message that says what to do."""
     for command in (["status"], ["stop"], ["move", "a", "h1"], ["history"]):
         done = penstock(*command)
+        assert done.code == 2
+        assert "no controller has run here" in done.err
+
+
+@pytest.mark.parametrize("directory", [[], [".penstock/two-chains"]])
+def test_where_a_controller_was_refused_none_has_run(penstock, network, here, directory):
+    """A controller that was refused before it ran has not been killed: the commands say that none has run there."""
+    assert penstock("control", network, "--hosts", 2, "--placement", PLACED).code == 2  # the simulator needs rates
+    assert Path(".penstock/two-chains/control").is_dir()
+    for command in ("status", "history", "stop"):
+        done = penstock(command, *directory)
         assert done.code == 2
         assert "no controller has run here" in done.err
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from engines import APART, simulated, stepped, two_queries
 
+from penstock.control.goals import Goals
 from penstock.control.loop import Control
 from penstock.control.policies import policies
-from penstock.control.situation import Goals
 from penstock.control.state import State
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains

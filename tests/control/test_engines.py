@@ -9,6 +9,7 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from penstock.cluster import Cluster
 from penstock.network import Network, Operator, Sink, Source
 from penstock.shedding import build_program, make_tables
+from penstock.simulation import MicroBatch
 from penstock.sizing.admit import merged
 from penstock.steering import Plan
 
@@ -32,8 +33,9 @@ def engine(request, tmp_path):
         deployment = hosts.prepare(network, placement, tmp_path, rates=rates, live=True, apart=network.operators)
         return SparkEngine(hosts, deployment)
 
-    def make(*parts):
-        made.append((on_spark if request.param == "spark" else simulated)(*parts))
+    def make(*parts, batches=None):
+        given = {} if request.param == "spark" else {"microbatch": batches}
+        made.append((on_spark if request.param == "spark" else simulated)(*parts, **given))
         return made[-1]
 
     yield make
@@ -142,6 +144,25 @@ def test_limited_source_is_read_later_and_whole(engine):
     report = running.report()
     assert report["streams"]["dear1->t1"]["delivered"] == report["streams"]["dear2->t2"]["delivered"] == 760
     assert report["balanced"]
+
+
+def test_limits_and_triggers_of_one_plan_are_all_in_force(engine):
+    """What is read and how often may change of one host at once, and a later plan sets both back to what they were."""
+    running = engine(
+        two_queries(), TOGETHER, stepped((8, 20.0), (6, 0.0)), batches=MicroBatch(trigger=0.5, overhead=0.05)
+    )
+    running.wait(2.0)
+    first = running.observe().cluster.spark.trigger
+    limits, slower = {"s1": 25.0, "s2": 30.0}, {"h1": first + 1.0}
+    for plan in (Plan(limits=limits, triggers=slower), Plan(limits=dict.fromkeys(limits), triggers={"h1": first})):
+        assert not running.apply(plan).refused
+        running.wait(running.now + 0.5)
+        while (seen := running.observe()).moving:
+            running.wait(running.now + 0.5)
+        assert dict(seen.limits) == {name: limit for name, limit in plan.limits.items() if limit is not None}
+        assert seen.triggers["h1"] == plan.triggers["h1"]
+    running.wait(running.now + 40.0)
+    assert running.report()["streams"]["dear1->t1"]["delivered"] == 160
 
 
 def test_attached_query_runs_beside_the_others(engine):

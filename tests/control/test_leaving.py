@@ -13,10 +13,10 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller, drained, moved
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals
 from penstock.control.loop import Asked, Control, chosen
 from penstock.control.policies import policies
 from penstock.control.policies.base import Proposal
-from penstock.control.situation import Goals
 from penstock.control.state import State
 from penstock.steering import Kill, Plan
 

@@ -9,9 +9,10 @@ from engines import simulated, stepped, two_queries
 
 from penstock.cluster import Cluster, Host
 from penstock.control.flow import Flow
+from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies.shed import Shed
-from penstock.control.situation import BATCH, Goals, Situation
+from penstock.control.situation import BATCH, Situation
 from penstock.network import Network
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import build_program

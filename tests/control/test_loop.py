@@ -15,12 +15,14 @@ from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller, drained, moved
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.loop import Asked, Control
 from penstock.control.policies import POLICIES, policies
 from penstock.control.policies.alone import Alone
+from penstock.control.policies.base import Proposal
 from penstock.control.scenario import Happening
-from penstock.control.situation import Goals, Situation
+from penstock.control.situation import Situation
 from penstock.control.state import State, plan_document, read_plan
 from penstock.control.verify import wrong
 from penstock.errors import InputError
@@ -115,6 +117,21 @@ def test_dry_run_changes_nothing_and_says_what_it_would(tmp_path):
     assert report["moves"] == []
     assert 1 <= len(lines) <= 3
     assert all(not line["acted"] and line["decided"]["moves"] for line in lines)
+
+
+def test_advice_that_alternates_is_given_once_each():
+    """Of two plans that are as good and found in turn, each is told once within half a minute."""
+    engine, state = simulated(two_queries(), TOGETHER, stepped((40, 60.0))), State()
+    turns = iter(["dear1", "dear2"] * 40)
+
+    def policy(now, rng):
+        return Proposal(policy="either", plan=Plan(placement={next(turns): "h2"}), why="it could move")
+
+    for look in range(1, 40):
+        engine.wait(float(look))
+        state = Control(policies=(policy,)).turn(engine, state, None).state
+        state = State.read(json.loads(json.dumps(state.document())))
+    assert [line["time"] for line, _ in state.open] == [1.0, 2.0, 31.0, 32.0]
 
 
 def test_rebalance_halves_the_worst_latency_and_rests_after_the_drift(tmp_path):

@@ -9,9 +9,10 @@ from engines import simulated
 
 from penstock.cluster import Cluster, Host
 from penstock.control.flow import Flow
+from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies.rebalance import paying, prices
-from penstock.control.situation import Goals, Situation
+from penstock.control.situation import Situation
 from penstock.network import Network
 from penstock.network.shapes import chains
 from penstock.workload import Rates

@@ -7,8 +7,8 @@ from engines import APART, TOGETHER, simulated, stepped, two_queries
 from steered import steered
 
 from penstock.cluster import Cluster, Host
+from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
-from penstock.control.situation import Goals
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch
 from penstock.steering import Kill

@@ -10,15 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lumps import Lumps
 from scipy.optimize import linprog
+from steered import steered
 
 from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller
 from penstock.control.flow import Flow
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.loop import Control
 from penstock.control.policies.shed import Shed
-from penstock.control.situation import Goals, Situation
+from penstock.control.situation import Situation
 from penstock.control.state import State
 from penstock.control.tables import Tables
 from penstock.network import Network, Operator, Sink, Source
@@ -196,6 +198,28 @@ def test_shedding_keeps_the_bound_and_nearly_the_optimum(tmp_path, seed, batches
     came = np.array([report["streams"][f"s{q}->cheap{q}"]["arrived"] - 10 * 25.0 for q in (1, 2)]) / 30
     assert score[0] >= 0.995 * 30 * program.score(Solver(program).solve(came))
     assert lines[-1]["decided"] == {"keep": {}}
+
+
+@pytest.mark.parametrize("rate", [75.0, 130.0])
+def test_nothing_flaps_in_batches_at_constant_rates(rate):
+    """At even rates beyond what a host can do, fractions are found soon, the bound holds, and batches stay long."""
+    placement, batches = dict.fromkeys(two_queries().operators, "h1"), MicroBatch(trigger=0.5, overhead=0.05)
+    engine = simulated(two_queries(0.008), placement, stepped((120, rate)), 1, microbatch=batches)
+    lines, looks = steered(engine, "shed", 119)
+    assert len(lines) <= 20
+    # What came before anything was known is still there at first.
+    assert max(row.worst for seen in looks[10:] for row in seen.latency.values() if row.count) <= 4.5
+    # The longest batches, of 1.5 s, leave 0.967 of each second for work of 8.8 ms a tuple.
+    assert sum(row.count for seen in looks for row in seen.latency.values()) >= 0.98 * 119 * 0.967 / 0.0088
+
+
+def test_the_reason_for_keeping_all_is_no_overload():
+    """Where a host does more than its costs say, all is kept since nothing waits, and the decision says so."""
+    now = situation(two_queries(), APART, stepped((10, 235.0)))
+    seen = attrs.evolve(now.seen, keep={"s1->cheap1": 0.97, "s2->cheap2": 0.97}, waiting=np.zeros(4))
+    found = Shed()(attrs.evolve(now, seen=seen), np.random.default_rng(0))
+    assert now.host_load(now.where(), rates=now.known.steady(now.network, now.seen.period))[0, 0] > now.usable[0]
+    assert (found.plan.keep, found.why) == ({}, "nothing waits: keep all")
 
 
 def under(policy, seed, **options):

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.cluster import Cluster, Host
 from penstock.control.flow import Flow
+from penstock.control.goals import Goals
 from penstock.control.knowledge import Knowledge
 from penstock.control.policies import policies
 from penstock.control.policies.admit import admit
-from penstock.control.situation import BATCH, SHORT, Goals, Situation
+from penstock.control.situation import BATCH, SHORT, Situation
 from penstock.control.tables import priced
 from penstock.latency.fragments import divisible
 from penstock.load import load_model

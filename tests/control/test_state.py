@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, Host
 from penstock.control.controller import Controller, admitted
 from penstock.control.folder import Folder
+from penstock.control.goals import Goals
 from penstock.control.loop import Asked, Control
 from penstock.control.policies import policies
 from penstock.control.request import identity_of
-from penstock.control.situation import Goals
 from penstock.control.state import State, plan_document, read_plan
 from penstock.files import to_json
 from penstock.network import Network, Operator, Sink, Source, network_document
@@ -68,6 +68,12 @@ def test_a_host_without_memory_in_the_file_has_no_limit():
     document = filed(plan_document(Plan()))
     document["add"] = [{"name": "h3", "capacity": 2.0, "spark": None, "memory": None}]
     assert read_plan(document).add == (Host(name="h3", capacity=2.0),)
+
+
+def test_advice_of_an_earlier_version_is_known():
+    """A state file that has only the last advice of a policy, with its time, is read."""
+    document = {**filed(State().document()), "advised": {"shed": ["abc", 3.0]}}
+    assert State.read(document).advised == {"shed": {"abc": 3.0}}
 
 
 def test_what_is_asked_for_is_as_a_file_has_it():

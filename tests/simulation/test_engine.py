@@ -141,6 +141,17 @@ def test_host_that_joins_can_be_moved_to():
     assert engine.report()["balanced"]
 
 
+def test_a_host_that_has_left_is_not_down():
+    """A host that died before it left is told by nothing any more, also not as one that is down."""
+    network, cluster, placement, rates = small()
+    engine = SimulationEngine(network, cluster, dict.fromkeys(placement, "h1"), rates)
+    engine.happen(Kill("h2"))
+    engine.wait(1.0)
+    assert engine.observe().down == {"h2"}
+    engine.apply(Plan(retire=("h2",)))
+    assert engine.observe().down == frozenset()
+
+
 def test_events_are_those_of_options():
     """A host killed and recovered by events is the host failed and recovered by options, tuple by tuple."""
     network, cluster, placement, rates = small()

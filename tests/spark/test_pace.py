@@ -35,6 +35,13 @@ def test_a_pace_outlives_its_controller(tmp_path: Path) -> None:
     assert Pace.of(0.7, Place(str(tmp_path / "none"))) == Pace(0.7)
 
 
+def test_a_host_with_the_usual_interval_is_no_exception() -> None:
+    """A trigger set back to the interval of all hosts leaves nothing for a later controller, whose interval counts."""
+    slower = Pace(0.5).paced("h1", 2.5)
+    assert slower.triggers == {"h1": 2.5}
+    assert slower.paced("h1", 0.5) == Pace(0.5)
+
+
 @pytest.mark.parametrize(
     ("form", "own", "bound"),
     [

@@ -63,7 +63,8 @@ def command(
 
     check = model.check()
     bound = checked_bound(query.latency)
-    bounds = {} if query.sink_latency is None else inline_rates(query.sink_latency, "--sink-latency")
+    own = query.sink_latency
+    bounds = {} if own is None else inline_rates(own, "--sink-latency", "sink", "seconds", "dashboard=1,ledger=5")
     running, added, whole, known = _networks(network.network, query.new, network.statistics)
     cluster = reading.get_cluster(network.cluster, network.hosts, whole)
     placed = reading.get_placement(query.placement, running, cluster)

@@ -233,10 +233,10 @@ def _going_on(
 
 
 def _control(goal: GoalOptions, run: EngineOptions, cluster: Cluster, act: bool, seed: int, every: float) -> Control:
+    from penstock.control.goals import Goals
     from penstock.control.loop import Control
     from penstock.control.policies import policies
     from penstock.control.request import read_prices
-    from penstock.control.situation import Goals
 
     pause = (3.0 if run.engine == "spark" else 0.5) if run.move_time is None else run.move_time
     hosts, prices = cluster.spares(goal.spare), read_prices(goal.prices)

@@ -36,6 +36,7 @@ def _status(folder: Folder, json: bool) -> None:
     document: Document = {
         "directory": str(folder.directory),
         "alive": folder.alive,
+        "starting": folder.starting,
         "over": bool(known.get("over")),
         **known.get("status", {}),
         "last": [*lines, *(row[0] for row in known.get("state", {}).get("open", ()))][-5:],
@@ -43,8 +44,7 @@ def _status(folder: Folder, json: bool) -> None:
     if json:
         common.answer(document)
         return
-    running = "runs" if document["alive"] else ("is over" if document["over"] else "was killed: start it again")
-    common.say(f"the controller in {document['directory']} {running}")
+    common.say(f"the controller in {document['directory']} {_stands(document)}")
     if "time" not in document:
         return
     on: dict[str, list[str]] = {}
@@ -62,9 +62,30 @@ def _status(folder: Folder, json: bool) -> None:
     common.table(f"at {document['time']:.6g} s", ["host", "busy", "operators", ""], rows)
     sinks = [[name, row["count"], row["mean"], row["p99"], row["worst"]] for name, row in document["sinks"].items()]
     common.table("latency in the last period, seconds", ["sink", "rows", "mean", "p99", "worst"], sinks)
-    dropped = ", ".join(f"{share:.0%} of {name}" for name, share in document["keep"].items() if share < 1)
     waiting = "unknown" if document["waiting"] is None else f"{document['waiting']:.0f}"
-    common.say(f"{waiting} rows wait; kept: {dropped or 'everything'}; {document['decisions']} decisions")
+    common.say(f"{waiting} rows wait; {_steered(document)}; {document['decisions']} decisions")
+
+
+def _stands(document: Document) -> str:
+    """Return in words whether a controller runs."""
+    if document["starting"]:
+        return "is starting"
+    if document["alive"]:
+        return "runs"
+    return "is over" if document["over"] else "was killed: start it again"
+
+
+def _steered(document: Document) -> str:
+    """Return in words what is kept, and what limits and triggers are in force besides the run's own."""
+    dropped = ", ".join(f"{share:.0%} of {name}" for name, share in document["keep"].items() if share < 1)
+    # An earlier version did not write down the last two.
+    limits = [f"{rate:.4g}/s of {source}" for source, rate in document.get("limits", {}).items()]
+    usual, steps = document.get("trigger"), document.get("triggers", {}).items()
+    triggers = [f"{step:.3g} s on {host}" for host, step in steps if step != usual]
+    parts = [f"kept: {dropped or 'everything'}"]
+    parts += [f"read at most {', '.join(limits)}"] if limits else []
+    parts += [f"batches every {', '.join(triggers)}, else {usual:.3g} s"] if triggers else []
+    return "; ".join(parts)
 
 
 def move(

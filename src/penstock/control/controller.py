@@ -18,6 +18,7 @@ from penstock.control.line import Line
 from penstock.control.loop import Asked, Control, Proposing, Turned
 from penstock.control.policies.admit import admit
 from penstock.control.policies.base import Proposal, counted, evacuated
+from penstock.control.policies.throttle import Throttle
 from penstock.control.scenario import Happening
 from penstock.control.situation import Situation
 from penstock.control.state import State, read_plan
@@ -86,6 +87,7 @@ class Controller:
             If the folder holds the state of another run that is not over.
         """
         self._resume()
+        self.folder.ready()
         while not self._stop and self._step():
             pass
         return self._finish()
@@ -97,8 +99,7 @@ class Controller:
             # What runs may be older than this controller: its scenario begins with it.
             self._begun = self.engine.now if self.folder.used else 0.0
             if self.folder.used:
-                # Perhaps none of these policies would ever lift what others have dropped.
-                self.engine.apply(Plan(keep={}))
+                self._lift()
             self.aside = self.folder.begin(keep=not self.fresh)
         else:
             self._begun = known.get("begun", 0.0)
@@ -112,6 +113,17 @@ class Controller:
         else:
             self.totals = Totals.read(known.get("status", {}).get("totals"))
             self._coming = [each for each in self._coming if each.at > self.state.at]
+
+    def _lift(self) -> None:
+        """Lift what an earlier controller has left in force: perhaps none of these policies ever would."""
+        seen = self.engine.observe()
+        self.totals = self.totals.after(seen)
+        plan = Plan(keep={})
+        if not any(isinstance(each, Throttle) for each in self.control.policies):
+            first = seen.cluster.spark.trigger
+            longer = [host for host, step in seen.triggers.items() if step != first]
+            plan = attrs.evolve(plan, limits=dict.fromkeys(seen.limits), triggers=dict.fromkeys(longer, first))
+        self.engine.apply(plan)
 
     def _replay(self) -> None:
         """Let an engine that has forgotten everything do again what it had done."""
@@ -331,6 +343,9 @@ def status_of(turned: Turned, state: State) -> Document:
         "network": seen.network.name,
         "placement": dict(seen.placement),
         "keep": dict(seen.keep),
+        "limits": dict(seen.limits),
+        "triggers": dict(seen.triggers),
+        "trigger": seen.cluster.spark.trigger,
         "draining": sorted(state.draining),
         "decisions": state.decisions,
         "hosts": {name: attrs.asdict(row) for name, row in seen.hosts.items()},

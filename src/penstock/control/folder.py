@@ -5,6 +5,7 @@
     lock            held by the controller that runs; a second one is refused
     token           a secret that only the owner can read; who asks for a change shows it
     state.json      what the controller remembers and how things stand, replaced as a whole
+    ready           there once the controller takes what is asked for, which it does not while it starts
     history.jsonl   one line a decision; of runs before that were over, history-1.jsonl and so on
     requests/ID     what was asked for and is not answered yet, each file written as a whole
     replies/ID      the answers
@@ -79,7 +80,8 @@ class Folder:
                 )
             self._token()
             # What was asked of a controller that is no more gets no answer.
-            for old in (*(self.path / "requests").iterdir(), *(self.path / "replies").iterdir()):
+            olds = self.path / "ready", *(self.path / "requests").iterdir(), *(self.path / "replies").iterdir()
+            for old in olds:
                 old.unlink(missing_ok=True)
             yield
 
@@ -94,6 +96,15 @@ class Folder:
         except OSError:
             return True
         return False
+
+    @property
+    def starting(self) -> bool:
+        """Whether a controller runs here that does not take what is asked for yet."""
+        return self.alive and not (self.path / "ready").exists()
+
+    def ready(self) -> None:
+        """Say that what is asked for is taken from now on."""
+        (self.path / "ready").touch(mode=0o600)
 
     def _token(self) -> str:
         path = self.path / "token"
@@ -131,6 +142,11 @@ class Folder:
     def used(self) -> bool:
         """Whether a controller has remembered anything here."""
         return (self.path / "state.json").exists()
+
+    @property
+    def known(self) -> bool:
+        """Whether a controller runs here or has remembered anything: not where one was refused before it ran."""
+        return self.used or self.alive
 
     def begin(self, *, keep: bool) -> Path | None:
         """Begin anew; return where the history of the run before is kept from now on, None if it is not."""
@@ -213,13 +229,15 @@ class Folder:
             if not self.alive:
                 break
             time.sleep(0.02)
+        starting = self.starting
         try:
             request.unlink()
         except FileNotFoundError:
             came = "what came of it will be in: penstock history"
         else:
             came = "nothing was changed"
-        raise EngineError(f"the controller in {self.directory} did not answer within {patience:g} s ({came})")
+        what = "is still starting" if starting else f"did not answer within {patience:g} s"
+        raise EngineError(f"the controller in {self.directory} {what} ({came})")
 
 
 def decision_in(line: bytes) -> Document | None:
@@ -263,14 +281,15 @@ def folder_of(directory: str | None) -> Folder:
         If there is none, or more than one.
     """
     if directory is not None:
-        if not (Path(directory) / "control").is_dir():
-            raise InputError("no controller has run here", file=directory, hint="start one: penstock control NETWORK …")
-        return Folder(directory)
-    known = sorted(path.parent for path in Path(DEFAULT).glob("*/control"))
-    alive = [path for path in known if Folder(path).alive] or known
+        found = [Folder(directory)]
+    else:
+        found = [Folder(path.parent) for path in sorted(Path(DEFAULT).glob("*/control"))]
+    known = [folder for folder in found if folder.known]
+    if not known:
+        where, hint = directory or DEFAULT, "start one: penstock control NETWORK …"
+        raise InputError("no controller has run here", file=where, hint=hint)
+    alive = [folder for folder in known if folder.alive] or known
     if len(alive) == 1:
-        return Folder(alive[0])
-    if not alive:
-        raise InputError("no controller has run here", file=DEFAULT, hint="start one: penstock control NETWORK …")
-    named = ", ".join(map(str, alive))
+        return alive[0]
+    named = ", ".join(str(folder.directory) for folder in alive)
     raise InputError(f"{len(alive)} controllers have folders here", file=DEFAULT, hint=f"name one: {named}")

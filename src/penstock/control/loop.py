@@ -13,10 +13,11 @@ from penstock.cluster import base_name
 from penstock.control.decision import came, decision
 from penstock.control.engine import Engine
 from penstock.control.flow import Flow
+from penstock.control.goals import Goals
 from penstock.control.line import Line
 from penstock.control.policies.base import Policy, Proposal
 from penstock.control.policies.drain import drain
-from penstock.control.situation import Goals, Situation
+from penstock.control.situation import Situation
 from penstock.control.state import State, plan_document
 from penstock.control.verify import wrong
 from penstock.errors import Infeasible, InputError, NotReady, PenstockError
@@ -239,7 +240,9 @@ def advised(state: State, policy: str, plan: Plan, idle: bool, now: Situation) -
     text = json.dumps({**plan_document(plan), "network": None}, sort_keys=True)
     shape = {"placement": sorted(plan.placement), "keep": plan.keep is not None, "tables": plan.tables is not None}
     name = hashlib.sha256((text if plan.placement else json.dumps(shape)).encode()).hexdigest()[:12]
-    before = state.advised.get(policy)
-    if before is not None and before[0] == name and now.now - before[1] < 3 * now.goals.cool_down:
+    # Of two that are as good, now one is found and now the other.
+    given = state.advised.get(policy, {})
+    late = {known: at for known, at in given.items() if now.now - at < 3 * now.goals.cool_down}
+    if name in late:
         return None
-    return attrs.evolve(state, advised={**state.advised, policy: (name, now.now)})
+    return attrs.evolve(state, advised={**state.advised, policy: {**late, name: now.now}})

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import attrs
 
 from penstock.cluster import Cluster
+from penstock.control.goals import Prices
 from penstock.control.loop import Control
 from penstock.control.scenario import Happening, read_scenario
-from penstock.control.situation import Prices
 from penstock.errors import InputError, locating
 from penstock.files import Document, file_of, plain, suggest
 from penstock.load import Statistics
@@ -71,7 +71,7 @@ def control_rates(
 
 def read_prices(text: str | None) -> Prices:
     """Read ``value=1e-4,late=5e-5,hour=1,move=0.01``; what is not named keeps its price."""
-    table = {} if text is None else inline_rates(text, "--prices")
+    table = {} if text is None else inline_rates(text, "--prices", "price", "number", "value=1e-4,late=5e-5")
     names = [field.name for field in attrs.fields(Prices)]
     for name in table:
         if name not in names:

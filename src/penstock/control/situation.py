@@ -9,8 +9,9 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from penstock.cluster import Cluster, Host, base_name
+from penstock.cluster import Cluster, base_name
 from penstock.control.flow import Floats, Flow, Ints
+from penstock.control.goals import Goals
 from penstock.control.growing import growing_from
 from penstock.control.knowledge import Knowledge
 from penstock.load import LoadModel, load_model
@@ -24,64 +25,6 @@ one before its own as well, and what waits besides is worked off within the rest
 
 LARGE, SHORT = 0.4, 1.25
 """That share where batches would be mostly overhead, and how long they are at least, as a multiple of it."""
-
-
-@attrs.frozen(kw_only=True)
-class Prices:
-    """What things cost, in one currency.
-
-    Attributes
-    ----------
-    value
-        Of one tuple of weight 1 at a sink that does not arrive.
-    late
-        Of one tuple of weight 1 that arrives later than the latency bound.
-    hour
-        Factor on the hosts' own price per hour.
-    move
-        Of one move, besides the lateness that it causes.
-    """
-
-    value: float = 1e-4
-    late: float = 5e-5
-    hour: float = 1.0
-    move: float = 0.01
-
-
-@attrs.frozen(kw_only=True)
-class Goals:
-    """What is wanted, and how much may change at a time.
-
-    Attributes
-    ----------
-    bound
-        Latency that no tuple should exceed (s).
-    horizon
-        How far ahead a decision looks (s).
-    high, low
-        Shares of the usable capacity: above the first a host has too much to do, up to the second it is given more.
-    moves
-        How many operators may be moving at a time; those of dead hosts are not counted.
-    cool_down, rest
-        Time (s) between two decisions that move without need, and for which an operator that has moved stays.
-    pause
-        How long a moving operator is expected to start nothing (s).
-    spare
-        Hosts that may be added.
-    prices
-        What things cost.
-    """
-
-    bound: float = 5.0
-    horizon: float = 30.0
-    high: float = 0.9
-    low: float = 0.75
-    moves: int = 4
-    cool_down: float = 10.0
-    rest: float = 60.0
-    pause: float = 0.5
-    spare: tuple[Host, ...] = ()
-    prices: Prices = attrs.field(factory=Prices)
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -171,6 +114,15 @@ class Situation:
     def allowed(self) -> float:
         """How long a batch may be (s) for those on the longest way to keep the latency bound together."""
         return BATCH * self.goals.bound / self.hops
+
+    @cached_property
+    def rest(self) -> Floats:
+        """How long (s) the batch of each of ``hosts`` will still take with what does not count as waiting any more.
+
+        Array (hosts,); nan where it counts until the batch ends, or there are none.
+        """
+        seen = [self.seen.hosts.get(name) for name in self.hosts]
+        return np.array([np.nan if row is None or row.rest is None else row.rest for row in seen])
 
     @cached_property
     def _fixed(self) -> Floats:

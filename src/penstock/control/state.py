@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import attrs
 
@@ -33,7 +33,7 @@ class State:
         What was learned.
     moved, acted, advised
         When each operator moved last, not counting moves off dead hosts; when each policy last moved something; what
-        each policy advised last, and when.
+        each policy advised of late, and when.
     draining
         Hosts that are to become empty.
     decisions
@@ -50,7 +50,7 @@ class State:
     known: Knowledge = attrs.field(factory=Knowledge)
     moved: Mapping[str, float] = attrs.field(factory=dict)
     acted: Mapping[str, float] = attrs.field(factory=dict)
-    advised: Mapping[str, tuple[str, float]] = attrs.field(factory=dict)
+    advised: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
     draining: frozenset[str] = frozenset()
     decisions: int = 0
     moves: tuple[Moved, ...] = ()
@@ -95,7 +95,7 @@ class State:
             known=Knowledge.read(document["known"]),
             moved=document["moved"],
             acted=document["acted"],
-            advised={name: (row[0], row[1]) for name, row in document["advised"].items()},
+            advised={name: _advised(given) for name, given in document["advised"].items()},
             draining=frozenset(document["draining"]),
             decisions=document["decisions"],
             moves=tuple(document["moves"]),
@@ -130,6 +130,11 @@ def read_plan(document: Document) -> Plan:
             "retire": tuple(document["retire"]),
         }
     )
+
+
+def _advised(given: Document | list[Any]) -> Mapping[str, float]:
+    """Return what a policy advised of late; earlier versions remembered the last advice only, and its time."""
+    return {given[0]: given[1]} if isinstance(given, list) else given
 
 
 def _told(field: attrs.Attribute[object], value: object) -> bool:

@@ -110,7 +110,7 @@ class SimulationEngine:
             return seen
         cluster = seen.cluster.having(host for name, host in seen.cluster.hosts.items() if name not in self._retired)
         hosts = {name: row for name, row in seen.hosts.items() if name not in self._retired}
-        return attrs.evolve(seen, cluster=cluster, hosts=hosts)
+        return attrs.evolve(seen, cluster=cluster, hosts=hosts, down=seen.down - self._retired)
 
     def wait(self, until: float) -> bool:
         """Run until a time (s); return whether there is anything after it."""

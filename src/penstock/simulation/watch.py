@@ -131,6 +131,7 @@ class Watch:
                 name: HostSeen(
                     busy=share,
                     overhead=None if batch is None else float(row["overhead"]),
+                    rest=None if batch is None else max(0.0, float(row["until"]) - now),
                     speed=float(row["speed"] * row["cores"]) / self.cluster.hosts[name].capacity,
                 )
                 for name, share, row in zip(run.hosts, np.clip(busy_hosts, 0, 1).tolist(), s.hosts, strict=True)

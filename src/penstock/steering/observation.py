@@ -23,6 +23,8 @@ class HostSeen:
     batches, overhead
         Batches that ended, and the fixed time of one (s), where it works in batches; of several queries, what one batch
         of each takes its cores together.
+    rest
+        How long the batch that runs will still take (s), where what it has taken does not count as waiting.
     speed
         How fast it works, as a share of what its capacity promises.
     """
@@ -30,6 +32,7 @@ class HostSeen:
     busy: float | None = None
     batches: int | None = None
     overhead: float | None = None
+    rest: float | None = None
     speed: float | None = None
 
 

@@ -161,15 +161,17 @@ def joined(parts: Mapping[str, Rates]) -> Rates:
     return Rates.of(period, {name: rates.of_source(name)[:length] for name, rates in parts.items()})
 
 
-def inline_rates(text: str, option: str) -> dict[str, float]:
-    """Parse ``clicks=100,bids=50``."""
+def inline_rates(
+    text: str, option: str, kind: str = "source", value: str = "rate", example: str = "clicks=100,bids=50"
+) -> dict[str, float]:
+    """Parse ``clicks=100,bids=50``; ``kind`` and ``value`` say in messages what stands before and after the ``=``."""
     rates: dict[str, float] = {}
     for item in text.split(","):
         name, equals, number = (part.strip() for part in item.partition("="))
         if not (name and equals and number):
-            raise InputError(f"expected source=rate, got {item!r}", at=option, hint="e.g. clicks=100,bids=50")
+            raise InputError(f"expected {kind}={value}, got {item!r}", at=option, hint=f"e.g. {example}")
         if name in rates:
-            raise InputError(f"source {name!r} is given twice", at=option)
+            raise InputError(f"{kind} {name!r} is given twice", at=option)
         rates[name] = _number(number, f"{option}: {name}")
     return rates
 

@@ -19,6 +19,9 @@ LARGEST = 2_000
 USUAL = 1.5
 """Batches of work that wait at a host on average, with the one that runs, which brings nothing before it ends."""
 
+LONG = 0.9
+"""Share of the longest batch below which batches are too short: their overhead counts for more than it need."""
+
 FELT = 2.0
 """Factor on what a host can work off up to which costs may be believed too high."""
 
@@ -99,11 +102,10 @@ class Shed:
         if all(abs(keep.get(name, 1.0) - now.seen.keep.get(name, 1.0)) < self.least for name in different):
             return None
         over = [f"{name} {share:.2f}" for name, share in zip(now.hosts, load / spare, strict=True) if share > 1]
-        why = (
-            f"load over capacity: {', '.join(over)}; keep what is worth most"
-            if over
-            else ("work off the backlog" if keep else "everything fits again: keep all")
-        )
+        if not keep:
+            why = f"{'nothing waits' if over else 'everything fits again'}: keep all"
+        else:
+            why = f"load over capacity: {', '.join(over)}; keep what is worth most" if over else "work off the backlog"
         return Proposal(
             policy="shed",
             plan=Plan(keep=keep),
@@ -124,11 +126,15 @@ class Shed:
         """
         feeding = now.fed_by(now.longest)
         fed, bound = feeding > 0, now.goals.bound
+        # What comes during a batch waits when it ends, and nothing a moment later: with the rest of the batch that runs
+        # it is steady, and as long as batches are.
+        apart = ~np.isnan(now.rest)
+        behind, queue = (each + np.where(apart, now.rest, 0.0) for each in (behind, queue))
         # A little that waits keeps a host from standing idle when chance drops more than was meant. What comes by the
         # batches of another host has to last until the next of them ends.
-        low = self.low * bound + feeding
+        low = np.maximum(self.low * bound, np.where(apart, LONG * now.longest, 0.0)) + feeding
         # Where fractions are decided batch by batch, what waits is also what has come since the last one began.
-        high = self.high * bound + (now.longest / 2 if now.seen.undecided else 0.0)
+        high = self.high * bound + np.where(apart | bool(now.seen.undecided), now.longest / 2, 0.0)
         high = np.where(fed, np.maximum(self.high * bound, low + feeding / 2), high)
         # What is decided now comes there behind all that is on its way. As much as is so at any time, a batch and what
         # came meanwhile, comes as fast as it is worked off.

@@ -59,6 +59,11 @@ class Pace:
             return attrs.evolve(self, limits=limits, rows=sizes)
         return attrs.evolve(self, limits={**limits, source: limit}, rows={**sizes, source: rows})
 
+    def paced(self, host: str, interval: float) -> Pace:
+        """Return the pace with another interval of a host's micro-batches (s)."""
+        others = {name: step for name, step in self.triggers.items() if name != host}
+        return attrs.evolve(self, triggers=others if interval == self.interval else {**others, host: interval})
+
     def on(self, host: str) -> float:
         """Return the interval of a host's micro-batches (s)."""
         return self.triggers.get(host, self.interval)

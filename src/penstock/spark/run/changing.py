@@ -203,9 +203,7 @@ class Changes:
             raise InputError(f"expected an interval >= 0 s, got {interval}", at=f"triggers.{host}")
         if self.pace.on(host) == interval:
             return
-        triggers = {**self.pace.triggers, host: interval}
-        prompt = self.system.deployment.prompt
-        pace = attrs.evolve(self.pace, triggers=triggers)
+        prompt, pace = self.system.deployment.prompt, self.pace.paced(host, interval)
         self._paced(wanted, pace, lambda unit: unit.host == host and not prompt(unit.fragment))
 
     def _limit(self, source: str, limit: float | None, wanted: Wanted) -> None:
