@@ -243,7 +243,7 @@ def test_a_run_goes_on_as_it_was_begun(tmp_path: Path) -> None:
         ({"network": other}, "another network"),
         ({"placement": {"kept": "h2"}}, "another placement"),
         ({"keep": {"events->kept": 0.5}}, "keep fractions"),
-        ({"live": frozenset({"events->kept"})}, "plan table"),
+        ({"live": frozenset({"events->kept"})}, "may change what it drops"),
         ({"schedules": {"events": {"rates": "[]"}}}, "other rates"),
     ):
         with pytest.raises(InputError, match=said):
