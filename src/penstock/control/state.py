@@ -66,9 +66,9 @@ class State:
             for c in begun
             if seen.placement[c.name] != c.to
         )
-        large = begun or any(change.kind in ("add", "attach", "retire") for change in applied.begun)
         # What copies drop says which of them can lead, and begins others anew.
-        large = large or any(change.kind == "keep" and found.policy == "replicate" for change in applied.begun)
+        moving = {"add", "attach", "retire", *(["keep"] if found.policy == "replicate" else [])}
+        large = begun or any(change.kind in moving for change in applied.begun)
         entry = ((applied.at, plan_document(plan)),) if journaled and applied.begun else ()
         return attrs.evolve(
             self,

@@ -23,7 +23,8 @@ def _plain(form: str | None) -> str | None:
 
 _FILES = ("path", "header", "mode")
 _KAFKA = ("subscribe", "subscribePattern", "assign", "startingOffsets", "topic", "key", "value", "payload", "skip")
-_OPTIONS = {name.lower(): name for name in (*_FILES, *_KAFKA, "include", "rate", "rates", "duration", "seed")}
+_OTHERS = ("failOnDataLoss", "include", "rate", "rates", "duration", "seed")
+_OPTIONS = {name.lower(): name for name in (*_FILES, *_KAFKA, *_OTHERS)}
 """The options that penstock itself looks at, by their names in lower case."""
 
 _FAMILIES = ("kafka", "json", "csv", "avro")

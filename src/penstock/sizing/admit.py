@@ -25,7 +25,7 @@ def merged(network: Network, new: Network) -> Network:
     InputError
         If another name is used in both, or the new one says of a source that it is read otherwise.
     """
-    for name in network.sources.keys() & new.sources.keys():
+    for name in sorted(network.sources.keys() & new.sources.keys()):
         here, there = meant(network.sources[name]), meant(new.sources[name])
         differs = [key for key in ("format", "schema", "options", "time") if there[key] and there[key] != here[key]]
         if differs and network.sources[name].format is not None:

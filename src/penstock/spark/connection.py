@@ -23,7 +23,6 @@ LOGIN = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 
-
 JAVA = {"max.request.size": "message.max.bytes", "send.buffer.bytes": "socket.send.buffer.bytes"}
 """Settings of Java's client that librdkafka has under another name."""
 

@@ -24,10 +24,9 @@ BY_FILE = frozenset({"input_file_name", "input_file_block_start", "input_file_bl
 BY_TASK = frozenset({"monotonically_increasing_id", "spark_partition_id"})
 """Functions of how rows are dealt out to tasks."""
 
-GENERATORS = frozenset(f"{name}{outer}" for name in ("explode", "posexplode", "inline") for outer in ("", "_outer")) | {
-    "json_tuple",
-    "stack",
-}
+GENERATORS = frozenset(
+    ("explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode", "posexplode_outer", "stack")
+)
 """Functions that make several rows of one."""
 
 

@@ -82,8 +82,7 @@ def asked_here(source: Source) -> bool:
 
 def may_lose(source: Source) -> bool:
     """Whether messages that are gone before a source has read them are passed over."""
-    told = {key.lower(): value for key, value in source.options.items()}
-    return told.get("failondataloss", "true").lower() == "false"
+    return source.options.get("failOnDataLoss", "true").lower() == "false"
 
 
 def topics_named(source: Source) -> list[str]:

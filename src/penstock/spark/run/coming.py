@@ -9,9 +9,10 @@ from penstock.spark.compile import Query
 from penstock.spark.compile.sources import asked_here
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.arriving import Arriving
-from penstock.spark.run.between import KEPT, offsets_at, offsets_of, topics_of
+from penstock.spark.run.between import KEPT, offsets_at, topics_of
 from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
+from penstock.spark.shipped.checkpoint import begun_and_ended
 
 Waiting = tuple[float, float | None]
 """Rows that wait, and when the oldest of them came (s since 1970); None: none waits."""
@@ -62,15 +63,12 @@ class Coming:
         network, mine = self._system.deployment.network, query.fragment.operators
         for name in network.sources.keys() & self.topics.keys() & {origin.name for origin in query.spec.origins}:
             streams = [stream for stream in network.outputs(name) if stream.reader in mine and stream.share > 0]
+            numbers = {number for batch in batches for number in (batch.number - 1, batch.number)} if streams else ()
+            upto = {number: self._read_upto(query, name, number) for number in numbers}
             for batch in batches if streams else ():
-                places = [
-                    [offsets_at(query, each.topic, number) for each in self.topics[name].topics]
-                    for number in (batch.number - 1, batch.number)
-                ]
-                if all(map(all, places)):
-                    begin, end = (sum(sum(each.values()) for each in row) for row in places)
-                    rows = max(batch.counts.get(stream.name, (0, 0))[0] / stream.share for stream in streams)
-                    self.topics[name].read(rows, end - begin)
+                begin, end = upto[batch.number - 1], upto[batch.number]
+                if begin is not None and end is not None:
+                    self.topics[name].read(batch.read(streams), end - begin)
 
     @property
     def entered(self) -> dict[str, int]:
@@ -80,11 +78,18 @@ class Coming:
     def waiting(self, query: Query, name: str) -> Waiting | None:
         """Return what a source or an operator's topic holds that a query has not done with; None: not known."""
         topics = self.topics.get(name)
-        read = [] if topics is None else [offsets_of(query, each.topic) for each in topics.topics]
-        if topics is None or topics.at is None or not all(read):
+        if topics is None or topics.at is None:
             return None
-        left = max(0.0, topics.last - sum(sum(each.values()) for each in read))
+        upto = self._read_upto(query, name, begun_and_ended(query.spec.checkpoint)[1])
+        if upto is None:
+            return None
+        left = max(0.0, topics.last - upto)
         return left * topics.share, topics.reached(topics.last - left) if left else None
+
+    def _read_upto(self, query: Query, name: str, batch: int) -> int | None:
+        """Return the offset up to which a batch has read an origin's topics, summed; None: not known any more."""
+        read = [offsets_at(query, each.topic, batch) for each in self.topics[name].topics]
+        return sum(sum(each.values()) for each in read) if all(read) else None
 
     def close(self) -> None:
         """Let the topics go, and ask nothing any more."""

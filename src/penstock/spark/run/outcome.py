@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.network import Network
+from penstock.network import Network, Stream
 from penstock.spark.compile import Deployment, Query
 from penstock.spark.hop import START, Position
 from penstock.spark.run.between import taken_from_topics
@@ -52,6 +52,11 @@ class Batch:
     ahead: Mapping[str, int] = attrs.field(factory=dict)
     state: Mapping[str, tuple[int, float]] = attrs.field(factory=dict)
     early: bool = False
+
+    def read(self, streams: Iterable[Stream]) -> float:
+        """Return the rows that it read of a source, by the streams out of that which it counted."""
+        counted = (self.counts.get(s.name, (0, 0))[0] / s.share for s in streams if s.share > 0)
+        return max(counted, default=0.0)
 
     @property
     def span(self) -> tuple[float, float]:

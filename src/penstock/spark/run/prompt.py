@@ -118,20 +118,18 @@ class PromptRunner(Runner):
         """Whether messages are gone from topics that the query was to read, where they may be."""
         found = False
         for topic, source in self.query.messages.outside.items():
-            place = offsets_of(self.query, topic)
+            if not (place := offsets_of(self.query, topic)):
+                continue
             with RowTopic(self.client, topic, "") as there:
-                begins = there.begins() if place else {}
-            for number, begin in begins.items():
-                if place.get(str(number), begin) >= begin:
-                    continue
-                if not may_lose(source):
-                    raise InputError(
-                        f"messages {place[str(number)]} to {begin - 1} of partition {number} of the topic {topic!r} "
-                        "are gone, and were not read",
-                        at=f"sources.{source.name}.options.failOnDataLoss",
-                        hint='set it to "false" to go on without them',
-                    )
-                found = True
+                gaps = [(n, place[str(n)], at) for n, at in there.begins().items() if place.get(str(n), at) < at]
+            for number, begin, end in [] if may_lose(source) else gaps:
+                raise InputError(
+                    f"messages {begin} to {end - 1} of partition {number} of the topic {topic!r} "
+                    "are gone, and were not read",
+                    at=f"sources.{source.name}.options.failOnDataLoss",
+                    hint='set it to "false" to go on without them',
+                )
+            found = found or bool(gaps)
         return found
 
     def there(self) -> list[dict[int, Held]]:

@@ -78,9 +78,8 @@ class Queues:
         for name in network.sources.keys() & {origin.name for origin in query.spec.origins}:
             folder = self._folder(query, name)
             if folder is not None:
-                streams = [s for s in network.outputs(name) if s.reader in mine and s.share > 0]
-                counts = [[batch.counts.get(s.name, (0, 0))[0] / s.share for s in streams] for batch in batches]
-                rows = sum(max(each, default=0.0) for each in counts)
+                streams = [stream for stream in network.outputs(name) if stream.reader in mine]
+                rows = sum(batch.read(streams) for batch in batches)
                 folder.took(rows, *(_read_upto(query, name, n) for n in (batches[0].number - 1, batches[-1].number)))
 
     def looked_at(self, unit: str, source: str) -> bool:

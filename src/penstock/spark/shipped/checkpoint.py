@@ -32,18 +32,13 @@ def offsets(checkpoint: Place, batch: int) -> list[Document]:
 
 def own_offsets(lines: Sequence[Document]) -> dict[str, Document]:
     """Return the offsets of logs and scheduled sources, by their names; the others are Spark's own."""
-    named = {line.get("log", line.get("source")): line for line in lines[1:] if not _by_topic(line)}
-    return {name: line for name, line in named.items() if isinstance(name, str)}
+    return {name: line for line in lines[1:] if isinstance(name := line.get("log", line.get("source")), str)}
 
 
 def topic_offsets(lines: Sequence[Document], topic: str) -> list[dict[str, int]]:
     """Return the offsets of a topic's partitions, for each place in the plan that reads it."""
-    return [line[topic] for line in lines[1:] if _by_topic(line) and topic in line]
-
-
-def _by_topic(line: Document) -> bool:
-    """Whether an offset is Kafka's: of each topic, which may be called anything, the offset of each partition."""
-    return bool(line) and all(isinstance(value, dict) for value in line.values())
+    # Topics may be called like keys of other offsets.
+    return [line[topic] for line in lines[1:] if isinstance(line.get(topic), dict)]
 
 
 def files_seen(checkpoint: Place, number: int) -> int:
