@@ -151,6 +151,16 @@ def test_commands_without_a_controller_say_so(penstock, here):
         assert "no controller has run here" in done.err
 
 
+def test_a_file_is_no_controllers_folder(penstock, here):
+    """Where a file is named instead of a folder no controller has run, and nothing is made there."""
+    Path("notes.txt").write_text("x")
+    for command in (["status", "notes.txt"], ["history", "notes.txt"], ["status", "nowhere"]):
+        done = penstock(*command)
+        assert done.code == 2
+        assert "no controller has run here" in done.err
+    assert [path.name for path in Path().iterdir()] == ["notes.txt"]
+
+
 @pytest.mark.parametrize("directory", [[], [".penstock/two-chains"]])
 def test_where_a_controller_was_refused_none_has_run(penstock, network, here, directory):
     """A controller that was refused before it ran has not been killed: the commands say that none has run there."""
