@@ -81,6 +81,12 @@ def offsets_at(query: Query, topic: str, batch: int) -> Mapping[str, int]:
     return {number: min(each.get(number, 0) for each in found) for number in (found[0] if found else ())}
 
 
+def read_upto(query: Query, topics: Sequence[RowTopic], batch: int) -> int | None:
+    """Return the offset up to which a batch of a query has read topics, summed; None: it is not known any more."""
+    read = [offsets_at(query, each.topic, batch) for each in topics]
+    return sum(sum(each.values()) for each in read) if all(read) else None
+
+
 def check_slots(deployment: Deployment, slots: Mapping[str, int]) -> None:
     """Refuse hosts that cannot do all at once: a query in real-time mode holds a slot for each partition that it reads.
 

@@ -9,7 +9,7 @@ from penstock.spark.compile import Query
 from penstock.spark.compile.sources import asked_here
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.run.arriving import Arriving
-from penstock.spark.run.between import KEPT, offsets_at, topics_of
+from penstock.spark.run.between import KEPT, read_upto, topics_of
 from penstock.spark.run.outcome import Batch
 from penstock.spark.run.system import System
 from penstock.spark.shipped.checkpoint import begun_and_ended
@@ -64,7 +64,7 @@ class Coming:
         for name in network.sources.keys() & self.topics.keys() & {origin.name for origin in query.spec.origins}:
             streams = [stream for stream in network.outputs(name) if stream.reader in mine and stream.share > 0]
             numbers = {number for batch in batches for number in (batch.number - 1, batch.number)} if streams else ()
-            upto = {number: self._read_upto(query, name, number) for number in numbers}
+            upto = {number: read_upto(query, self.topics[name].topics, number) for number in numbers}
             for batch in batches if streams else ():
                 begin, end = upto[batch.number - 1], upto[batch.number]
                 if begin is not None and end is not None:
@@ -80,16 +80,11 @@ class Coming:
         topics = self.topics.get(name)
         if topics is None or topics.at is None:
             return None
-        upto = self._read_upto(query, name, begun_and_ended(query.spec.checkpoint)[1])
+        upto = read_upto(query, topics.topics, begun_and_ended(query.spec.checkpoint)[1])
         if upto is None:
             return None
         left = max(0.0, topics.last - upto)
         return left * topics.share, topics.reached(topics.last - left) if left else None
-
-    def _read_upto(self, query: Query, name: str, batch: int) -> int | None:
-        """Return the offset up to which a batch has read an origin's topics, summed; None: not known any more."""
-        read = [offsets_at(query, each.topic, batch) for each in self.topics[name].topics]
-        return sum(sum(each.values()) for each in read) if all(read) else None
 
     def close(self) -> None:
         """Let the topics go, and ask nothing any more."""
