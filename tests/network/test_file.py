@@ -249,3 +249,27 @@ def test_tree_by_hand() -> None:
     assert len(network.operators) == 7
     assert len(network.sinks) == 4
     assert len(network.queries) == 1
+
+
+def test_an_avro_schema_is_read_with_the_network(tmp_path: Path) -> None:
+    """What a named Avro schema holds makes the network, as the file may be another one in the next run."""
+    places = {"a": tmp_path / "a.avsc", "missing": tmp_path / "none.avsc"}
+    places["a"].write_text('{"type": "record"}')
+    tables = "".join(
+        f"""
+[sources.{name}]
+format = "kafka"
+schema = "{place}"
+options = {{ subscribe = "t", payload = "avro" }}
+[operators.f_{name}]
+kind = "filter"
+input = "{name}"
+[sinks.o_{name}]
+input = "f_{name}"
+"""
+        for name, place in places.items()
+    )
+    (tmp_path / "n.toml").write_text(f'name = "n"{tables}')
+    read = read_network(tmp_path / "n.toml")
+    assert read.sources["a"].schema == '{"type": "record"}'
+    assert read.sources["missing"].schema == str(places["missing"])

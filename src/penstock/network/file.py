@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Literal
 
+import attrs
 import msgspec
 
 from penstock.errors import InputError
@@ -157,11 +160,25 @@ def read_network(path: str | os.PathLike[str], warn: Callable[[str], None] | Non
         network = parse_network(document, text.name)
     except InputError as error:
         raise error.located(text.name, text.line_of(error.at)) from None
+    network = attrs.evolve(network, sources={name: _described(source) for name, source in network.sources.items()})
     if warn is None:
         return network
     for doubt in doubts(network):
         warn(str(doubt.located(text.name, text.line_of(doubt.at))))
     return network
+
+
+def _described(source: Source) -> Source:
+    """Return a source with its Avro schema where it names a file with one, as that may change from run to run.
+
+    Planning needs none; what cannot be read, running on Spark refuses.
+    """
+    given = source.schema or ""
+    if source.options.get("payload") != "avro" or given.lstrip().startswith(("{", "[")):
+        return source
+    with contextlib.suppress(OSError, ValueError):
+        return attrs.evolve(source, schema=Path(given).read_text(encoding="utf-8"))
+    return source
 
 
 def parse_network(document: Document, file: str | None = None) -> Network:
