@@ -213,6 +213,28 @@ def test_nothing_flaps_in_batches_at_constant_rates(rate):
     assert sum(row.count for seen in looks for row in seen.latency.values()) >= 0.98 * 119 * 0.967 / 0.0088
 
 
+CHAIN = {"first": 0.002, "second": 0.004, "third": 0.002, "last": 0.006}
+"""Costs (s) of operators one behind the other; half of the tuples pass the third."""
+
+
+@pytest.mark.parametrize("hosts", ["h1 h2 h2 h3", "h1 h1 h2 h2", "h1 h2 h1 h2"])
+@pytest.mark.parametrize("overhead", [0.02, 0.2])
+def test_hosts_behind_each_other_keep_the_bound_in_batches(hosts, overhead):
+    """However many hosts tuples pass, also back and forth, the batches on the way keep the bound together."""
+    operators, before = [], "s"
+    for name, cost in CHAIN.items():
+        share = 0.5 if name == "third" else 1.0
+        operators.append(Operator(name=name, kind="map", inputs=(before,), cost=(cost,), selectivity=(share,)))
+        before = name
+    network = Network.of("chain", [Source(name="s")], operators, [Sink(name="out", input="last")])
+    placement, batches = dict(zip(CHAIN, hosts.split(), strict=True)), MicroBatch(trigger=0.5, overhead=overhead)
+    rates = stepped((20, 80.0), (60, 400.0), sources=("s",))
+    engine = simulated(network, placement, rates, len(set(placement.values())), microbatch=batches)
+    _, looks = steered(engine, "shed", 79)
+    # What came within the second before the first decision has passed by then.
+    assert max(seen.latency["out"].worst for seen in looks[27:] if seen.latency["out"].count) <= 5.0
+
+
 def test_the_reason_for_keeping_all_is_no_overload():
     """Where a host does more than its costs say, all is kept since nothing waits, and the decision says so."""
     now = situation(two_queries(), APART, stepped((10, 235.0)))

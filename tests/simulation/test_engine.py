@@ -279,6 +279,22 @@ def test_observation_counts_what_waits():
     assert seen[3].latency["t"].worst == pytest.approx(2.0, abs=0.05)
 
 
+def test_what_a_batch_has_put_out_counts_with_what_it_has_taken():
+    """Within a batch its tuples count as served and put out, though the next host sees none before its end."""
+    network, rates = chains([[0.001, 0.002, 0.001]]), Rates.constant({"s1": 200.0}, 10.0)
+    placement = dict(zip(network.operators, ("h1", "h1", "h2"), strict=True))
+    options = Options(microbatch=MicroBatch(trigger=0.7, overhead=0.1))
+    engine = SimulationEngine(network, Cluster.uniform(2), placement, rates, options)
+    hidden = 0.0
+    for k in range(1, 80):
+        engine.wait(k / 10)
+        seen = engine.observe()
+        assert seen.emitted.tolist() == seen.served.tolist() == seen.tried.tolist()
+        hidden = max(hidden, seen.coming[2])
+        assert seen.coming[:2].tolist() == [0.0, 0.0]
+    assert hidden > 50
+
+
 def test_links_of_added_hosts_are_those_of_the_cluster():
     """An operator moved to a host that was added reads over the cluster's default link."""
     network, _, _, rates = small()

@@ -275,15 +275,16 @@ class Situation:
         return self.backlog_under(self.seen.keep)
 
     def backlog_under(self, keep: Mapping[str, float]) -> Floats:
-        """Return the work for each operator of what waits there and before it, in benchmark-core seconds, array
-        (operators and replicas,), if keep fractions are those.
+        """Return the work for each operator of what waits there, before it and on the way, in benchmark-core seconds,
+        array (operators and replicas,), if keep fractions are those.
 
         A tuple that waits at the first operator of a chain is work for all of them. What the batches that run have done
         of it is none any more.
         """
         if self.seen.waiting is None:
             return np.zeros(len(self.seen.operators))
-        whole = self._work_of(self.seen.waiting, keep)
+        coming = 0.0 if self.seen.coming is None else self.seen.coming
+        whole = self._work_of(self.seen.waiting + coming, keep)
         if not self._worked.any():
             return whole
         here = self._work_of(self.seen.waiting, keep, self._place)

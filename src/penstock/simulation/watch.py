@@ -121,6 +121,7 @@ class Watch:
             emitted=self._since("emitted", _emitted(run)),
             waiting=waiting,
             behind=behind,
+            coming=None if batch is None else _by_reader(run, _held_back(run)),
             streams=run.streams,
             arrived=self._since("arrived", streams[0]),
             dropped=self._since("dropped", streams[1]),
@@ -229,9 +230,12 @@ def _tried(run: Compiled) -> NDArray[np.int64]:
 
 
 def _emitted(run: Compiled) -> NDArray[np.int64]:
-    """Return what each unit has put out: all of it is on each of its streams, or spread over them by a route."""
+    """Return what each unit has put out: all of it is on each of its streams, or spread over them by a route.
+
+    What a batch holds back counts, as the tuples that it was made of count as served.
+    """
     s = run.state
-    arrived = s.inputs["arrived"][s.outputs["input"]]
+    arrived = s.inputs["arrived"][s.outputs["input"]] + _held_back(run)
     total = np.concatenate([[0], np.cumsum(arrived)])
     first, last = s.units["outputs"], s.units["outputs"] + s.units["readers"]
     some = s.units["readers"] > 0
@@ -240,6 +244,20 @@ def _emitted(run: Compiled) -> NDArray[np.int64]:
     single = np.where(some, arrived[at], 0) if s.outputs.size else np.zeros_like(first)
     found: NDArray[np.int64] = np.where(routed, total[last] - total[first], single).astype(np.int64)
     return found
+
+
+def _held_back(run: Compiled) -> Ints:
+    """Return how many tuples batches that run hold back for each output."""
+    inside = run.state.nodes["input"][: int(run.state.g["fresh"][0])]
+    found: Ints = np.bincount(-2 - inside[inside <= -2], minlength=len(run.state.outputs))
+    return found
+
+
+def _by_reader(run: Compiled, outputs: Ints) -> NDArray[np.float64]:
+    """Return the sum of a number by output over those that each unit reads."""
+    reader = run.state.inputs["unit"][run.state.outputs["input"]]
+    inner = reader >= 0
+    return np.bincount(reader[inner], outputs[inner], len(run.units)).astype(np.float64)
 
 
 def everywhere(run: Compiled) -> Compiled:

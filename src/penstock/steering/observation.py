@@ -111,6 +111,9 @@ class Observation:
         tuples put out.
     waiting, behind
         Arrays (operators,): tuples that wait for it, and the age of the oldest of them (s).
+    coming
+        Array (operators,): tuples for it that batches elsewhere have put out and show when they end; None where what
+        these batches have taken still waits for their own operators.
     undecided
         Those of the operators where what waits is still before its drops, with what the batch that runs has taken: the
         fractions that hold when a batch takes it say what is kept. Elsewhere what waits was kept.
@@ -146,6 +149,7 @@ class Observation:
     placement: Mapping[str, str]
     waiting: NDArray[np.float64] | None = None
     behind: NDArray[np.float64] | None = None
+    coming: NDArray[np.float64] | None = None
     undecided: frozenset[str] = frozenset()
     streams: tuple[str, ...] = ()
     arrived: NDArray[np.int64] | None = None

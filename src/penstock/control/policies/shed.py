@@ -45,7 +45,8 @@ class Shed:
         Changes of keep fractions below this are not worth one.
     low, high
         Shares of the latency bound between which what waits at a host changes nothing while something is dropped: what
-        chance brings more or less for a while is waited out, not paid for in tuples that are worth more.
+        chance brings more or less for a while is waited out, not paid for in tuples that are worth more. Where tuples
+        pass several batches one after another, it is no more than each of them may last.
     probe
         Factor on what a host does now while nothing waits there though something is dropped.
     slack
@@ -126,6 +127,7 @@ class Shed:
         """
         feeding = now.fed_by(now.longest)
         fed, bound = feeding > 0, now.goals.bound
+        most = min(self.high * bound, now.allowed)
         # What comes during a batch waits when it ends, and nothing a moment later: with the rest of the batch that runs
         # it is steady, and as long as batches are.
         apart = ~np.isnan(now.rest)
@@ -134,8 +136,8 @@ class Shed:
         # batches of another host has to last until the next of them ends.
         low = np.maximum(self.low * bound, np.where(apart, LONG * now.longest, 0.0)) + feeding
         # Where fractions are decided batch by batch, what waits is also what has come since the last one began.
-        high = self.high * bound + np.where(apart | bool(now.seen.undecided), now.longest / 2, 0.0)
-        high = np.where(fed, np.maximum(self.high * bound, low + feeding / 2), high)
+        high = most + np.where(apart | bool(now.seen.undecided), now.longest / 2, 0.0)
+        high = np.where(fed, np.maximum(most, low + feeding / 2), high)
         # What is decided now comes there behind all that is on its way. As much as is so at any time, a batch and what
         # came meanwhile, comes as fast as it is worked off.
         then = behind - USUAL * feeding

@@ -171,6 +171,7 @@ class SparkEngine:
             placement=placement,
             waiting=_floats(None if queue is None else queue[0] for queue in queues),
             behind=_floats(age(queue, time.time()) for queue in queues),
+            coming=None,
             undecided=frozenset(network.operators) - self.system.deployment.real_time,
             streams=tuple(stream.name for stream in network.streams),
             arrived=_ints(arrived for arrived, _ in counts),
