@@ -127,7 +127,7 @@ class Shed:
         """
         feeding = now.fed_by(now.longest)
         fed, bound = feeding > 0, now.goals.bound
-        most = min(self.high * bound, now.allowed)
+        most = np.where(now.longest > 0, min(self.high * bound, now.allowed), self.high * bound)
         # What comes during a batch waits when it ends, and nothing a moment later: with the rest of the batch that runs
         # it is steady, and as long as batches are.
         apart = ~np.isnan(now.rest)
