@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.spark.run.reports import short
 from penstock.spark.shipped.gate import Fenced, check, close, committing, take_over
 from penstock.spark.shipped.identity import unique
 from penstock.spark.shipped.place import Place, RemotePlace, absolute, place_of, scheme_of
-from penstock.spark.shipped.python_step import wrap_python
+from penstock.spark.shipped.python_step import StepError, wrap_python
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,46 @@ def test_a_step_that_does_not_say_where_rows_come_from() -> None:
     assert len({row["__id"] for row in rows}) == 4
     with pytest.raises(ValueError, match="changed the column"):
         through(lambda taken: (b.set_column(1, "_row", pa.array([9] * b.num_rows)) for b in taken), 3)
+
+
+def looks(taken: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in taken:
+        yield batch.select(["m"])
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (looks, r"operator 'step': KeyError: .*m.* \(test_shipped\.py, line \d+: yield batch\.select\(\[\"m\"\]\)\)"),
+        (lambda taken: 1, "operator 'step': TypeError: 'int' object is not iterable"),
+        (lambda taken: map(pa.Table.from_batches, [[*taken]]), "gave a Table: it must yield Arrow record batches"),
+        (lambda taken: (b.rename_columns(["m", "_row"]) for b in taken), "gave no column 'n'; it gave m: set .schema"),
+        (
+            lambda taken: (b.set_column(0, "n", pa.array(["x"] * b.num_rows)) for b in taken),
+            "the column 'n' as string, not int64, and it cannot be cast: .* set .schema",
+        ),
+    ],
+)
+def test_a_step_that_fails_is_told_in_the_users_words(function: Any, said: str) -> None:
+    """Operator, reason and the user's own line are told, whatever lines of Spark and penstock stand around them."""
+    with pytest.raises(StepError, match=said) as caught:
+        through(function, 3)
+    lines = "".join(traceback.format_exception(caught.value))
+    assert short(f"PythonException: Please see below.\n{lines} SQLSTATE: 38000") == str(caught.value)
+
+
+def test_what_a_step_could_not_be_handed_is_not_its_fault() -> None:
+    """What fails before a function gets its rows goes on as it is."""
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from batches(2)
+        raise OSError("the stream ends")
+
+    run = wrap_python(
+        lambda taken: iter(taken), ["n"], pa.schema([("n", pa.int64())]), name="step", kept=True, needed=True
+    )
+    with pytest.raises(OSError, match="the stream ends"):
+        list(run(broken()))
 
 
 def test_only_the_newest_generation_commits(tmp_path: Path) -> None:

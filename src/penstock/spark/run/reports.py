@@ -12,6 +12,7 @@ from penstock.errors import EngineError
 from penstock.spark.compile import Query
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import save
+from penstock.spark.shipped.python_step import StepError
 from penstock.spark.shipped.told import error_of, manifest_of, report_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def told(query: Query) -> str | None:
 
 
 def short(error: object) -> str:
-    """Return the beginning and the end of an error, which say what and why."""
+    """Return the beginning and the end of an error, which say what and why; of a python operator's, what it says."""
     text = str(error).split("\n\nJVM stacktrace")[0].split("\n=== Streaming Query")[0]
-    text = " ".join(text.replace("SQLSTATE: 38000", "").split())
+    text = " ".join(text.rpartition(f"{StepError.__name__}: ")[2].replace("SQLSTATE: 38000", "").split())
     return text if len(text) < 900 else f"{text[:300]} … {text[-500:]}"

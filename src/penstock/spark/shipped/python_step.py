@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +18,10 @@ Step: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]
 
 ROW = "_row"
 """The column by which a function says which row it took a row from."""
+
+
+class StepError(ValueError):
+    """A python operator's function fails, or gives what it must not: told without the lines of what calls it."""
 
 
 def wrap_python(
@@ -54,16 +60,16 @@ def wrap_python(
 
         zone = pa.timestamp("us", "UTC")
         whole = pa.schema([*shape, ("__id", pa.int64()), ("__stimulus", pa.int64()), ("__time", zone)])
-        for result in function(feed()):
+        for result in _given(function, feed(), name):
             if result.num_rows == 0:
                 continue
-            arrays = [result.column(field.name).cast(field.type) for field in shape]
+            arrays = _shaped(result, shape, name)
             if kept:
                 envelope = taken.next(result.num_rows, name)
             elif ROW in result.schema.names:
                 envelope = taken.of(result.column(ROW), name)
             elif needed:
-                raise ValueError(_told(name))
+                raise StepError(_told(name))
             else:
                 envelope = taken.latest(result.num_rows)
             yield pa.RecordBatch.from_arrays([*arrays, *envelope], schema=whole)
@@ -71,6 +77,57 @@ def wrap_python(
             taken.end(name)
 
     return run
+
+
+def _given(function: Step, batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+    """Return what a function gives of batches; what it raises is told with the last line of its own."""
+    import pyarrow as pa
+
+    try:
+        for result in function(batches):
+            if not isinstance(result, pa.RecordBatch):
+                raise StepError(f"operator {name!r} gave a {type(result).__name__}: it must yield Arrow record batches")
+            yield result
+    except StepError:
+        raise
+    except Exception as error:
+        mine, *frames = traceback.extract_tb(error.__traceback__)
+        if any(frame.filename == mine.filename for frame in frames):
+            raise  # it could not be handed its rows
+        raise StepError(f"operator {name!r}: {type(error).__name__}: {error}{_line(frames)}") from None
+
+
+def _line(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return the last line of a trace in the folder of its first."""
+    folder = os.path.dirname(frames[0].filename) if frames else ""
+    own = [frame for frame in frames if frame.filename.startswith(folder)]
+    if not own:
+        return ""
+    text = f": {own[-1].line}" if own[-1].line else ""
+    return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}{text})"
+
+
+def _shaped(result: pa.RecordBatch, shape: pa.Schema, name: str) -> list[pa.Array]:
+    """Return the columns that a function was to give."""
+    import pyarrow as pa
+
+    arrays, names = [], result.schema.names
+    for field in shape:
+        if names.count(field.name) != 1:
+            shown = ", ".join(each for each in names if each != ROW)
+            raise StepError(
+                f"operator {name!r} gave {'two columns' if field.name in names else 'no column'} {field.name!r}; "
+                f"it gave {shown}: set .schema on the function"
+            )
+        given = result.column(field.name)
+        try:
+            arrays.append(given.cast(field.type))
+        except pa.ArrowException as error:
+            raise StepError(
+                f"operator {name!r} gave the column {field.name!r} as {given.type}, not {field.type}, and it cannot be "
+                f"cast: {error}: set .schema on the function"
+            ) from None
+    return arrays
 
 
 class _Taken:
@@ -96,13 +153,13 @@ class _Taken:
 
         first, self.given = self.given, self.given + rows
         if self.given > self.count:
-            raise ValueError(f"operator {name!r} says rows = 'kept' but gave more rows than it had taken")
+            raise StepError(f"operator {name!r} says rows = 'kept' but gave more rows than it had taken")
         return self._at(np.arange(first, self.given))
 
     def end(self, name: str) -> None:
         """Check that every row came out again."""
         if self.given != self.count:
-            raise ValueError(f"operator {name!r} says rows = 'kept' but took {self.count} rows and gave {self.given}")
+            raise StepError(f"operator {name!r} says rows = 'kept' but took {self.count} rows and gave {self.given}")
 
     def of(self, rows: pa.Array, name: str) -> list[pa.Array]:
         """Return the envelopes of given rows; the second, third, … row from one row has an identity of its own."""
@@ -111,7 +168,7 @@ class _Taken:
 
         numbers = rows.cast(pa.int64()).to_numpy(zero_copy_only=False)
         if rows.null_count or numbers.min() < 0 or numbers.max() >= self.count:
-            raise ValueError(f"operator {name!r} changed the column {ROW!r}: pass it on as it came")
+            raise StepError(f"operator {name!r} changed the column {ROW!r}: pass it on as it came")
         if self.copies is None or len(self.copies) < self.count:
             grown = np.zeros(self.count, np.int64)
             if self.copies is not None:
@@ -130,7 +187,7 @@ class _Taken:
 
         part = self.parts[-1] if self.parts else None
         if part is None:
-            raise ValueError("a python operator gave rows before it had taken any")
+            raise StepError("a python operator gave rows before it had taken any")
         base = np.full(rows, part.column("__id")[0].as_py(), np.int64).astype(np.uint64)
         ids = mixed(base, np.arange(self.given + 1, self.given + rows + 1, dtype=np.uint64))
         self.given += rows
