@@ -83,6 +83,8 @@ def test_what_is_asked_for_is_as_a_file_has_it():
     assert filed(identity) == identity
     fewer = attrs.evolve(control, goals=Goals(spare=Cluster.uniform(2).spares(1)))
     assert identity_of(fewer, two_queries(), stepped((10, 60.0))) != identity
+    moved = two_queries().having(attrs.evolve(each, folder="/b") for each in two_queries().operators.values())
+    assert identity_of(control, moved, stepped((10, 60.0))) == identity
 
 
 class Killed(Exception):

@@ -40,7 +40,7 @@ operators = having(
     slide=st.none() | numbers, on=words, within=st.none() | numbers,
     counts=st.none() | st.tuples(st.integers(1), st.integers(1)), function=words,
     burn=st.sampled_from(["cpu", "sleep"]), pin=words, route=st.none() | shares, state=st.none() | numbers,
-    growth=st.none() | having(Growth, exponent=numbers, at=numbers),
+    growth=st.none() | having(Growth, exponent=numbers, at=numbers), folder=words,
 )  # fmt: skip
 sinks = [
     having(Sink, name=st.just(n), input=st.just("o"), weight=numbers, format=words, options=options, host=words)
@@ -57,7 +57,8 @@ networks = st.builds(
 
 def parts(network: Network) -> tuple[object, ...]:
     """Return what makes two networks the same."""
-    return network.name, dict(network.sources), dict(network.operators), dict(network.sinks)
+    folders = [operator.folder for operator in network.operators.values()]
+    return network.name, dict(network.sources), dict(network.operators), dict(network.sinks), folders
 
 
 @settings(max_examples=200, deadline=None)

@@ -181,6 +181,32 @@ def test_what_is_for_tables_only_is_refused(tmp_path: Path, operators: dict[str,
         check_network(network(tmp_path / "in", operators), SparkSettings())
 
 
+def test_a_join_of_names_that_differ_in_case_is_refused(tmp_path: Path) -> None:
+    """SQL would take columns of the one input for those of the other."""
+    join = {"kind": "join", "inputs": ["v", "V"], "on": "v.user = V.user", "within": "10 seconds"}
+    operators = {name: {"kind": "map", "input": "s"} for name in "vV"}
+    with pytest.raises(InputError, match=r"operators\.j\.inputs: 'v' and 'V' are one name in SQL"):
+        check_network(network(tmp_path / "in", {**operators, "j": join}), SparkSettings())
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({"options": {"path": "out", "PartitionBy": "user"}}, r"sinks\.out\.options\.PartitionBy: .* into folders"),
+        (
+            {"format": "csv", "options": {"path": "out", "sortBy": "at"}},
+            r"sinks\.out\.options\.sortBy: .* into folders",
+        ),
+        ({"format": "Rate"}, r"sinks\.out\.format: rate can be read and not written"),
+        ({"format": "nexmark"}, r"sinks\.out\.format: nexmark can be read and not written"),
+    ],
+)
+def test_what_a_sink_would_not_do_is_refused(tmp_path: Path, sink: dict[str, Any], said: str) -> None:
+    """Spark passes over options that part files, and tells of formats for reading only when the first batch comes."""
+    with pytest.raises(InputError, match=said):
+        check_network(network(tmp_path / "in", of_map("*"), **sink), SparkSettings())
+
+
 @pytest.mark.parametrize(
     ("operators", "said"),
     [

@@ -85,7 +85,10 @@ def identity_of(control: Control, network: Network, rates: Rates | None, *, pric
     It is as a file has it, so that it is equal to what was read from one. ``priced``: what runs costs what the network
     says, as in the simulator; elsewhere other costs are the same network better known.
     """
-    what = json.dumps(network_document(network), sort_keys=True) if priced else meaning(network)
+    document = network_document(network)
+    for operator in document["operators"]:
+        del operator["folder"]  # which may move
+    what = json.dumps(document, sort_keys=True) if priced else meaning(network)
     identity: Document = {
         "network": _digest(what),
         "rates": None if rates is None else _digest(f"{rates.period} {rates.sources} {rates.values.tolist()}"),

@@ -18,8 +18,8 @@ from penstock.network import Network, read_network, read_network_document
 from penstock.network.model import Growth
 from penstock.workload import Rates, read_rates
 
-HIDDEN = ("options", "spark", "token_env")
-"""Keys that may hold passwords, tokens or addresses; nobody who looks on needs them."""
+HIDDEN = ("folder", "options", "spark", "token_env")
+"""Keys that may hold passwords, tokens, addresses or paths; nobody who looks on needs them."""
 
 
 @attrs.frozen(eq=False, kw_only=True)

@@ -196,7 +196,8 @@ def parse_network(document: Document, file: str | None = None) -> Network:
         raise InputError(f"expected a name that a folder may have, got {top.name!r}", at="name")
     _defaults(top.defaults)
     sources = [_source(name, table) for name, table in document["sources"].items()]
-    operators = [_operator(name, table, top.defaults) for name, table in document.get("operators", {}).items()]
+    folder = None if file is None else os.path.dirname(os.path.abspath(file))
+    operators = [_operator(name, table, top.defaults, folder) for name, table in document.get("operators", {}).items()]
     sinks = [_sink(name, table) for name, table in document.get("sinks", {}).items()]
     if not sources:
         raise InputError("expected at least one source", at="sources")
@@ -242,7 +243,7 @@ def _options(options: dict[str, Option], at: str) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 
-def _operator(name: str, document: Document, defaults: Document) -> Operator:
+def _operator(name: str, document: Document, defaults: Document, folder: str | None) -> Operator:
     at = f"operators.{name}"
     given = convert(document, OperatorTable, at)
     for key in document:
@@ -281,6 +282,7 @@ def _operator(name: str, document: Document, defaults: Document) -> Operator:
         route=table.route,
         state=None if table.state is None else _size(table.state, f"{at}.state"),
         growth=growth_of(table.growth, f"{at}.growth"),
+        folder=folder if table.function is not None else None,
     )
 
 

@@ -16,8 +16,8 @@ HOW = frozenset(
 )  # fmt: skip
 """Options of sources and sinks, in small letters, that say how they are read and written, and not what."""
 
-MODELLED = ("arrivals", "cost", "emit", "growth", "host", "pin", "selectivity", "service", "state", "weight")
-"""What the models and the simulator ask, or who decides; of a delay, the selectivity says which rows leave."""
+MODELLED = ("arrivals", "cost", "emit", "folder", "growth", "host", "pin", "selectivity", "service", "state", "weight")
+"""What the models ask, who decides, or where modules lie; of a delay, the selectivity says which rows leave."""
 
 
 def meaning(network: Network) -> str:

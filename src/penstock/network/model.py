@@ -96,6 +96,8 @@ class Operator:
     growth
         How the output grows with the input, where that is known; else it follows the input, and of a join with a time
         window the pairs in it.
+    folder
+        Where the module of ``function`` is looked for first; None: in the current folder.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Operator:
     route: Mapping[str, float] | None = attrs.field(default=None, hash=False)
     state: float | None = None
     growth: Growth | None = None
+    folder: str | None = attrs.field(default=None, eq=False)
 
     @property
     def power(self) -> float:

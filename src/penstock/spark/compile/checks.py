@@ -24,6 +24,12 @@ BY_FILE = frozenset({"input_file_name", "input_file_block_start", "input_file_bl
 BY_TASK = frozenset({"monotonically_increasing_id", "spark_partition_id"})
 """Functions of how rows are dealt out to tasks."""
 
+PARTING = frozenset({"bucketby", "clusterby", "partitionby", "sortby"})
+"""What a writer of files does by methods, and passes over among options, in small letters."""
+
+READ_ONLY = frozenset({"binaryfile", "image", "nexmark", "rate", "rate-micro-batch", "socket"})
+"""Formats of sources that are none of sinks."""
+
 GENERATORS = frozenset(
     ("explode", "explode_outer", "inline", "inline_outer", "json_tuple", "posexplode", "posexplode_outer", "stack")
 )
@@ -53,7 +59,7 @@ def _check_tables(network: Network) -> None:
         _check_source(source)
     for operator in network.operators.values():
         if operator.kind == "python":
-            import_function(operator, network.file)
+            import_function(operator, anew=True)
         _check_operator(operator)
         reads_files = all(name in network.sources for name in operator.inputs)
         for key in ("where", "select", "on"):
@@ -147,6 +153,13 @@ def _check_operator(operator: Operator) -> None:
             at=f"{at}.window",
             hint='give a time window: within = "10 seconds"',
         )
+    if operator.kind == "join" and len({name.lower() for name in operator.inputs}) < 2:
+        one, two = operator.inputs
+        raise InputError(
+            f"{one!r} and {two!r} are one name in SQL, where case does not count",
+            at=f"{at}.inputs",
+            hint="rename one",
+        )
     _check_select(operator.select or "", f"{at}.select")
     if operator.kind == "aggregate" and operator.window is None:
         raise InputError("an aggregate needs a window to run on Spark", at=f"{at}.window")
@@ -203,6 +216,8 @@ def _check_sink(network: Network, sink: Sink) -> None:
         )
     if sink.format is None and sink.options:
         raise InputError("a sink with options needs a format", at=f"{at}.format", hint='format = "parquet"')
+    if sink.format in READ_ONLY:
+        raise InputError(f"{sink.format} can be read and not written", at=f"{at}.format", hint='format = "parquet"')
     for key in ("key", "value") if sink.format == "kafka" else ():
         for name in sorted(calls(sink.options.get(key, "")) & GENERATORS):
             hint = "make the rows in a map in front"
@@ -211,6 +226,10 @@ def _check_sink(network: Network, sink: Sink) -> None:
         return
     if "path" not in sink.options:
         raise InputError(f"a {sink.format} sink needs a path", at=f"{at}.options", hint='{ path = "out" }')
+    for key in sink.options:
+        if key.lower() in PARTING:
+            hint = "leave it out, or give each part a filter and a sink of its own"
+            raise InputError("penstock does not sort files into folders", at=f"{at}.options.{key}", hint=hint)
     try:
         place_of(sink.options["path"]).exists()
     except ValueError as error:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from typing import TYPE_CHECKING
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from penstock.errors import InputError
 from penstock.network import Operator
+from penstock.spark.compile.modules import user_module
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.python_step import ROW, Step
 
@@ -20,10 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def import_function(operator: Operator, network: object = None) -> Step:
-    """Import a python operator's function from the current folder, that of the network's file, or what is installed.
+def import_function(operator: Operator, *, anew: bool = False) -> Step:
+    """Import a python operator's function from the folder of the network's file, the current one or what is installed.
 
-    Its module travels to the hosts by value, so that they need not have it.
+    Its module travels to the hosts by value, so that they need not have it; ``anew``: see `user_module`.
 
     Raises
     ------
@@ -34,19 +32,14 @@ def import_function(operator: Operator, network: object = None) -> Step:
     if operator.function is None:
         raise InputError("a python operator needs a function to run on Spark", at=at, hint="function = 'module:name'")
     place, _, name = operator.function.partition(":")
-    folders = [os.path.dirname(os.path.abspath(str(network)))] if network is not None else []
-    for folder in [*folders, os.getcwd()]:
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+    if place.partition(".")[0] in sys.stdlib_module_names:
+        raise InputError(f"{place!r} is a module of Python's own", at=at, hint="give yours another name")
     try:
-        module = importlib.import_module(place)
-        function: Step = getattr(module, name)
+        function: Step = getattr(user_module(place, operator.folder, anew=anew), name)
     except Exception as error:
         # The module is the user's code: whatever it raises is told in one message.
         problem = f"cannot be imported: {type(error).__name__}: {error}"
         raise InputError(problem, at=at, hint="put the module beside the network file") from None
-    if place.partition(".")[0] not in ("pyspark", "pandas", "pyarrow", "numpy") and getattr(module, "__file__", None):
-        cloudpickle.register_pickle_by_value(module)
     return function
 
 
