@@ -197,8 +197,9 @@ def test_a_join_takes_what_is_just_within_the_lateness(engine: Engine, tmp_path:
     assert streams["one->pairs"]["late"] == 1  # of both inputs
 
 
-def test_rows_before_1970_are_told(engine: Engine, tmp_path: Path) -> None:
-    """They enter no window or join, which a run says; on a stream no more are late than it delivered."""
+@pytest.mark.parametrize("others", [[], ["2026-03-01T12:00:00Z"] * 5])
+def test_rows_before_1970_are_told(engine: Engine, tmp_path: Path, others: list[str]) -> None:
+    """They enter no window or join, which a run says, whatever came with them; no more are late than a stream took."""
     operators = {
         "one": {"kind": "map", "input": "events"},
         "pairs": {"kind": "join", "inputs": ["one", "events"], "on": "one.n = events.n", "within": 1},
@@ -206,10 +207,12 @@ def test_rows_before_1970_are_told(engine: Engine, tmp_path: Path) -> None:
     }
     network = document(tmp_path, operators, {"out": {"input": "pairs"}, "sums": {"input": "counts"}})
     times = [f"1969-12-31T23:58:{second:02d}Z" for second in range(20)]
-    write_rows(tmp_path / "in", 0, [{"n": n, "at": time} for n, time in enumerate(times)])
+    write_rows(tmp_path / "in", 0, [{"n": n, "at": time} for n, time in enumerate([*times, *others])])
     outcome, streams = run(engine, network, tmp_path / "run", "h1")
     assert outcome.early
-    assert streams["one->pairs"]["late"] == streams["one->counts"]["late"] == 20
+    # Spark counts late rows of both inputs of a join, and once for each window.
+    late = [streams[name]["late"] for name in ("one->pairs", "one->counts")]
+    assert all(len(times) <= rows <= len(times) + len(others) for rows in late)
 
 
 def test_a_run_leaves_little_behind(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,7 @@ def test_rows_wait_at_a_topic_as_spark_told_last(tmp_path: Path) -> None:
     batch(made, "first", 0, now, 0.2)
     told = SimpleNamespace(
         batchId=0, durationMs={"addBatch": 1, "triggerExecution": 200}, observedMetrics={}, stateOperators=(),
-        timestamp="2026-01-01T00:00:00.000Z", numInputRows=EACH,
+        timestamp="2026-01-01T00:00:00.000Z", numInputRows=EACH, eventTime={},
         sources=[
             SimpleNamespace(endOffset='{"clicks": {"0": 40, "1": 7}}', latestOffset='{"clicks": {"0": 90, "1": 7}}'),
             SimpleNamespace(endOffset='{"log": "first", "batch": 3}', latestOffset=None),
@@ -230,7 +230,7 @@ def test_streams_share_what_spark_counts(tmp_path: Path) -> None:
     spec = system(tmp_path).compiled["first"].spec
     spec = dataclasses.replace(spec, observations={"p": shared, "q": {"a->b": (0, None)}})
     told = SimpleNamespace(
-        batchId=0, durationMs={"addBatch": 1, "triggerExecution": 200}, stateOperators=(), numInputRows=5,
+        batchId=0, durationMs={"addBatch": 1, "triggerExecution": 200}, stateOperators=(), eventTime={}, numInputRows=5,
         timestamp="2026-01-01T00:00:00.000Z", sources=[],
     )  # fmt: skip
     for observed, counts in (

@@ -35,16 +35,18 @@ from penstock.spark.connection import Connection
 from penstock.spark.hop.rows import Held, Row, RowTopic, held, row_of
 from penstock.spark.hosts import start_hosts
 from penstock.spark.run import Engine, SparkEngine, noted_sessions
+from penstock.spark.run import follow as follow_module
 from penstock.spark.run import moments as moments_module
 from penstock.spark.run import prompt as prompt_module
 from penstock.spark.run.arriving import Arriving
 from penstock.spark.run.between import check_slots
+from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.meter import Known, Meter, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_batch, read_latency
 from penstock.spark.run.prompt import PromptRunner, publish
 from penstock.spark.shipped.place import Place, place_of
-from penstock.spark.shipped.told import report_of
+from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
 from penstock.steering import Observation, Plan, Recover
 
@@ -171,6 +173,44 @@ def test_marks_of_transactions_are_no_messages() -> None:
     for rows, offsets in ((50, 100), (1, 1000), (0, 0), (49, 100), (51, 100)):
         arriving.read(rows, offsets)
     assert arriving.since(0.0) == pytest.approx(495, abs=5)
+
+
+def test_a_plan_follows_messages_and_no_marks(tmp_path: Path) -> None:
+    """What follows the rates of topics learns from each batch that has ended how many of the offsets were rows."""
+    folder, topic, asked = place_of(str(tmp_path)), Topic(p0=0), []
+    network = parse_network(
+        {
+            "name": "marks",
+            "sources": {"s": {"format": "kafka", "schema": "n int", "options": {"subscribe": "log"}}},
+            "operators": {"q": {"kind": "map", "input": "s"}},
+            "sinks": {"out": {"input": "q", "format": "kafka", "options": {"topic": "out"}}},
+        }
+    )
+    fragment = SimpleNamespace(name="q", operators=("q",))
+    deployment: Any = SimpleNamespace(
+        place=folder, network=network, fragments=[fragment], prompt=lambda _: True, live=frozenset(), client={}
+    )
+    checkpoint, topic.topic = folder / "checkpoints" / "q", "log"
+    answers = Answers(keep=lambda rates, _: asked.append(dict(rates)) or {}, period=0.4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follow_module, "topics_of", lambda *_: [topic])
+        follower = Follower(deployment, {"q": checkpoint}, answers)
+    clock = [100.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.spark.run.follow.time", SimpleNamespace(time=lambda: clock[0]))
+        patch.setattr("penstock.spark.run.arriving.time", SimpleNamespace(time=lambda: clock[0]))
+        for look in range(9):
+            clock[0], topic.end = 100.0 + 0.2 * look, {0: 200 * look}
+            if look % 3 == 2:
+                number = look // 3
+                (checkpoint / "offsets" / str(number)).replace(f'v1\n{{}}\n{{"log": {{"0": {200 * look}}}}}'.encode())
+                (checkpoint / "commits" / str(number)).replace(b"v1\n{}")
+                for file in (manifest_of, report_of):
+                    file(folder, "q", number).replace(b'{"counts": {"s->q": [300, 0]}}')
+            follower.look()
+    rates = [each["s"] for each in asked]
+    # Where the first batch began is not known.
+    assert rates == pytest.approx([1000.0] * (len(rates) - 4) + [500.0] * 4)
 
 
 def test_rows_of_added_partitions_are_measured(tmp_path: Path) -> None:
@@ -364,9 +404,10 @@ def test_messages_that_are_gone_are_passed_over_where_they_may_be(hosts: Any, br
     with started as running:
         engine = Engine(cluster, running)
 
-        def run(network: Network) -> dict[str, Any]:
+        def run(network: Network, gone: int = 0) -> dict[str, Any]:
             outcome = engine.run(engine.prepare(network, {"odd": "h1"}, tmp_path / "run"), seconds=3)
             assert outcome.balanced(network)
+            assert outcome.gone == ({rows: gone} if gone else {})
             return outcome.streams(network)["rows->odd"]
 
         put(broker, rows, [{"n": n} for n in range(20)])
@@ -375,7 +416,7 @@ def test_messages_that_are_gone_are_passed_over_where_they_may_be(hosts: Any, br
         forget(broker, rows, 30)
         with pytest.raises(InputError, match="messages 20 to 29 of partition 0 of the topic 'log' are gone"):
             run(made())
-        assert run(made(failOnDataLoss="false"))["arrived"] == 30
+        assert run(made(failOnDataLoss="false"), gone=10)["arrived"] == 30
     assert sorted(row["n"] for row in values(broker, out)) == [*range(1, 20, 2), *range(31, 40, 2)]
 
 

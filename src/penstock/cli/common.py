@@ -60,6 +60,14 @@ def say(text: str) -> None:
     sys.stderr.write(text.rstrip("\n") + "\n")
 
 
+def say_gone(document: Document) -> None:
+    """Say how many messages a run that went on could not read any more, by its report."""
+    from penstock.control.report import unread
+
+    for text in unread(document.get("gone", {})):
+        say(text)
+
+
 def answer(document: Document) -> None:
     """Print the one JSON document of ``--json``."""
     say_notes()

@@ -22,7 +22,7 @@ from penstock.control.lookout import Lookout
 from penstock.control.outlook import reported
 from penstock.control.prediction import Prediction, Report, begun, kept, predict, priced
 from penstock.control.record import NOTHING, Record, off_by
-from penstock.control.report import compare
+from penstock.control.report import compare, unread
 from penstock.files import Document, to_json
 from penstock.latency.intervals import with_interval
 from penstock.latency.models import default_model, model_of
@@ -140,8 +140,8 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
     tell
         Told how far it is.
     say
-        Told in a sentence of a host that is not what it was calibrated to be, while the run goes on, and of rows that
-        windows and joins left out because they are from before 1970.
+        Told in a sentence of a host that is not what it was calibrated to be, while the run goes on, of messages that
+        were gone before they were read, and of rows that windows and joins left out because they are from before 1970.
     """
     deployment = engine.prepare(
         job.network,
@@ -167,6 +167,8 @@ def execute(engine: Engine, job: Job, tell: Report, say: Callable[[str], None] =
             report=tell,
             heard=heard,
         )
+    for text in unread(outcome.gone):
+        say(text)
     if outcome.early:
         say("penstock: rows before 1970 enter no window or join: Spark's watermark begins there")
     return outcome

@@ -82,6 +82,7 @@ def compare(
         "seconds": outcome.seconds,
         **({"down": sorted(outcome.down)} if outcome.down else {}),
         **({"missing": dict(outcome.missing)} if outcome.missing else {}),
+        **({"gone": dict(outcome.gone)} if outcome.gone else {}),
     }
     for name, rows in outcome.repeated.items():
         if rows:
@@ -95,6 +96,12 @@ def compare(
         document["error_bar"] = error_bar(prediction, placement, cluster)
         document["series"] = series(cluster, placement, outcome, prediction, host_of)
     return document
+
+
+def unread(gone: Mapping[str, int]) -> list[str]:
+    """Return what to say of messages that were gone before they were read, by topic."""
+    said = "messages of the topic {!r} were gone before they were read"
+    return [f"penstock: {count} {said.format(topic)}" for topic, count in gone.items()]
 
 
 def _add_prediction(document: Document, prediction: Prediction) -> None:

@@ -28,7 +28,7 @@ from penstock.spark.compile.functions import import_function, parts_rows
 from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_behind
 from penstock.spark.compile.inputs import inputs_of
 from penstock.spark.compile.reading import RECALLED, read, slots_of
-from penstock.spark.compile.sources import positioned, shared_with
+from penstock.spark.compile.sources import positioned, shared_with, topics_said
 from penstock.spark.compile.sql import quoted
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.hosts.sessions import id_of
@@ -55,7 +55,8 @@ class Query:
     """A compiled fragment: its frame, and what its writer is told.
 
     ``reads`` are the writers whose logs it reads; ``recalled`` the numbers of the sources without marks that its
-    watermark follows; ``inputs`` sources, writers of logs and `RECALLED`, as its checkpoint has a line for each.
+    watermark follows; ``inputs`` sources, writers of logs and `RECALLED`, as its checkpoint has a line for each;
+    ``topics`` what its sources of topics say that they read, by source.
     """
 
     fragment: Fragment
@@ -64,6 +65,7 @@ class Query:
     reads: tuple[str, ...]
     recalled: tuple[int, ...] = ()
     inputs: tuple[str, ...] = ()
+    topics: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def name(self) -> str:
@@ -137,7 +139,9 @@ class _Compiler:
             dropping=frozenset(name for names in self.counted for name in names if self.deployment.drops.drops(name)),
         )
         inputs = inputs_of(self.session, whole, self.reads)
-        return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled, inputs)
+        read = [self.network.sources[o.name] for o in origins if o.name in self.network.sources]
+        topics = {source.name: said for source in read if (said := topics_said(source)) is not None}
+        return Query(graph.fragment, whole, spec, graph.logs_read, graph.recalled, inputs, topics)
 
     def _native(self) -> bool:
         """Whether Spark itself writes what leaves: to one sink, and from a JVM that optimizes what runs for long.

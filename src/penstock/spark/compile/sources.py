@@ -75,9 +75,14 @@ def shared_with(own: Mapping[str, str], kafka: Mapping[str, str]) -> Mapping[str
     return {} if other else {key: value for key, value in kafka.items() if key.lower() not in told}
 
 
+def on_cluster(options: Mapping[str, str]) -> bool:
+    """Whether topics are on the cluster's brokers, by the options of a source or sink."""
+    return BROKERS not in {option.lower() for option in options}
+
+
 def asked_here(source: Source) -> bool:
     """Whether the cluster's brokers know the topics of a source, which it names."""
-    return "subscribe" in source.options and BROKERS not in {option.lower() for option in source.options}
+    return "subscribe" in source.options and on_cluster(source.options)
 
 
 def may_lose(source: Source) -> bool:
@@ -87,7 +92,13 @@ def may_lose(source: Source) -> bool:
 
 def topics_named(source: Source) -> list[str]:
     """Return the topics that a source names."""
-    return [topic.strip() for topic in source.options.get("subscribe", "").split(",")]
+    return [name for topic in source.options.get("subscribe", "").split(",") if (name := topic.strip())]
+
+
+def topics_said(source: Source) -> str | None:
+    """Return how a source says which topics it reads; None: it reads none."""
+    told = {key.lower(): value for key, value in source.options.items()} if source.format == "kafka" else {}
+    return next((told[key] for key in ("subscribe", "subscribepattern", "assign") if key in told), None)
 
 
 def read_source(

@@ -17,6 +17,7 @@ from penstock.spark.compile import Deployment, check_network, derive_schemas, sh
 from penstock.spark.compile.graph import Graph
 from penstock.spark.hop.logs import log_of
 from penstock.spark.run.folder import epoch_of
+from penstock.spark.run.outside import check_topics
 from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.rows import rows_of_logs
 from penstock.spark.run.system import System
@@ -71,6 +72,7 @@ def grown(
     _refuse_copies(system, placement)
     hosts = sorted(set(placement.values()))
     schemas = derive_schemas(engine.sessions[hosts[0]], whole, now.messages)
+    check_topics(whole, now.kafka)
     schedules = {**engine.schedules(whole, now.place, skip=now.schedules), **now.schedules}
     apart = now.apart | {name for name in placement if now.apart and whole.operators[name].stateful}
     real_time = prompt_operators(whole, engine.cluster.spark)

@@ -12,6 +12,7 @@ from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.sources import topics_named
 from penstock.spark.hop.rows import RowTopic
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets, topic_offsets
+from penstock.spark.shipped.place import Place
 
 KEPT = 600.0
 """How long (s) rows between queries stay, at least, where a query may ask what it has written."""
@@ -67,13 +68,13 @@ def clean_topics(deployment: Deployment, queries: Sequence[Query]) -> None:
 
 def offsets_of(query: Query, topic: str, before: int = 0) -> Mapping[str, int]:
     """Return up to where a query has done with each partition of a topic, by its last ended batch or one before it."""
-    return offsets_at(query, topic, begun_and_ended(query.spec.checkpoint)[1] - before)
+    return _offsets_at(query.spec.checkpoint, topic, begun_and_ended(query.spec.checkpoint)[1] - before)
 
 
-def offsets_at(query: Query, topic: str, batch: int) -> Mapping[str, int]:
+def _offsets_at(checkpoint: Place, topic: str, batch: int) -> Mapping[str, int]:
     """Return up to where a batch of a query has read each partition of a topic; none if it is not known any more."""
     try:
-        lines = offsets(query.spec.checkpoint, batch) if batch >= 0 else []
+        lines = offsets(checkpoint, batch) if batch >= 0 else []
     except FileNotFoundError:
         return {}
     # A query may read a topic in several places.
@@ -81,9 +82,9 @@ def offsets_at(query: Query, topic: str, batch: int) -> Mapping[str, int]:
     return {number: min(each.get(number, 0) for each in found) for number in (found[0] if found else ())}
 
 
-def read_upto(query: Query, topics: Sequence[RowTopic], batch: int) -> int | None:
+def read_upto(checkpoint: Place, topics: Sequence[RowTopic], batch: int) -> int | None:
     """Return the offset up to which a batch of a query has read topics, summed; None: it is not known any more."""
-    read = [offsets_at(query, each.topic, batch) for each in topics]
+    read = [_offsets_at(checkpoint, each.topic, batch) for each in topics]
     return sum(sum(each.values()) for each in read) if all(read) else None
 
 

@@ -64,7 +64,7 @@ class Coming:
         for name in network.sources.keys() & self.topics.keys() & {origin.name for origin in query.spec.origins}:
             streams = [stream for stream in network.outputs(name) if stream.reader in mine and stream.share > 0]
             numbers = {number for batch in batches for number in (batch.number - 1, batch.number)} if streams else ()
-            upto = {number: read_upto(query, self.topics[name].topics, number) for number in numbers}
+            upto = {number: read_upto(query.spec.checkpoint, self.topics[name].topics, number) for number in numbers}
             for batch in batches if streams else ():
                 begin, end = upto[batch.number - 1], upto[batch.number]
                 if begin is not None and end is not None:
@@ -80,7 +80,7 @@ class Coming:
         topics = self.topics.get(name)
         if topics is None or topics.at is None:
             return None
-        upto = read_upto(query, topics.topics, begun_and_ended(query.spec.checkpoint)[1])
+        upto = read_upto(query.spec.checkpoint, topics.topics, begun_and_ended(query.spec.checkpoint)[1])
         if upto is None:
             return None
         left = max(0.0, topics.last - upto)

@@ -37,8 +37,10 @@ from penstock.spark.run.ended import Heard
 from penstock.spark.run.folder import claim as claimed_by
 from penstock.spark.run.folder import epoch_of, note_sessions, noted_sessions, open_schedules, owned, probe
 from penstock.spark.run.follow import Follower, follow
+from penstock.spark.run.gaps import gone_from
 from penstock.spark.run.once import drain
 from penstock.spark.run.outcome import Outcome, collect
+from penstock.spark.run.outside import check_topics
 from penstock.spark.run.prompt import end_left
 from penstock.spark.run.reports import short
 from penstock.spark.run.sessions import ended, settle, slots_of
@@ -185,6 +187,7 @@ class Engine:
             real_time=real_time,
             checkpoint=self.cluster.spark.checkpoint,
         )
+        check_topics(network, kafka)
         self.check_room(deployment, used)
         return deployment
 
@@ -277,8 +280,8 @@ class Engine:
                 if system is not None:
                     system.fence()
             outcome = collect(system.deployment, system.queries, time.time() - begin)
-            missing = dict(system.copies.missing)
-            return attrs.evolve(outcome, refused=refused, down=frozenset(system.down), missing=missing)
+            down, missing = frozenset(system.down), dict(system.copies.missing)
+            return attrs.evolve(outcome, refused=refused, down=down, missing=missing, gone=system.gone)
 
     def system(self, deployment: Deployment, prompt: bool, tell: Report, *, adopt: bool = False) -> System:
         """Take the folder over, compile all queries, and bring what an earlier run left in order.
@@ -298,6 +301,7 @@ class Engine:
             deployment = self._grown(deployment, claim.grown)
         system = System(deployment, claim, self.hosts, self.sessions, prompt=prompt, speed=self.speeds.now)
         system.prepare(adopt=adopt)
+        system.gone = gone_from(system.deployment, system.queries)
         fold(system.deployment, system.queries, keep=LEFT)
         return system
 

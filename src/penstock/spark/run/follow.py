@@ -18,7 +18,7 @@ from penstock.latency.fragments import Fragment
 from penstock.network.windows import windows_behind
 from penstock.spark.compile import Deployment
 from penstock.spark.run.arriving import Arriving
-from penstock.spark.run.between import topics_of
+from penstock.spark.run.between import read_upto, topics_of
 from penstock.spark.run.looking import Looking
 from penstock.spark.run.moments import Moments
 from penstock.spark.shipped.checkpoint import begun_and_ended, offsets
@@ -98,16 +98,13 @@ class Follower(Looking):
         super().__init__()
         self.folder, self.answers, self.checkpoints, self.moments = deployment.place, answers, checkpoints, moments
         prompt = {part.name for part in deployment.fragments if deployment.prompt(part)}
-        self.feeds = [
-            # Of a run that goes on, its last batch is the first to count from.
-            _Feed(*each, max(0, begun_and_ended(checkpoints[each[0]])[0]) - 1)
-            for each in _feeds(deployment)
-            if each[0] not in prompt
-        ]
+        # Of a run that goes on, its last batch is the first to count from.
+        found = [_Feed(*each, max(0, begun_and_ended(checkpoints[each[0]])[0]) - 1) for each in _feeds(deployment)]
+        self.feeds = [feed for feed in found if feed.query not in prompt]
         self.arriving = {
-            name: Arriving(topics_of(deployment, name), answers.period)
-            for query, name, *_ in _feeds(deployment)
-            if query in prompt
+            feed.source: (feed, Arriving(topics_of(deployment, feed.source), answers.period))
+            for feed in found
+            if feed.query in prompt
         }
         self.rates: dict[str, float] = {}
         self.looked: dict[str, int] = {}
@@ -140,7 +137,7 @@ class Follower(Looking):
         try:
             super().end()
         finally:
-            for each in self.arriving.values():
+            for _, each in self.arriving.values():
                 each.close()
 
     def look(self) -> None:
@@ -166,11 +163,26 @@ class Follower(Looking):
 
     def _arrives(self, source: str, now: float) -> float | None:
         """Return the rate of a source whose topics are asked; None where it is not time for that, or not known yet."""
-        arriving = self.arriving[source]
+        feed, arriving = self.arriving[source]
         if arriving.at is not None and now - arriving.at < self.answers.period / LOOKS:
             return None
         arriving.look()
+        self._learn(feed, arriving)
         return arriving.rate(self.answers.period)
+
+    def _learn(self, feed: _Feed, arriving: Arriving) -> None:
+        """Learn from the last batch of a query in real-time mode how many rows there are for each offset."""
+        checkpoint = self.checkpoints[feed.query]
+        ended = begun_and_ended(checkpoint)[1]
+        if ended <= feed.batch:
+            return
+        feed.batch = ended - 1
+        if (come := self._come(feed)) is None:
+            return
+        begin, end = (read_upto(checkpoint, arriving.topics, number) for number in (ended - 1, ended))
+        if begin is not None and end is not None:
+            arriving.read(come / feed.share, end - begin)
+        feed.batch = ended
 
     def _advance(self, feed: _Feed) -> bool:
         """Take in the next batch of a feed; return whether there was one."""

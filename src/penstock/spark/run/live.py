@@ -351,6 +351,7 @@ class SparkEngine:
         """Return what came of the run so far, in the keys of ``penstock run``, and what failed on the way."""
         with self.system.lock:
             outcome = collect(self.system.deployment, self.system.queries, self.now)
+            outcome = attrs.evolve(outcome, gone=self.system.gone)
             return {**summary(outcome, self.network, self.system.deployment.placement), "failures": [*self._told]}
 
     def close(self, *, stop: bool = True) -> None:

@@ -33,7 +33,7 @@ class Batch:
     was, in steps of a fixed loop a second; ``busy`` is the share of the time in which its host worked: in real-time
     mode batches last whether there are rows or not; ``ahead`` holds the rows of each topic that were there when it was
     planned and that it did not read; ``state`` what the operators behind streams kept (bytes), and how long their tasks
-    took to commit it (s); ``early`` says whether event time had come no further than 1970 in an input.
+    took to commit it (s); ``early`` says whether the watermark stood at 1970, where it begins.
     """
 
     query: str
@@ -97,6 +97,8 @@ class Outcome:
         Hosts that died on the way, and whose operators had copies elsewhere.
     missing
         Copies that were left out since their queries failed, and why.
+    gone
+        By topic, how many messages were gone when the run went on, of those that it had still to read.
     """
 
     epoch: float
@@ -111,6 +113,7 @@ class Outcome:
     weight: Mapping[str, Array] = attrs.field(factory=dict)
     down: frozenset[str] = frozenset()
     missing: Mapping[str, str] = attrs.field(factory=dict)
+    gone: Mapping[str, int] = attrs.field(factory=dict)
 
     def latency(self, sink: str | None = None) -> Array:
         """Return the latencies (s) of the pairs of times at a sink, or at all; without those of the history."""
@@ -159,7 +162,7 @@ class Outcome:
 
     @property
     def early(self) -> bool:
-        """Whether rows were late while event time was before 1970, where Spark's watermark begins."""
+        """Whether rows from before 1970 came before Spark's watermark had left that: later they are late as others."""
         return any(batch.early and sum(batch.late.values()) for batch in self.batches)
 
     def balanced(self, network: Network) -> bool:
@@ -237,8 +240,7 @@ def read_batch(folder: Place, query: str, number: int) -> Batch:
     host, visible, busy = manifest.get("host", ""), float(manifest["visible"]), float(manifest.get("busy", 1.0))
     ahead = report.get("ahead", {})
     state = {name: (int(size), float(spent)) for name, (size, spent) in report.get("state", {}).items()}
-    frontiers = [*manifest.get("frontiers", {}).values(), *report.get("frontiers", {}).values()]
-    early = min(frontiers, default=0) < 0
+    early = not report.get("begun", True)
     return Batch(
         query, number, *figures, counts, report["late"], known, logged, host, visible, speed, busy, ahead, state, early
     )

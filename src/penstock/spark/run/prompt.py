@@ -21,7 +21,7 @@ from penstock.spark.compile import LEFT, PromptQuery
 from penstock.spark.compile.sources import may_lose
 from penstock.spark.hop.rows import Held, RowTopic, held
 from penstock.spark.left import claimed
-from penstock.spark.run.between import offsets_of
+from penstock.spark.run.gaps import gaps_of
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
 from penstock.spark.run.units import Unit
@@ -116,21 +116,16 @@ class PromptRunner(Runner):
 
     def _gone(self) -> bool:
         """Whether messages are gone from topics that the query was to read, where they may be."""
-        found = False
-        for topic, source in self.query.messages.outside.items():
-            if not (place := offsets_of(self.query, topic)):
-                continue
-            with RowTopic(self.client, topic, "") as there:
-                gaps = [(n, place[str(n)], at) for n, at in there.begins().items() if place.get(str(n), at) < at]
-            for number, begin, end in [] if may_lose(source) else gaps:
+        found = gaps_of(self.query, self.client, self.query.messages.outside)
+        for gap in found:
+            if not may_lose(gap.source):
                 raise InputError(
-                    f"messages {begin} to {end - 1} of partition {number} of the topic {topic!r} "
+                    f"messages {gap.begin} to {gap.end - 1} of partition {gap.partition} of the topic {gap.topic!r} "
                     "are gone, and were not read",
-                    at=f"sources.{source.name}.options.failOnDataLoss",
+                    at=f"sources.{gap.source.name}.options.failOnDataLoss",
                     hint='set it to "false" to go on without them',
                 )
-            found = found or bool(gaps)
-        return found
+        return bool(found)
 
     def there(self) -> list[dict[int, Held]]:
         """Return what the topic of each way holds of the rows that the query would write again."""

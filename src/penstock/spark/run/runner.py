@@ -10,8 +10,9 @@ from pyspark import cloudpickle
 
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
+from penstock.spark.run.outside import blamed
 from penstock.spark.run.recall import recall
-from penstock.spark.run.reports import launch, marks, save_reports, short, told, was_passing
+from penstock.spark.run.reports import launch, marks, save_reports, told, was_passing
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import close, owner_of, take_over
 from penstock.spark.shipped.local import Local
@@ -110,7 +111,7 @@ class Runner:
     def failed(self) -> str | None:
         """Return what the query ended with, if it did."""
         error = self.under_way.exception()
-        return None if error is None else f"query {self.name!r} failed: {told(self.query) or short(error)}"
+        return None if error is None else f"query {self.name!r} failed: {told(self.query) or blamed(self.query, error)}"
 
     def check(self) -> None:
         """Raise the error that the query ended with, if it did."""

@@ -26,6 +26,7 @@ def summary(outcome: Outcome, network: Network, placement: Mapping[str, str]) ->
         "hosts": {name: {"busy": share} for name, share in _busy(outcome).items()},
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
+        **({"gone": dict(outcome.gone)} if outcome.gone else {}),
     }
 
 

@@ -74,6 +74,8 @@ class System:
         Set once nothing is to begin any more.
     moments
         When which keep fraction holds, in queries in real-time mode.
+    gone
+        By topic, how many messages were gone when the run went on, of those that it had still to read.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class System:
         self.moments = Moments(self.deployment.place, self._live, self._there)
         self.lock = threading.RLock()
         self.growing = False
+        self.gone: Mapping[str, int] = {}
         self.ended = threading.Event()
         self._kept = self._seen = self._swept = time.monotonic()
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from penstock.files import Document
 
+EPOCH = "1970-01-01T00:00:00.000Z"
+"""Spark's watermark until event time has come further."""
+
 
 def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapping[str, int]) -> Document | None:
     """Return what is kept of a report; None of one that tells of no batch (Spark only looked for data).
@@ -60,6 +63,7 @@ def document(progress: StreamingQueryProgress, spec: WriterSpec, frontiers: Mapp
         "counts": counts,
         "late": {stream: rows for stream, rows in late.items() if rows},
         "state": kept,
+        "begun": (progress.eventTime or {}).get("watermark", EPOCH) != EPOCH,
         "frontiers": reached,
         "durations": durations,
         "ahead": _ahead(progress.sources),
