@@ -57,6 +57,25 @@ def seconds(text: str | float) -> float:
     return total
 
 
+def factor(text: str | float) -> float:
+    """Return a factor: a number, or one with an x behind it.
+
+    Raises
+    ------
+    InputError
+        If the text is no number.
+
+    Examples
+    --------
+    >>> factor("3x"), factor(1.5)
+    (3.0, 1.5)
+    """
+    try:
+        return float(text.strip().rstrip("xX×") if isinstance(text, str) else text)
+    except (TypeError, ValueError):
+        raise InputError(f"expected a factor such as 3 or 3x, got {text!r}") from None
+
+
 def size(text: str | float) -> float:
     """Return a number of bytes.
 

@@ -94,6 +94,55 @@ def test_a_listener_is_read_where_it_writes(make: Any, tmp_path: Path) -> None:
         library.inspect(Listening(None))
 
 
+def test_progress_reports_are_read(make: Any) -> None:
+    """The reports of a query's recentProgress are inspected as they are, and what is none of all this is refused."""
+    reports = [make.progress(batch) for batch in make.paced()]
+    found = library.inspect(reports)
+    assert len(found.batches("clicks")) == 60
+    assert found.advise(latency=9, burst="3x", cores={"progress": 2}).consultation.burst.factor == 3
+    assert len(library.inspect(reports[0]).batches("clicks")) == 1
+    for wrong in (None, 3, [reports[0], "log"], [reports[0], 3]):
+        with pytest.raises(InputError, match=r"^source: expected logs, a listener or progress reports"):
+            library.inspect(wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^nothing could be read"):
+        library.inspect([{"id": "x"}])
+    with pytest.raises(InputError, match="expected a factor such as 3 or 3x"):
+        found.advise(burst="much")
+
+
+def test_networks_take_what_notebooks_have() -> None:
+    """Networks are also files, rates also data frames, placements also answers, and numbers of hosts also numpy's."""
+    path = "examples/two-chains/network.toml"
+    rates = pd.DataFrame({"clicks": [100.0, 200.0], "buys": [20.0, 40.0]})
+    answer = library.place(path, rates, np.int64(2))
+    plain = library.estimate(
+        library.load_network(path), {"clicks": [100, 200], "buys": [20, 40]}, dict(answer.placement)
+    )
+    assert library.estimate(path, rates, answer).total == plain.total
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"network": {}}, "network: expected a network or its file, got dict"),
+        ({"hosts": 2.0}, "hosts: expected a whole number of hosts"),
+        ({"hosts": True}, "hosts: expected a whole number of hosts"),
+        ({"rates": 3}, "rates: expected rates by source"),
+        ({"rates": {"clicks": "many", "buys": 1}}, "rates: expected numbers"),
+        ({"previous": 3}, "placement: expected hosts by operator"),
+        ({"algorithm": "corelation"}, "algorithm: 'corelation' is no placement algorithm"),
+        ({"theta": 0.5}, r"theta: .* \(pass previous\)"),
+        ({"measure": "x"}, "measure: expected one of"),
+        ({"move_cost": -1.0}, "move_cost: expected a finite cost"),
+    ],
+)
+def test_bad_arguments_are_named_as_in_python(wrong: dict[str, Any], says: str) -> None:
+    """Bad input raises InputError, which names the parameter and no option of the command."""
+    good = {"network": "examples/two-chains/network.toml", "rates": {"clicks": 100, "buys": 20}}
+    with pytest.raises(InputError, match=f"^{says}"):
+        library.place(**{**good, **wrong})
+
+
 def test_a_worker_is_flushed() -> None:
     """After a flush all that was put is done; a closed worker does not hold it up."""
     done: list[int] = []

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -127,6 +128,28 @@ def test_queries_without_durations_are_left_out(penstock: Any, make: Any, tmp_pa
     assert done.code == 0, done.err
     assert set(done.document["queries"]) == {"clicks"}
     assert any(note.startswith("left out: orders; ") for note in done.document["notes"])
+
+
+def test_one_batch_a_run_tells_no_rate(penstock: Any, make: Any, tmp_path: Path) -> None:
+    """A query of a single batch, or of two runs of one each, has no rate of arrivals, and is not replayed."""
+    once = [make.Batch(query="once", number=0, start=make.EPOCH, rows=5000, seconds=2.0)]
+    twice = [attrs.evolve(once[0], query="twice", number=n, start=make.EPOCH + 60 * n, run=n) for n in range(2)]
+    for name, batches in (("alone", once), ("log", [*once, *twice, *make.paced("clicks")])):
+        (tmp_path / name).write_text("\n".join(json.dumps(make.progress(batch)) for batch in batches))
+    assert " ?  " in penstock("inspect", tmp_path / "alone").out.split("once")[1][:20]
+    alone = penstock("advise", tmp_path / "alone")
+    assert alone.code == 2
+    assert "one batch a run does not tell how its rows come" in alone.err
+    done = penstock("advise", tmp_path / "log", "--json")
+    assert set(done.document["queries"]) == {"clicks"}
+    assert any(note.startswith("left out: once, twice; one batch a run") for note in done.document["notes"])
+
+
+def test_an_untold_trigger_is_told_of(penstock: Any, make: Any, write: Any) -> None:
+    """Where the batches do not tell a trigger, a note says that none is replayed."""
+    said = "the trigger of clicks is not told"
+    assert said in penstock("advise", write(make.paced(trigger=2.0, overhead=5.0, count=40))).err
+    assert said not in penstock("advise", write(make.paced())).err
 
 
 def test_what_was_replayed_is_in_the_title(penstock: Any, make: Any, write: Any) -> None:

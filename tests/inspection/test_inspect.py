@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -216,7 +215,7 @@ def test_plain_numbers_only(penstock: Any, make: SimpleNamespace, tmp_path: Path
     assert query["batches"] == 1
     assert query["overhead"] is query["cost"] is query["error"] is query["trigger"] is query["headroom"] is None
     assert query["lag"] == {"rows": None, "seconds": None}
-    assert np.isfinite(query["rate"]["mean"])
+    assert query["rate"] == {"mean": None, "max": None}
 
 
 @st.composite
@@ -261,7 +260,8 @@ def test_any_batches_make_sane_files(
         assert query["busy"] is None or 0 <= query["busy"] <= 1
         for key in ("overhead", "cost", "headroom", "headroom_least", "catch_up", "trigger"):
             assert query[key] is None or query[key] >= 0
-        assert query["rate"]["max"] >= query["rate"]["mean"] >= 0
+        rate = query["rate"]
+        assert rate == {"mean": None, "max": None} or rate["max"] >= rate["mean"] >= 0
     files = [out / "network.toml", "--statistics", out / "statistics.json", "--rates", out / "rates.csv"]
     load = penstock("load", *files, "--cluster", out / "cluster.toml", "--placement", out / "placement.json", "--json")
     assert load.code == 0, load.err

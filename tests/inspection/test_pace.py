@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -55,6 +56,73 @@ def test_no_trigger_is_found(make: SimpleNamespace, table: Callable[..., Batches
         make.Batch(query="clicks", number=n, start=float(start), rows=10, seconds=0.2) for n, start in enumerate(starts)
     ]
     assert find_trigger(table(batches)) == 0.0
+
+
+@pytest.fixture
+def timed(make: SimpleNamespace, table: Callable[..., Batches]) -> Callable[[Any, Any], Batches]:
+    """Return batches that began at these times (s) and took so long."""
+    one = table(make.paced(count=1))
+
+    def at(start: Any, duration: Any) -> Batches:
+        run = np.zeros(len(start), np.int64)
+        return attrs.evolve(one, start=np.array(start), duration=np.array(duration), run=run)
+
+    return at
+
+
+def test_pauses_of_spark_are_no_waits(timed: Callable[[Any, Any], Batches]) -> None:
+    """The 5 s of a recorded query are found, though five of its first batches overran them, 4 to 36 ms apart."""
+    start = [
+        16.412, 26.507, 32.778, 37.090, 42.915, 46.455, 50.000, 55.000, 60.001, 65.000, 70.004, 75.001, 80.000, 85.003,
+    ]  # fmt: skip
+    duration = [
+        10.059, 6.250, 4.308, 5.805, 3.533, 2.679, 1.778, 1.828, 1.923, 2.111, 1.594, 1.194, 1.610, 1.610,
+    ]  # fmt: skip
+    assert find_trigger(timed(1795766300 + np.array(start), duration)) == 5.0
+
+
+def spark(rng: np.random.Generator, interval: float, count: int, idle: float) -> tuple[list[float], list[float]]:
+    """Return when batches begin and how long they take, as Spark paces them, with drawn shares of slow batches,
+    pauses between batches, and delays behind multiples of the interval; a trigger may find no rows.
+    """
+    base = interval or float(rng.choice([0.1, 0.5, 2.0, 10.0]))
+    slow, late = rng.uniform(0, 0.6), rng.uniform(0, 0.03)
+    pause = np.exp(rng.uniform(np.log(0.002), np.log(0.2)))
+    low, high, most = [(0.3, 0.8, 1.6), (0.05, 0.9, 4.0), (0.02, 0.1, 1.3)][rng.integers(3)]
+    now, start, duration = 1795766400.0 + rng.uniform(0, 1000), list[float](), list[float]()
+    for _ in range(count):
+        share = rng.uniform(1.02, most) if rng.random() < slow else rng.uniform(low, high)
+        start.append(round(now, 3))
+        duration.append(round(max(base * share, 0.005), 3))
+        ready = now + duration[-1] + pause * rng.uniform(0.6, 1.6)
+        if not interval:
+            now = ready + rng.exponential(base) * (rng.random() < 0.5)
+            continue
+        due = (np.floor(now / interval + 1e-9) + 1) * interval
+        while rng.random() < idle:  # no rows have come
+            due = (np.floor(max(due, ready) / interval + 1e-9) + 1) * interval
+        now = due + 5e-4 + rng.uniform(0, late) if due >= ready else ready
+    return start, duration
+
+
+def test_trigger_is_found_or_not_told(timed: Callable[[Any, Any], Batches]) -> None:
+    """Over all intervals, pauses, delays and shares of slow batches the interval is found, or seldom not told; another
+    is told hardly ever.
+    """
+    rng, told = np.random.default_rng(0), dict[tuple[bool, str], int]()
+    for interval in (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0):
+        for number in range(50):
+            count = round(np.exp(rng.uniform(np.log(5), np.log(500))))
+            start, duration = spark(rng, interval, count, rng.uniform(0, 0.7) * (number % 2))
+            found = find_trigger(timed(start, duration))
+            # One too short to matter is as good as none.
+            right = found == interval or (found == 0.0 and interval < np.median(np.diff(start)))
+            word = "untold" if found is None else "right" if right else "wrong"
+            told[count > 20, word] = told.get((count > 20, word), 0) + 1
+    wrong, untold = (sum(told.get((many, word), 0) for many in (False, True)) for word in ("wrong", "untold"))
+    assert wrong <= 0.01 * sum(told.values())
+    assert wrong < untold <= 0.15 * sum(told.values())
+    assert told[True, "right"] >= 0.95 * sum(n for (many, _), n in told.items() if many)
 
 
 def test_trigger_behind_long_batches_is_not_told(make: SimpleNamespace, table: Callable[..., Batches]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,19 @@ def test_logs_show_queries_and_findings(log: LogView) -> None:
     assert live["totals"]["latency"]["count"] > 100
     assert max(value for value in live["series"]["busy"][0] if value is not None) == pytest.approx(1.0)
     assert live["length"] <= 900
+
+
+def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
+    """A dashboard of a log that was deleted says so, its health check too, until the log is back."""
+    path, away = tmp_path / "log.zstd", tmp_path / "away"
+    shutil.copy(Path(__file__).parent.parent.parent / LOG, path)
+    view = open_view([str(path)])
+    view.look(0.0)
+    path.rename(away)
+    with pytest.raises(InputError, match="no such file or folder"):
+        view.look(0.0)
+    away.rename(path)
+    view.look(0.0)
 
 
 @pytest.mark.parametrize("lasts", [899.5, 900.0, 899.0])

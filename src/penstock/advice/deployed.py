@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.advice.company import Alone, alone
 from penstock.advice.planned import checked_weights
-from penstock.advice.scheduled import Schedule, schedule
+from penstock.advice.scheduled import Schedule, once_each, schedule
 from penstock.advice.values import Deployment, Facts, Job
 from penstock.arrays import Array, deviation
 from penstock.errors import InputError
@@ -23,6 +23,8 @@ from penstock.units import human
 
 WAITED = 10.0
 """Rows that wait at the beginning are told of where they are more than come in so many seconds."""
+
+ONCE = "one batch a run does not tell how its rows come; three runs that are evenly apart do"
 
 LIMITERS = (("file", "maxFilesPerTrigger"), ("delta", "maxFilesPerTrigger"), ("rate", "rowsPerSecond"))
 """What limits a batch, by the beginning of a source's description; else Kafka's ``maxOffsetsPerTrigger``."""
@@ -48,12 +50,13 @@ def deployed(
     weights, cores = weights or {}, cores or {}
     checked_weights(weights, inspection.queries)
     timed = {name: query for name, query in inspection.queries.items() if query.seconds.size}
-    if not timed:
-        raise InputError(f"nothing to advise on: {UNTIMED}")
-    apps = dict.fromkeys(query.log.app for query in timed.values())
+    known = {name: query for name, query in timed.items() if _rate_told(query)}
+    if not known:
+        raise InputError(f"nothing to advise on: {ONCE if timed else UNTIMED}")
+    apps = dict.fromkeys(query.log.app for query in known.values())
     _checked_cores(cores, inspection.applications)
-    first = min(float(query.batches.start[0]) for query in timed.values())
-    last = max(float(query.batches.start[-1]) for query in timed.values())
+    first = min(float(query.batches.start[0]) for query in known.values())
+    last = max(float(query.batches.start[-1]) for query in known.values())
     edges = first + inspection.period * np.arange(max(int(np.ceil((last - first) / inspection.period)), 1) + 1.0)
     unknown = [app for app in apps if app not in cores and _told(inspection.applications.get(app)) is None]
     drivers, jobs = {}, {}
@@ -63,11 +66,17 @@ def deployed(
         drivers[app] = cores.get(app) or _told(application) or 1.0
         queries = {name: query for name, query in timed.items() if query.log.app == app}
         for name, own in alone(queries, drivers[app]).items():
+            if name not in known:
+                continue
             job = _job(queries[name], own, edges, weights.get(name, 1.0), application)
             # Which part of a batch the seconds of its tasks are depends on the cores.
             jobs[name] = attrs.evolve(job, facts=attrs.evolve(job.facts, commit=0.0)) if app in unknown else job
-    left_out = [name for name in inspection.queries if name not in timed]
-    notes = (*_assumed(unknown), *_left_out(left_out), *_scheduled(jobs), *_waiting(jobs))
+    left_out = {
+        UNTIMED: [name for name in inspection.queries if name not in timed],
+        ONCE: [name for name in timed if name not in known],
+    }
+    untold = [name for name, job in jobs.items() if known[name].trigger is None and not job.scheduled]
+    notes = (*_assumed(unknown), *_left_out(left_out), *_scheduled(jobs), *_untold(untold), *_waiting(jobs))
     return Deployment(jobs=jobs, drivers=drivers, period=inspection.period, start=first, notes=notes)
 
 
@@ -94,9 +103,23 @@ def _assumed(apps: list[str]) -> Iterator[str]:
         )
 
 
-def _left_out(names: list[str]) -> Iterator[str]:
+def _rate_told(query: Query) -> bool:
+    """Whether the batches tell how fast rows come: those of a few runs of one batch each do not."""
+    return not once_each(query.batches) or schedule(query.batches) is not None
+
+
+def _left_out(by_reason: Mapping[str, list[str]]) -> Iterator[str]:
+    for why, names in by_reason.items():
+        if names:
+            yield f"left out: {', '.join(names)}; {why}"
+
+
+def _untold(names: list[str]) -> Iterator[str]:
     if names:
-        yield f"left out: {', '.join(names)}; {UNTIMED}"
+        yield (
+            f"the trigger of {', '.join(names)} is not told, and replayed as none: with one that their batches do not "
+            "fill, rows wait longer"
+        )
 
 
 def _scheduled(jobs: Mapping[str, Job]) -> Iterator[str]:

@@ -43,6 +43,11 @@ class Schedule:
         return np.asarray(np.add.reduceat(values, self.first, axis=-1))
 
 
+def once_each(batches: Batches) -> bool:
+    """Return whether each run had one batch: what lies between them is then up to whoever starts the query."""
+    return bool(np.unique(batches.run).size == len(batches))
+
+
 def schedule(batches: Batches) -> Schedule | None:
     """Return the schedule of a query that ran several times, about evenly apart, and mostly did not run; else None.
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import html
+import json
 import os
-from collections.abc import Mapping, Sequence
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
 
 from penstock.advice import Aims, Burst, Consultation, consult, deployed
+from penstock.api.spelling import naming_parameters
 from penstock.errors import InputError
 from penstock.files import Document, suggest
 from penstock.inspection import Inspection, Query, moment
 from penstock.inspection import inspect as measure
 from penstock.telemetry import read_telemetry
-from penstock.units import human, seconds
+from penstock.units import factor, human, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 Path = str | os.PathLike[str]
+Progress = Mapping[str, object]
+"""A progress report, as ``query.lastProgress`` gives it."""
 
 
 class Listening(Protocol):
@@ -46,15 +53,20 @@ def table(rows: Sequence[Document], index: str | None = None) -> DataFrame:
     return frame.set_index(index) if index is not None and len(frame) else frame
 
 
+@naming_parameters()
 def inspect(
-    source: Path | Sequence[Path] | Listening, *, since: str | float | None = None, until: str | float | None = None
+    source: Path | Progress | Sequence[Path] | Sequence[Progress] | Listening,
+    *,
+    since: str | float | None = None,
+    until: str | float | None = None,
 ) -> Inspected:
     """Measure the streaming queries that logs tell of.
 
     Parameters
     ----------
     source
-        An event log, a folder of them, JSON lines of progress, several of these, or a `penstock.Listener`.
+        An event log, a folder of them, JSON lines of progress, several of these, a `penstock.Listener`, or progress
+        reports such as ``query.recentProgress``.
     since, until
         Only batches that began in this time: seconds since the epoch, a time such as ``"2026-01-31T10:00"``, or a
         duration before the last batch such as ``"2 hours"``.
@@ -64,18 +76,37 @@ def inspect(
     InputError
         If nothing can be read, or no batch began in this time.
     """
-    if isinstance(source, str | os.PathLike):
-        paths = [os.fspath(source)]
-    elif isinstance(source, Sequence):
-        paths = [os.fspath(path) for path in source]
-    else:
-        source.flush()
-        if source.folder is None:
-            raise InputError("this listener keeps no events", at="inspect", hint='penstock.Listener("progress")')
-        paths = [os.fspath(source.folder)]
-    told = read_telemetry(paths)
+    with _paths(source) as paths:
+        told = read_telemetry(paths)
     begin, end = (None if t is None else moment(str(t), told, "since or until") for t in (since, until))
     return Inspected(measure(told, begin, end))
+
+
+@contextmanager
+def _paths(source: object) -> Iterator[list[str]]:
+    """Give the paths of what is to be read; progress reports lie in a file meanwhile."""
+    several = [source] if isinstance(source, str | os.PathLike | Mapping) else source
+    if isinstance(several, Sequence):
+        if all(isinstance(each, str | os.PathLike) for each in several):
+            yield [os.fspath(path) for path in several]
+            return
+        if all(isinstance(each, Mapping) for each in several):
+            with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
+                file = pathlib.Path(folder) / "progress"
+                file.write_text("".join(f"{json.dumps(dict(each), default=str)}\n" for each in several))
+                try:
+                    yield [str(file)]
+                except InputError as error:
+                    error.file = None  # nobody has given it
+                    raise
+            return
+    if not (hasattr(source, "flush") and hasattr(source, "folder")):
+        expected = "expected logs, a listener or progress reports such as query.recentProgress"
+        raise InputError(f"{expected}, got {type(source).__name__}", at="source")
+    source.flush()
+    if source.folder is None:
+        raise InputError("this listener keeps no events", at="source", hint='penstock.Listener("progress")')
+    yield [os.fspath(source.folder)]
 
 
 def _html(title: str, body: DataFrame, notes: Sequence[str] = ()) -> str:
@@ -157,13 +188,14 @@ class Inspected:
             raise InputError(f"expected load or correlation, got {kind!r}", at="plot", hint="or name a query")
         return kinds[kind](deployed(self.inspection))
 
+    @naming_parameters()
     def advise(
         self,
         *,
         latency: str | float | None = None,
         weights: Mapping[str, float] | None = None,
         cores: Mapping[str, float] | None = None,
-        burst: Burst | float = 1.0,
+        burst: Burst | float | str = 1.0,
         forecast: str | None = None,
         seed: int = 0,
     ) -> Advised:
@@ -178,7 +210,7 @@ class Inspected:
         cores
             Of drivers whose logs do not tell them, by application.
         burst
-            So many times the mean rates for 60 s, or a `penstock.advice.Burst`.
+            So many times the mean rates for 60 s, as a number or ``"3x"``, or a `penstock.advice.Burst`.
         forecast
             How far to forecast the rates, such as ``"1d"``.
 
@@ -190,7 +222,7 @@ class Inspected:
         found = consult(
             deployed(self.inspection, weights, cores),
             Aims(latency=None if latency is None else seconds(latency)),
-            burst if isinstance(burst, Burst) else Burst(factor=burst),
+            burst if isinstance(burst, Burst) else Burst(factor=factor(burst)),
             np.random.default_rng(seed),
             None if forecast is None else seconds(forecast),
         )

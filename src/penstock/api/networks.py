@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
+from penstock.api.spelling import naming_parameters
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Placement, read_cluster, read_placement
 from penstock.errors import InputError
@@ -27,16 +28,23 @@ from penstock.simulation import simulate as run
 from penstock.workload import Rates, read_rates
 
 Path = str | os.PathLike[str]
+Planned = Network | Path
+"""A network, or a network file."""
+
 Hosts = int | Path | Cluster
 """A number of hosts of capacity 1 with free links, a cluster file, or a cluster."""
 
 Arriving = Path | Rates | Mapping[str, ArrayLike]
-"""A rates file, ``"clicks=100,bids=50"``, rates, or rates by source: a number, or one for each second."""
+"""A rates file, ``"clicks=100,bids=50"``, rates, or rates by source: a number, or one for each second.
 
-Placed = Path | Mapping[str, str]
-"""A placement file, ``"a=h1,b=h2"``, or hosts by operator."""
+A data frame with a column for each source will do.
+"""
+
+Placed = Path | Mapping[str, str] | Answer
+"""A placement file, ``"a=h1,b=h2"``, hosts by operator, or what `place` answered."""
 
 
+@naming_parameters()
 def load_network(path: Path, statistics: Path | None = None) -> Network:
     """Read a network file, completed by a statistics file.
 
@@ -49,8 +57,9 @@ def load_network(path: Path, statistics: Path | None = None) -> Network:
     return network if statistics is None else read_statistics(statistics, network).complete(network)
 
 
+@naming_parameters()
 def place(
-    network: Network,
+    network: Planned,
     rates: Arriving,
     hosts: Hosts = 2,
     *,
@@ -78,6 +87,7 @@ def place(
     Infeasible
         Naming the host or link that is short.
     """
+    network = _network(network)
     cluster = _cluster(hosts, network)
     before = None if previous is None else _placement(previous, network, cluster)
     problem = Problem(_model(network, rates), cluster, before, network.pins)
@@ -85,8 +95,9 @@ def place(
     return decide(problem, algorithm, np.random.default_rng(seed), terms, **own)
 
 
+@naming_parameters()
 def estimate(
-    network: Network,
+    network: Planned,
     rates: Arriving,
     placement: Placed,
     hosts: Hosts = 2,
@@ -113,13 +124,15 @@ def estimate(
     InputError
         If the parts do not fit each other.
     """
+    network = _network(network)
     cluster = _cluster(hosts, network)
     known = statistics if isinstance(statistics, Statistics | None) else read_statistics(statistics, network)
     return model_of(model)(_model(network, rates), _placement(placement, network, cluster), cluster, known)
 
 
+@naming_parameters()
 def simulate(
-    network: Network,
+    network: Planned,
     rates: Arriving,
     placement: Placed,
     hosts: Hosts = 2,
@@ -146,6 +159,7 @@ def simulate(
     InputError
         If the parts do not fit each other.
     """
+    network = _network(network)
     cluster = _cluster(hosts, network)
     options = options or Options()
     if seed is not None:
@@ -184,8 +198,9 @@ class Shed:
     load: Mapping[str, float]
 
 
+@naming_parameters()
 def shed(
-    network: Network,
+    network: Planned,
     placement: Placed,
     at: Mapping[str, float],
     hosts: Hosts = 2,
@@ -216,6 +231,7 @@ def shed(
     upto, error = promise.get("upto"), promise.get("error", 0.05)
     if not 0 < error < 1:
         raise InputError(f"expected an error between 0 and 1, got {error:g}", at="error")
+    network = _network(network)
     cluster = _cluster(hosts, network)
     placed = _placement(placement, network, cluster)
     program, rates = build_program(network, cluster, placed), _at(network, at)
@@ -239,31 +255,58 @@ def shed(
     )
 
 
+def _network(given: Planned) -> Network:
+    return given if isinstance(given, Network) else read_network(_path(given, "network", "a network or its file"))
+
+
 def _cluster(hosts: Hosts, network: Network) -> Cluster:
-    if isinstance(hosts, int) and not 1 <= hosts <= 1_000_000:
-        raise InputError(f"expected 1 to 1000000 hosts, got {hosts}", at="hosts")
-    if not isinstance(hosts, Cluster):
-        hosts = Cluster.uniform(hosts) if isinstance(hosts, int) else read_cluster(hosts)
+    if isinstance(hosts, int | np.integer) and not isinstance(hosts, bool):
+        if not 1 <= hosts <= 1_000_000:
+            raise InputError(f"expected 1 to 1000000 hosts, got {hosts}", at="hosts")
+        hosts = Cluster.uniform(int(hosts))
+    elif not isinstance(hosts, Cluster):
+        hosts = read_cluster(_path(hosts, "hosts", "a whole number of hosts, a cluster or its file"))
     network.check_hosts(hosts.hosts)
     return hosts
 
 
 def _placement(given: Placed, network: Network, cluster: Cluster) -> Placement:
-    placed = Placement(dict(given)) if isinstance(given, Mapping) else read_placement(given)
+    if isinstance(given, Answer):
+        given = given.placement
+    if isinstance(given, Mapping):
+        placed = Placement(dict(given))
+    else:
+        placed = read_placement(_path(given, "placement", "hosts by operator, an answer of place, or a file"))
     return placed.check(network.operators, cluster.hosts, network.pins)
 
 
 def _rates(network: Network, given: Arriving) -> Rates:
-    if isinstance(given, Mapping):
-        rows = {name: np.atleast_1d(np.asarray(values, float)) for name, values in given.items()}
-        length = max((row.size for row in rows.values()), default=0)
-        length = 60 if length == 1 else length
-        if any(row.size not in (1, length) for row in rows.values()):
-            raise InputError("expected as many rates of every source", at="rates")
-        rates = Rates.of(1.0, {name: np.resize(row, length) for name, row in rows.items()})
+    if isinstance(given, Rates):
+        rates = given
+    elif (columns := getattr(given, "items", None)) is not None:  # a data frame is no mapping, and has them
+        rates = _by_source(dict(columns()))
     else:
-        rates = given if isinstance(given, Rates) else read_rates(given)
+        rates = read_rates(_path(given, "rates", "rates by source, or a file"))
     return rates.check(network.sources)
+
+
+def _by_source(given: Mapping[str, ArrayLike]) -> Rates:
+    try:
+        rows = {name: np.atleast_1d(np.asarray(values, float)) for name, values in given.items()}
+    except (TypeError, ValueError) as error:
+        raise InputError(f"expected numbers: {error}", at="rates") from None
+    length = max((row.size for row in rows.values()), default=0)
+    length = 60 if length == 1 else length
+    if any(row.size not in (1, length) for row in rows.values()):
+        raise InputError("expected as many rates of every source", at="rates")
+    return Rates.of(1.0, {name: np.resize(row, length) for name, row in rows.items()})
+
+
+def _path(given: object, at: str, expected: str) -> Path:
+    """Return what names a file, or holds its text, and refuse everything else."""
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"expected {expected}, got {type(given).__name__} {given!r}", at=at)
+    return given
 
 
 def _model(network: Network, rates: Arriving) -> LoadModel:

@@ -46,10 +46,12 @@ class LogOptions(NamedTuple):
 
 def _factor(text: str | float) -> float:
     """Return the factor of an option: a number, or one with an x behind it as in ``3x``."""
+    from penstock.units import factor
+
     try:
-        return float(text if isinstance(text, float) else text.strip().rstrip("xX×"))
-    except ValueError:
-        raise typer.BadParameter(f"expected a factor such as 3 or 3x, got {text!r}") from None
+        return factor(text)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 class NetworkOptions(NamedTuple):

@@ -154,7 +154,7 @@ def _row(name: str, query: Query) -> list[object]:
         headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
     return [
         name,
-        "?" if not query.rate and query.batches.rows.any() else _rate(query.rate),
+        "?" if math.isnan(query.rate) or (not query.rate and query.batches.rows.any()) else _rate(query.rate),
         human(float(np.median(query.seconds))) if query.seconds.size else "?",
         "?" if fit.overhead is None else human(fit.overhead),
         "?" if fit.cost is None else human(fit.cost),

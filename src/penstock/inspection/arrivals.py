@@ -23,12 +23,12 @@ def find_arrivals(batches: Batches) -> Array:
 
 
 def mean_rate(batches: Batches, arrivals: Array) -> float:
-    """Return rows a second over the time between the first and the last batch; 0 where no time is told."""
+    """Return rows a second over the time between the first and the last batch; NaN where there is none.
+
+    How long a batch took says nothing of how long its rows took to come.
+    """
     span = float(batches.start[-1] - batches.start[0])
-    if span <= 0:
-        lasted = float(batches.duration.sum())
-        return float(batches.rows.sum()) / lasted if lasted > 0 else 0.0
-    return float(arrivals[:, 1:].sum() / span)
+    return float(arrivals[:, 1:].sum() / span) if span > 0 else float("nan")
 
 
 def rate_series(batches: Batches, arrivals: Array, edges: Array) -> Array:

@@ -56,7 +56,7 @@ def find_capacity(fit: Fit, rate: float, trigger: float | None, limit: float | N
     is above ``1 / cost``, or above ``M / max(trigger, overhead + cost · M)``. A limit that is not `sure` to be one
     only makes a lower bound.
     """
-    if rate <= 0:
+    if not rate > 0:  # none, or not told
         return Capacity(limit=limit)
     interval = trigger or 0.0
     if fit.cost is None or fit.overhead is None or not (sure or limit is None):

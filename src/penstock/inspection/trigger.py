@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.inspection.starts import AT_ONCE, LATE, Starts
 from penstock.telemetry import Batches
-
-LATE = 0.04
-"""Seconds by which a batch may begin after its trigger was due."""
 
 COMMON = (
     0.1, 0.2, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600, 900, 1200, 1800,
@@ -16,45 +16,47 @@ COMMON = (
 )  # fmt: skip
 """Intervals and steps (s) that people choose."""
 
+HINT = math.log(10)
+"""Evidence that keeps an interval from being passed over as too short to matter."""
+
 
 def find_trigger(batches: Batches) -> float | None:
     """Return the interval of the trigger (s), 0 for none (or one too short to matter), None if it cannot be told.
 
-    Spark begins a batch at the next whole multiple of the interval since the epoch, or at once if that has passed. So
-    the batches that began after a pause tell the interval: the largest of which they all are multiples.
+    After a batch Spark waits for the next whole multiple of the interval since the epoch, or goes on at once if that
+    has passed. So an interval tells which batches waited; the largest that is right about when they began is taken.
     """
-    same = batches.run[1:] == batches.run[:-1]
-    gaps, pause = np.diff(batches.start)[same], (batches.start[1:] - batches.end[:-1])[same]
-    starts = batches.start[1:][same][pause > 0.02]
-    if gaps.size < 5:
+    starts = Starts.of(batches)
+    if len(starts) < 4:
         return None
-    if starts.size < max(5, 0.05 * gaps.size):
-        # It never waited, so the interval is shorter than its batches: as good as none if these are short.
-        quick = float(np.quantile(batches.duration, 0.05))
-        return 0.0 if quick < max(1.0, 0.5 * float(np.median(batches.duration))) else None
-    waited = gaps[pause > 0.02]
-    candidates = sorted(
-        {*COMMON, *(_near(float(np.quantile(waited, q)), grain) for q in (0.1, 0.5) for grain in (0.1, 0.05, 0.01))},
-        reverse=True,
-    )
-    for interval in candidates:
-        if interval <= 0 or interval > 1.02 * np.quantile(waited, 0.9) + LATE:
-            continue
-        early = 0.002
-        past = np.mod(starts + early, interval)
-        if np.mean(past <= min(LATE + early, 0.2 * interval)) >= 0.9:
-            return float(interval)
-    return _evenly_apart(waited)
+    matters = max(1.0, 0.5 * float(np.median(batches.duration)))
+    possible = False
+    for interval in _candidates(starts.gaps):
+        match = starts.under(interval)
+        if match.told:
+            # Where few of those that should have waited did, a divisor would fit them by chance.
+            return interval if match.on >= 0.6 * match.waited else None
+        if match.possible and (interval > matters or (match.on >= 2 and match.evidence >= HINT)):
+            possible = True
+    pace = _evenly_apart(starts.gaps[starts.pause > AT_ONCE])
+    return pace or (None if possible else 0.0)
 
 
-def _near(value: float, grain: float) -> float:
-    """Return the multiple of a grain that is nearest."""
-    return round(round(value / grain) * grain, 2)
+def _candidates(gaps: Array) -> list[float]:
+    """Return intervals that may be the trigger's, the largest first: usual ones, and the commonest gaps."""
+    found = {*map(float, COMMON), *map(float, range(1, 61))}
+    for grain in (0.1, 0.05, 0.01):
+        values, counts = np.unique(np.round(gaps / grain), return_counts=True)
+        common = grain * values[np.argsort(-counts, kind="stable")[:4]]
+        found |= {round(float(value), 2) for value in common if value >= 20 * grain}
+    return sorted((each for each in found if each <= 1.02 * gaps.max() + LATE), reverse=True)
 
 
 def _evenly_apart(gaps: Array) -> float:
     """Return the interval of which gaps are multiples, though none since the epoch: a source's own pace; else 0."""
-    base = float(np.quantile(gaps, 0.1))
+    if gaps.size < 5:
+        return 0.0
+    base = float(np.quantile(gaps, 0.1, method="lower"))
     base = float(np.median(gaps[np.abs(gaps - base) <= max(LATE, 0.02 * base)]))
     if base < 0.2:
         return 0.0

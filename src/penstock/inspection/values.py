@@ -90,7 +90,7 @@ class Query:
     arrivals
         Rows that arrived before each batch and after the one before it, shape ``(sources, batches)``.
     rate, rate_max
-        Rows a second: the mean, and the most over `Inspection.period`.
+        Rows a second: the mean, and the most over `Inspection.period`; NaN of a single batch.
     busy
         Share of the time in which a batch ran.
     lag_rows, lag_seconds

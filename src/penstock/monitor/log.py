@@ -55,6 +55,7 @@ class LogView(View):
             bins=bins,
         )
         super().__init__("log", ", ".join(paths), setting, board, measured="batches took")
+        self._paths = tuple(paths)
         self.begin = begin
         self.status = Status(word="recorded", since=end)
         self.findings = [
@@ -67,6 +68,19 @@ class LogView(View):
         self._output: dict[str, int] = {}
         for name, query in found.queries.items():
             self._query(names, name, query)
+
+    def look(self, now: float) -> bool:
+        """Return that nothing is new: logs are read once.
+
+        Raises
+        ------
+        InputError
+            If one of them is gone: what is shown can then be read no more.
+        """
+        for path in map(Path, self._paths):
+            if not path.exists():
+                raise InputError("no such file or folder", file=path)
+        return False
 
     def _query(self, names: Exported, name: str, query: Query) -> None:
         board, batches, operator = self.board, query.batches, names.operators[name]
