@@ -7,9 +7,11 @@ from itertools import count, pairwise
 
 import numpy as np
 import pytest
-from shedding_cases import two_hosts
+from shedding_cases import random_program, two_hosts
 
-from penstock.shedding import Exact, LookUp, Question, build_table
+from penstock.errors import InputError
+from penstock.shedding import Exact, LookUp, Question, build_table, division
+from penstock.shedding.program import Matrix
 
 
 def ticking() -> Callable[[], float]:
@@ -57,3 +59,54 @@ def test_more_time_reaches_less_error() -> None:
     assert errors[0] == 1
     assert errors[-1] == 0.05
     assert tables[-1].entries == build_table("solver", Question(exact, upto, 0.05)).entries
+
+
+class Slow(Exact):
+    """An optimum that takes a millisecond for each point, whether it is asked for a value or for a plan."""
+
+    time = 0.0
+
+    def values(self, points: Matrix) -> Matrix:
+        self.time += 1e-3 * len(points)
+        return super().values(points)
+
+    def plan(self, rates: Matrix) -> Matrix:
+        self.time += 1e-3
+        return super().plan(rates)
+
+    def plans(self, points: Matrix) -> Matrix:
+        self.time += 1e-3 * len(points)
+        return super().plans(points)
+
+
+@pytest.mark.parametrize("planner", ["solver", "solver-w"])
+@pytest.mark.parametrize("budget", [0.5, 5.0])
+def test_a_table_is_whole_when_time_is_up(planner: str, budget: float) -> None:
+    """A budget holds for all that a table takes: its cells, and the plans of all of them."""
+    exact = Slow(two_hosts((0.064, 0.032), (0.032, 0.064)))
+    table = build_table(
+        planner, Question(exact, np.array([100.0, 100.0]), 1e-4, budget=budget, clock=lambda: exact.time)
+    )
+    assert budget <= exact.time < 1.1 * budget
+    assert table.error > 1e-4
+    assert table.entries > 50 * budget
+
+
+@pytest.mark.parametrize("planner", ["solver", "solver-w"])
+def test_plenty_of_time_ends_at_the_most_cells(planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a budget the table so far is kept where there would be too many cells; without one that is refused."""
+    monkeypatch.setattr(division, "MOST_CELLS", 500)
+    exact, upto = Exact(two_hosts((0.064, 0.032), (0.032, 0.064))), np.array([100.0, 100.0])
+    table = build_table(planner, Question(exact, upto, 1e-4, budget=1e9, clock=ticking()))
+    assert 490 < len(table.arrays["child"]) <= 500
+    assert 1e-4 < table.error < 1
+    with pytest.raises(InputError, match="more than 500 cells") as refused:
+        build_table(planner, Question(exact, upto, 1e-4))
+    assert "--budget" in str(refused.value)
+
+
+def test_plans_of_many_points_are_those_of_each() -> None:
+    """Plans made together are the ones made one by one, whether something must be dropped or not."""
+    exact = Exact(random_program(np.random.default_rng(4), 3, 3, links=True))
+    points = np.random.default_rng(5).uniform(0, 300, (200, 3))
+    np.testing.assert_allclose(exact.plans(points), [exact.plan(point) for point in points], rtol=1e-9, atol=1e-9)

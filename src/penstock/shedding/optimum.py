@@ -185,3 +185,15 @@ def repaired(program: Program, rates: Matrix, y: Matrix) -> Matrix:
         return y
     y = y / over
     return program.limited(rates, lambda arc, offered: min(y[arc], offered)) if program.products else y
+
+
+def repaired_together(program: Program, points: Matrix, plans: Matrix) -> Matrix:
+    """Return what `repaired` returns of each point, array (points, sources), and its plan; no time-window joins."""
+    offered, y = program.S @ points.T, np.maximum(np.ascontiguousarray(plans.T), 0.0)
+    for arc in range(program.arcs):
+        for writer in np.flatnonzero(program.G[arc]):
+            offered[arc] += program.G[arc, writer] * y[writer]
+        np.minimum(y[arc], offered[arc], out=y[arc])
+    over = np.max((program.K @ y) / program.limit[:, None], axis=0, initial=1.0)
+    found: Matrix = (y / over).T
+    return found

@@ -6,16 +6,14 @@ from collections.abc import Callable
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.errors import InputError
+from penstock.arrays import Bools, Ints
 from penstock.native.jit import kernel
+from penstock.shedding.division import CornerPlans
 from penstock.shedding.exact import Exact
 from penstock.shedding.grid import KERNEL
 from penstock.shedding.program import TOLERANCE, Matrix, Program
 from penstock.shedding.tables import PlanTable
-
-MOST_CELLS = 3_000_000
 
 
 @attrs.define(eq=False)
@@ -32,26 +30,32 @@ class Cells:
         Array (cells,): what the optimum differs by within the cell at most, 0 where everything fits.
     over
         Array (cells,): whether something in the cell does not fit.
+    row
+        Array (cells,): of the plan of the cell's lower corner, -1 where everything fits.
+    plans
+        Of these corners.
     """
 
     low: Matrix
     high: Matrix
-    child: NDArray[np.int64]
+    child: Ints
     error: Matrix
-    over: NDArray[np.bool_]
+    over: Bools
+    row: Ints
+    plans: CornerPlans
 
     @classmethod
     def of(cls, exact: Exact, upto: Matrix) -> Cells:
         """Return one cell: the whole region."""
         low, high = np.zeros((1, len(upto))), np.asarray(upto, float)[None]
         error, over = _errors(exact, low, high)
-        return cls(low, high, np.full(1, -1), error, over)
+        plans, child = CornerPlans(exact), np.full(1, -1)
+        return cls(low, high, child, error, over, plans.rows(low, over, child), plans)
 
-    def divide(self, exact: Exact, cells: NDArray[np.int64]) -> None:
+    def divide(self, exact: Exact, cells: Ints) -> None:
         """Divide leaves into halves of every dimension."""
         dims, total = self.low.shape[1], len(self.child)
         grown = total + len(cells) * (1 << dims)
-        bounded(grown)
         self.child[cells] = total + np.arange(len(cells)) * (1 << dims)
         corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
         half = (self.high[cells] - self.low[cells]) / 2
@@ -61,9 +65,12 @@ class Cells:
         self.low, self.high = np.concatenate([self.low, low]), np.concatenate([self.high, high])
         self.child = np.concatenate([self.child, np.full(grown - total, -1)])
         self.error, self.over = np.concatenate([self.error, error]), np.concatenate([self.over, over])
+        shared = np.full((len(cells), 1 << dims), -1)
+        shared[:, 0] = self.row[cells]
+        self.row = np.concatenate([self.row, self.plans.rows(low, over, shared.ravel())])
 
 
-def _errors(exact: Exact, low: Matrix, high: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
+def _errors(exact: Exact, low: Matrix, high: Matrix) -> tuple[Matrix, Bools]:
     """Return the greatest error of each cell, and whether something in it does not fit."""
     full = full_load(exact.program)
     over = ~full(high)
@@ -73,17 +80,7 @@ def _errors(exact: Exact, low: Matrix, high: Matrix) -> tuple[Matrix, NDArray[np
     return np.where(over, np.maximum(loss, 0.0), 0.0), over
 
 
-def bounded(cells: int) -> None:
-    """Refuse a quadtree of too many cells."""
-    if cells > MOST_CELLS:
-        raise InputError(
-            f"the quadtree would need more than {MOST_CELLS} cells",
-            at="--planner",
-            hint="take a larger --error, a smaller --upto, or --planner exact; solver also takes a --budget",
-        )
-
-
-def corners(table: PlanTable) -> tuple[Matrix, Matrix, NDArray[np.bool_]]:
+def corners(table: PlanTable) -> tuple[Matrix, Matrix, Bools]:
     """Return the lower and upper corners of a quadtree's cells, arrays (cells, sources), and which are leaves."""
     child, dims = table.arrays["child"], len(table.upto)
     low, high = np.zeros((len(child), dims)), np.tile(table.upto, (len(child), 1))
@@ -111,7 +108,7 @@ def descend(program: Program, table: PlanTable) -> Callable[[Matrix], Matrix]:
     return plan
 
 
-def full_load(program: Program) -> Callable[[Matrix], NDArray[np.bool_]]:
+def full_load(program: Program) -> Callable[[Matrix], Bools]:
     """Return a test of many points at once: does everything fit?"""
     if program.products:
         return lambda points: np.array([program.feasible(program.flow(point)) for point in points])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.shedding.program import Matrix
+from penstock.shedding.division import Allowance
 from penstock.shedding.quadtree import Cells
-from penstock.shedding.tables import PlanTable, fingerprint
+from penstock.shedding.tables import PlanTable
 
 if TYPE_CHECKING:
     from penstock.shedding.planners import Question
@@ -26,35 +26,17 @@ def build_solver(question: Question) -> PlanTable:
     is what a table that is stopped then keeps.
     """
     exact, error = question.exact, question.error
-    begun = question.clock()
+    allowance = Allowance(question)
     cells = Cells.of(exact, question.upto)
     leaves = np.zeros(1, np.int64)
     while True:
         waiting = leaves[cells.error[leaves] > error]
-        if not len(waiting):
-            reached = error
+        reached = float(cells.error[waiting].max(initial=error))
+        total, wave = len(cells.child), 1 if question.budget is None else WAVE
+        count = allowance.left(total, math.ceil(len(waiting) / wave))
+        if count == 0:
             break
-        reached = float(cells.error[waiting].max())
-        if question.budget is not None and question.clock() - begun >= question.budget:
-            break
-        count = len(waiting) if question.budget is None else max(1, len(waiting) // WAVE)
         worst = waiting[np.argsort(-cells.error[waiting], kind="stable")[:count]]
-        total = len(cells.child)
         cells.divide(exact, np.sort(worst))
         leaves = np.concatenate([leaves[cells.child[leaves] < 0], np.arange(total, len(cells.child))])
-    planned = np.flatnonzero((cells.child < 0) & cells.over)
-    return table_of(question, "solver", cells.child, planned, cells.low[planned], max(reached, error))
-
-
-def table_of(
-    question: Question, name: str, child: NDArray[np.int64], leaves: NDArray[np.int64], low: Matrix, error: float
-) -> PlanTable:
-    """Return the table of a quadtree: a plan for the lower corner of each leaf where something does not fit."""
-    program = question.exact.program
-    row = np.full(len(child), -1, np.int64)
-    row[leaves] = np.arange(len(leaves))
-    plans = np.zeros((len(leaves), program.arcs))
-    for k, point in enumerate(low):
-        plans[k] = question.exact.plan(point)
-    arrays = {"child": child.astype(np.int64), "row": row, "plans": plans}
-    return PlanTable(name, fingerprint(program), np.asarray(question.upto, float), error, len(leaves), arrays)
+    return cells.plans.table(question, "solver", cells.child, cells.row, reached)

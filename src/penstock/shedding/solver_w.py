@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.shedding.division import Allowance, CornerPlans
 from penstock.shedding.program import Matrix
-from penstock.shedding.quadtree import bounded, full_load, full_score
-from penstock.shedding.solver import table_of
+from penstock.shedding.quadtree import full_load, full_score
 from penstock.shedding.tables import PlanTable
 
 if TYPE_CHECKING:
@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 
 def build_solver_w(question: Question) -> PlanTable:
     """Divide the cell of the greatest expected error until the sum is at most the error, or time is up (5.2)."""
-    begun = question.clock()
+    allowance = Allowance(question)
     exact, dims = question.exact, len(question.upto)
+    plans = CornerPlans(exact)
     full = full_load(exact.program)
     corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
-    child = [-1]
+    child, row = [-1], list[int]()
     waiting: list[tuple[float, int, Matrix, Matrix]] = []
     expected = 0.0
 
-    def enter(ids: list[int], low: Matrix, high: Matrix) -> None:
+    def enter(ids: list[int], low: Matrix, high: Matrix, shared: int = -1) -> None:
         nonlocal expected
         over = ~full(high)
+        row.extend(plans.rows(low, over, np.array([shared] + [-1] * (len(ids) - 1))).tolist())
         top = exact.values(high)
         bottom = np.where(full(low), full_score(exact.program, low), exact.values(low))
         chance = _chance(question, low, high)
@@ -39,21 +41,15 @@ def build_solver_w(question: Question) -> PlanTable:
                 heapq.heappush(waiting, (-chance[k] * loss, node, low[k], high[k]))
 
     enter([0], np.zeros((1, dims)), question.upto[None, :].astype(float))
-    while waiting and expected > question.error:
-        if question.budget is not None and question.clock() - begun >= question.budget:
-            break
+    while waiting and expected > question.error and allowance.left(len(child), 1):
         loss, node, low, high = heapq.heappop(waiting)
         expected += loss
         child[node] = len(child)
         ids = list(range(len(child), len(child) + (1 << dims)))
         child.extend([-1] * (1 << dims))
-        bounded(len(child))
         half = (high - low) / 2
-        enter(ids, low + corners * half, low + corners * half + half)
-    waiting.sort(key=lambda cell: cell[1])
-    low = np.array([cell[2] for cell in waiting]).reshape(-1, dims)
-    leaves = np.array([cell[1] for cell in waiting], np.int64)
-    return table_of(question, "solver-w", np.array(child), leaves, low, max(expected, question.error))
+        enter(ids, low + corners * half, low + corners * half + half, row[node])
+    return plans.table(question, "solver-w", np.array(child), np.array(row), max(expected, question.error))
 
 
 def _chance(question: Question, low: Matrix, high: Matrix) -> Matrix:
