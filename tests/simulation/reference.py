@@ -337,7 +337,8 @@ class Reference:
         self.counts[t.stream.name]["consumed"] += 1
         if operator.kind == "aggregate" and operator.window is not None:
             slide = operator.slide or operator.window
-            k = next(k for k in itertools.count() if self.end(operator, k) > now)
+            before = math.floor((now - operator.window) / slide) - 1
+            k = next(k for k in itertools.count(before) if self.end(operator, k) > now)
             while k * slide <= now:
                 count, *newest = self.panes[unit].get(k, (0, -math.inf, 0.0, 1.0))
                 if t.stimulus >= newest[0]:

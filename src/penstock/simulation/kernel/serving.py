@@ -43,7 +43,7 @@ def serve(g: Scalars, n: int, start: int, now: float) -> None:
     free_node(g, n)
     selectivity = i.selectivity
     if unit.kind == AGGREGATE:
-        k = max(math.floor((now - unit.window) / unit.slide), 0)
+        k = math.floor((now - unit.window) / unit.slide)
         while _end(g, u, k) <= now:
             k += 1
         while k * unit.slide <= now:
