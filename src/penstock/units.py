@@ -20,6 +20,24 @@ _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ]+)\s
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
+def decimal(text: str | float) -> float:
+    """Return a number as it is written in files and options everywhere: without Python's ``_`` between digits.
+
+    Raises
+    ------
+    ValueError
+        If the text is no number.
+
+    Examples
+    --------
+    >>> decimal("1e3")
+    1000.0
+    """
+    if isinstance(text, str) and ("_" in text or not text.isascii()):
+        raise ValueError(f"expected a number, got {text!r}")
+    return float(text)
+
+
 def seconds(text: str | float) -> float:
     """Return a duration in seconds.
 

@@ -135,6 +135,7 @@ def test_a_network_survives_pickling() -> None:
         ('input = "s"', 'input = "sss"', 8, ["'sss' is no source or operator", "known names: r, s, a"]),
         ('input = "s"', 'inputs = ["s", "r"]', 8, ["a filter has one input, got 2"]),
         ('input = "s"', 'input = "a"', None, ["feed each other in a circle"]),
+        ('input = "s"', 'input = "f"', None, ["the operator f reads itself"]),
         ('inputs = ["f", "r"]', 'inputs = ["f", "f"]', 12, ["the same input is given twice"]),
         ("window = [2, 3]", 'window = "2 s"', 13, ["within ="]),
         ("window = [2, 3]", "", 10, ["has no window"]),

@@ -148,6 +148,7 @@ def test_picture(files):
         ((*RATES, "--keep", "clicks->views=2"), "0..1"),
         ((*RATES, "--policy", "lifo"), "no policy"),
         ((*RATES, "--warmup", "-1"), ">= 0"),
+        ((*RATES, "--warmup", "1000"), "--warmup: expected less than"),
         (("--rates", "clicks=1"), "no rate"),
         (("--rates", "clicks=1,buys=1,x=1"), "no source"),
         (("--arrivals", "falling.csv"), "falling.csv:3"),

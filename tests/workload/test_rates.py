@@ -45,6 +45,7 @@ def test_inline_rates_last_for_the_duration() -> None:
         ("time,a\n", None, "at least one row"),
         ("time,a\n0,1\n1,2,3\n", 3, "expected 2 cells, got 3"),
         ("time,a\n0,x\n", 2, "column a: expected a number, got 'x'"),
+        ("time,a\n0,1_000\n", 2, "column a: expected a number, got '1_000'"),
         ("time,a\n0,nan\n", 2, "finite"),
         ("time,a\n0,-1\n", 2, ">= 0"),
         ("time,a\n0,inf\n", 2, "finite"),
@@ -63,7 +64,7 @@ def test_refuses_with_line(tmp_path: Path, text: str, line: int | None, words: s
     assert words in message
 
 
-@pytest.mark.parametrize("text", ["a=1,a=2", "a=1,b", "a=x", "a=-1", "a=nan", "=1", "a="])
+@pytest.mark.parametrize("text", ["a=1,a=2", "a=1,b", "a=x", "a=1_0", "a=-1", "a=nan", "=1", "a="])
 def test_bad_inline_rates(text: str) -> None:
     """Inline rates that are not source=number are refused."""
     with pytest.raises(InputError, match="--rates"):

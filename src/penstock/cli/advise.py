@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli import common, options
 from penstock.errors import InputError
+from penstock.units import decimal
 
 if TYPE_CHECKING:
     from penstock.advice import Advice, Burst, Consultation, Deployment, Report
@@ -160,7 +161,7 @@ def _pairs(texts: list[str], option: str, form: str, hint: str) -> dict[str, flo
     for item in (item for text in texts for item in text.split(",")):
         name, _, value = item.rpartition("=")
         try:
-            number = float(value)
+            number = decimal(value)
         except ValueError:
             number = float("nan")
         if not name.strip() or name.strip() in found or not number == number:

@@ -15,6 +15,7 @@ from penstock.files import Document, Text, file_of, suggest
 from penstock.load import LoadModel, Statistics, expand_replicas, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.network.doubts import assumed_selectivities
+from penstock.units import decimal
 from penstock.workload import Rates, read_rates
 
 
@@ -112,7 +113,7 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
                     f"expected stream=fraction once, got {item!r}", at="--keep", hint="e.g. clicks->views=0.4"
                 )
             try:
-                table[name] = float(number)
+                table[name] = decimal(number)
             except ValueError:
                 raise InputError(f"expected a number, got {number!r}", at=f"keep.{name}") from None
     else:

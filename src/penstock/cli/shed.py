@@ -12,6 +12,7 @@ from penstock.cli import common, options
 from penstock.errors import Infeasible, InputError
 from penstock.files import Document, suggest
 from penstock.pictures.save import kind_of
+from penstock.units import decimal
 
 if TYPE_CHECKING:
     from penstock.network import Network
@@ -218,7 +219,7 @@ def _rates(given: str, graph: Network, at: str) -> Matrix:
         if name in found:
             raise InputError(f"source {name!r} is given twice", at=at)
         try:
-            rate = float(number)
+            rate = decimal(number)
         except ValueError:
             rate = math.nan
         if not (math.isfinite(rate) and rate >= 0):
@@ -235,7 +236,7 @@ def _scale(workload: str) -> float | None:
         return None
     kind, _, number = workload.partition(":")
     try:
-        scale = float(number)
+        scale = decimal(number)
     except ValueError:
         scale = math.nan
     if kind != "exponential" or not (math.isfinite(scale) and scale > 0):

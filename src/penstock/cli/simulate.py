@@ -229,6 +229,7 @@ def command(
         **_events(events),
     )
     run.check()
+    _check_warmup(run.warmup, arrivals, inputs.duration)
     began = time.perf_counter()
     job, seeds = Job(graph, cluster, placed, arrivals, settings), range(run.seed, run.seed + run.repeat)
     try:
@@ -300,6 +301,20 @@ def _shed(plan: str | None, period: float) -> Shed | None:
     from penstock.simulation import Shed
 
     return Shed(table=read_table(plan), period=period)
+
+
+def _check_warmup(warmup: float, arrivals: Rates | Arrivals, duration: float | None) -> None:
+    """Refuse a warm-up after which nothing is left to measure."""
+    from penstock.workload import Rates
+
+    length = arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
+    end = length if duration is None else duration
+    if 0 < warmup >= end:
+        raise InputError(
+            f"expected less than the {end:g} s of the input, got {warmup:g}",
+            at="--warmup",
+            hint="nothing would be left to measure",
+        )
 
 
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:

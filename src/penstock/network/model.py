@@ -367,6 +367,14 @@ def _check_route(operator: Operator, readers: list[str]) -> None:
         raise InputError(f"expected shares that add up to 1, got {sum(operator.route.values()):g}", at=at)
 
 
+def _circle(operators: Mapping[str, Operator], left: set[str]) -> list[str]:
+    """Return the operators of a circle, by name; each of those left reads one of them."""
+    path = [min(left)]
+    while path.count(path[-1]) == 1:
+        path.append(min(given for given in operators[path[-1]].inputs if given in left))
+    return sorted(set(path[path.index(path[-1]) :]))
+
+
 def _topological(operators: Mapping[str, Operator]) -> list[str]:
     waiting = {name: sum(given in operators for given in operator.inputs) for name, operator in operators.items()}
     readers: dict[str, list[str]] = {name: [] for name in operators}
@@ -385,9 +393,12 @@ def _topological(operators: Mapping[str, Operator]) -> list[str]:
             if waiting[reader] == 0:
                 heapq.heappush(ready, reader)
     if len(order) < len(operators):
-        circle = sorted(set(operators) - set(order))
+        circle = _circle(operators, set(operators) - set(order))
+        names = ", ".join(circle[:6]) + (", …" if len(circle) > 6 else "")
         raise InputError(
-            f"the operators {', '.join(circle[:6])}{', …' if len(circle) > 6 else ''} feed each other in a circle",
+            f"the operator {names} reads itself"
+            if len(circle) == 1
+            else f"the operators {names} feed each other in a circle",
             at=f"operators.{circle[0]}",
             hint="a network has no loops: remove one input",
         )

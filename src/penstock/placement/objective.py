@@ -12,6 +12,7 @@ from penstock.errors import InputError
 from penstock.latency.mace import mace_series
 from penstock.load import correlation
 from penstock.placement.base import TIE, Arrays, Floats, Ints
+from penstock.units import decimal
 
 
 @attrs.frozen
@@ -37,7 +38,7 @@ class Weights:
             if not equals or name not in names or name in found:
                 raise InputError(f"expected load=A,correlation=B,network=C, got {item!r}", at="--weights")
             try:
-                found[name] = float(number)
+                found[name] = decimal(number)
             except ValueError:
                 raise InputError(f"expected a number, got {number!r}", at=f"--weights {name}") from None
         return cls(**found)

@@ -19,6 +19,7 @@ from penstock.network import Network
 from penstock.shedding.live import Shed
 from penstock.simulation.state import FCFS, LONGEST, ROUND_ROBIN, STIMULUS
 from penstock.steering import Observation
+from penstock.units import decimal
 
 Decide = Callable[[Observation], Sequence[tuple[str, str]]]
 POLICIES = {"fcfs": FCFS, "stimulus": STIMULUS, "round-robin": ROUND_ROBIN, "longest-queue": LONGEST}
@@ -304,7 +305,7 @@ def read_arrivals(path: str | os.PathLike[str]) -> Arrivals:
 
 def _number(cell: str, at: str, file: str, line: int) -> float:
     try:
-        value = float(cell)
+        value = decimal(cell)
     except ValueError:
         raise InputError(f"expected a number, got {cell[:40]!r}", at=at, file=file, line=line) from None
     if not math.isfinite(value) or value < 0:

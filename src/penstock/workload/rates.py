@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.errors import InputError
 from penstock.files import Text, atomic, file_of, suggest
+from penstock.units import decimal
 
 
 @attrs.frozen(eq=False)
@@ -178,7 +179,7 @@ def inline_rates(
 
 def _number(cell: str, at: str, file: str | None = None, line: int | None = None) -> float:
     try:
-        value = float(cell)
+        value = decimal(cell)
     except ValueError:
         raise InputError(f"expected a number, got {cell[:40]!r}", at=at, file=file, line=line) from None
     if not math.isfinite(value) or value < 0:
