@@ -14,10 +14,10 @@ from penstock.load import Statistics, load_model
 from penstock.network import Network, read_network
 from penstock.workload import Rates
 
-QUIET, PEAK = 250.0, 1_500.0
+QUIET, PEAK = 100.0, 1_500.0
 """Events a second of a site, and in the burst that calibrates."""
 
-BEFORE, LONG, BETWEEN, AFTER = 5, 22, 4, 7
+BEFORE, LONG, BETWEEN, AFTER = 5, 20, 4, 7
 """Seconds before the first burst, of each burst, between the two, and behind the second."""
 
 MOST = 20_000.0
@@ -37,7 +37,7 @@ def network() -> Network:
 
 
 def bursts(peak: float = PEAK) -> Rates:
-    """Return 60 s of events at two sites: each has a burst of 22 s, first the west, then the east."""
+    """Return 56 s of events at two sites: each has a burst of 20 s, first the west, then the east."""
     west, east = np.full((2, BEFORE + 2 * LONG + BETWEEN + AFTER), QUIET)
     west[BEFORE : BEFORE + LONG] = peak
     east[-AFTER - LONG : -AFTER] = peak
