@@ -236,7 +236,8 @@ def follow(owners: Path, since: float) -> bool:
     return len(told) > 1 and all(json.loads(text)["following"] for text in told)
 
 
-@pytest.mark.parametrize("kills", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [0, 2])
 def test_a_run_with_copies_outlives_a_host(tmp_path: Path, kills: int) -> None:
     """A host is killed while all has copies on the other one: the run ends as if nothing had happened, and says so.
 

@@ -187,7 +187,7 @@ def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
 
     No row is lost or twice, also when the copy that came to lead has died as well.
     """
-    live, seen = start(2 * LONG, placement=COPIED, live=True), []
+    live, seen = start(LONG + 16, placement=COPIED, live=True), []
     live.wait(live.now + 5)
     seen.append(live.observe())
     assert seen[-1].placement == COPIED
@@ -217,7 +217,7 @@ def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
     report = finish(live, seen)
     assert report["balanced"] is True
     assert report["placement"] == COPIED
-    check(tmp_path, 2 * LONG)
+    check(tmp_path, LONG + 16)
     for number, name in enumerate(seen[0].streams):
         counted = sum(int(each.arrived[number]) for each in seen if each.arrived is not None)
         assert counted == report["streams"][name]["arrived"], name
@@ -241,6 +241,7 @@ def test_copies_are_found_again(start: Start, tmp_path: Path) -> None:
     check(tmp_path, LONG)
 
 
+@pytest.mark.slow
 def test_a_copy_that_drops_does_not_lead(start: Start, tmp_path: Path) -> None:
     """What a copy drops of its own is missing nowhere: if it has to lead, it goes on from where the other one was."""
     live, seen = start(2 * LONG, placement=COPIED, live=True), []
@@ -301,6 +302,7 @@ def test_a_unit_is_split_while_it_runs(start: Start, tmp_path: Path) -> None:
     check(tmp_path)
 
 
+@pytest.mark.slow
 def test_units_that_meet_go_on_as_one(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that moves to the host whose log it reads is fused with its writer; no row is lost or twice."""
     monkeypatch.setattr("penstock.spark.run.changing.CALM", 0.5)
