@@ -190,7 +190,9 @@ def in_batches(visible: dict[str, dict[str, float]], kills: list[float]) -> dict
     """Return for each kill the longest silence of a sink around it, in seconds and in batches."""
     found: dict[str, Any] = {"silences": [silence(visible, at) for at in kills], "batches": []}
     rows = [sorted(times.values()) for times in visible.values()]
-    usual = [max(b - a for a, b in itertools.pairwise(row) if row[2] <= a and b < kills[0]) for row in rows]
+    before = [[b - a for a, b in itertools.pairwise(row) if b < kills[0]] for row in rows]
+    # The first batches are young code's, where others are known.
+    usual = [max(distances[2:] or distances or [TRIGGER]) for distances in before]
     for at in kills:
         found["batches"].append(
             max(silence({"": dict(enumerate(row))}, at) / longest for row, longest in zip(rows, usual, strict=True))
