@@ -79,16 +79,21 @@ def read_prices(text: str | None) -> Prices:
     return Prices(**table)
 
 
+def _as_in_a_file(network: Network) -> str:
+    """Return all that a network's file says; where that lies may change."""
+    document = network_document(network)
+    for operator in document["operators"]:
+        del operator["folder"]
+    return json.dumps(document, sort_keys=True)
+
+
 def identity_of(control: Control, network: Network, rates: Rates | None, *, priced: bool = True) -> Document:
     """Return what a controller must be asked for again to go on with its work: what it controls, and to what end.
 
     It is as a file has it, so that it is equal to what was read from one. ``priced``: what runs costs what the network
     says, as in the simulator; elsewhere other costs are the same network better known.
     """
-    document = network_document(network)
-    for operator in document["operators"]:
-        del operator["folder"]  # which may move
-    what = json.dumps(document, sort_keys=True) if priced else meaning(network)
+    what = _as_in_a_file(network) if priced else meaning(network)
     identity: Document = {
         "network": _digest(what),
         "rates": None if rates is None else _digest(f"{rates.period} {rates.sources} {rates.values.tolist()}"),

@@ -106,7 +106,7 @@ class Watch:
         hosts = busy(run, now)[1]
         busy_hosts, self._hosts = (hosts - self._hosts) / max(period, 1e-12), hosts.copy()
         waiting, behind = _waiting(run, now)
-        batch = run.options.microbatch
+        batch, back = run.options.microbatch, _held_back(run)
         return Observation(
             at=now,
             period=period,
@@ -118,10 +118,10 @@ class Watch:
             served=self._since("served", s.units["served"]),
             work=work,
             tried=self._since("tried", _tried(run)),
-            emitted=self._since("emitted", _emitted(run)),
+            emitted=self._since("emitted", _emitted(run, back)),
             waiting=waiting,
             behind=behind,
-            coming=None if batch is None else _by_reader(run, _held_back(run)),
+            coming=None if batch is None else _by_reader(run, back),
             streams=run.streams,
             arrived=self._since("arrived", streams[0]),
             dropped=self._since("dropped", streams[1]),
@@ -229,13 +229,13 @@ def _tried(run: Compiled) -> NDArray[np.int64]:
     return tried
 
 
-def _emitted(run: Compiled) -> NDArray[np.int64]:
+def _emitted(run: Compiled, back: Ints) -> NDArray[np.int64]:
     """Return what each unit has put out: all of it is on each of its streams, or spread over them by a route.
 
-    What a batch holds back counts, as the tuples that it was made of count as served.
+    What a batch holds back (``back``, by output) counts, as the tuples that it was made of count as served.
     """
     s = run.state
-    arrived = s.inputs["arrived"][s.outputs["input"]] + _held_back(run)
+    arrived = s.inputs["arrived"][s.outputs["input"]] + back
     total = np.concatenate([[0], np.cumsum(arrived)])
     first, last = s.units["outputs"], s.units["outputs"] + s.units["readers"]
     some = s.units["readers"] > 0
