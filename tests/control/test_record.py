@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from penstock.cluster import Cluster, Host
 from penstock.control.forecast import Seen
@@ -20,7 +21,8 @@ from penstock.control.record import (
     KEPT,
     OUTSIDE,
     PREDICTED,
-    SUPPOSED,
+    PRIOR,
+    TAILS_EDGE,
     TRUSTED,
     Line,
     Record,
@@ -28,6 +30,7 @@ from penstock.control.record import (
     spread,
     stretches,
 )
+from penstock.latency.draws import TAILS
 from penstock.latency.estimate import KEYS, Quantiles, Spread
 from penstock.load import Statistics
 from penstock.load.statistics import LASTING, HostStatistics, parse_statistics
@@ -173,12 +176,33 @@ def test_a_miss_counts_where_the_interval_ends_at_the_prediction() -> None:
         assert off == pytest.approx({"worst": -OUTSIDE, "p99": 0.5, "p50": 0.0, "mean": OUTSIDE})
 
 
-def test_stretches_are_root_mean_squares() -> None:
-    """Each quantity has its own; what is far outside counts as just outside, and nothing known stretches nothing."""
+def test_each_latency_has_its_own_stretch() -> None:
+    """What is far outside counts as just outside, and nothing known stretches nothing."""
     assert stretches([]) == {}
     found = stretches([{"worst": 0.5}, {"worst": -0.5, "p99": 30.0}])
-    assert found["worst"] == pytest.approx(math.sqrt((1.645**2 * 0.5 + SUPPOSED) / (2 + SUPPOSED)))
-    assert found["p99"] == pytest.approx(math.sqrt((1.645**2 * OUTSIDE**2 + SUPPOSED) / (1 + SUPPOSED)))
+    assert found["worst"] < found["p99"] == stretches([{"p99": OUTSIDE}])["p99"]
+
+
+@given(st.lists(st.floats(-OUTSIDE, OUTSIDE), min_size=1, max_size=PREDICTED))
+def test_stretches_are_the_likeliest(off: list[float]) -> None:
+    """No other width is likelier for errors with Student's tails, beside the interval as drawn."""
+
+    def unlikely(logarithm: float) -> float:
+        width, variance = math.exp(logarithm), math.exp(2 * logarithm)
+        told = student.logpdf(TAILS_EDGE * np.array(off) / width, TAILS).sum() - len(off) * logarithm
+        return float(-told + PRIOR / 2 * (2 * logarithm + 1 / variance))
+
+    found = math.log(stretches([{"worst": each} for each in off])["worst"])
+    grid = np.linspace(-3, 2, 501)
+    assert unlikely(found) <= min(map(unlikely, grid)) + 1e-3
+    assert student.cdf(TAILS_EDGE, TAILS) == pytest.approx(0.95, abs=1e-4)
+
+
+def test_one_spoilt_run_hardly_widens_the_intervals_of_quiet_ones() -> None:
+    """Nineteen runs near their predictions and one far outside are told by the nineteen."""
+    off = [0.2 * (-1) ** k for k in range(19)]
+    quiet, spoilt = (stretches([{"worst": each} for each in row])["worst"] for row in (off, [*off, OUTSIDE]))
+    assert spoilt < 1.2 * quiet < 0.7
 
 
 def test_an_idle_host_says_little(tmp_path: Path) -> None:
