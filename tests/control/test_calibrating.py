@@ -12,7 +12,7 @@ import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT
 
 from penstock.cluster import Cluster, Host
-from penstock.control.calibrating import EACH, Bursts, burst_rates, calibrate_in_place, faster, parts
+from penstock.control.calibrating import BUSY, EACH, Bursts, burst_rates, bursts_of, calibrate_in_place, faster, parts
 from penstock.control.job import Job
 from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
@@ -62,8 +62,8 @@ class Hosts:
         return Outcome(epoch=100.0, batches=batches, visible={}, stimulus={}, taken={}, seconds=20.0)
 
 
-def calibrated(hosts: Hosts, **more: Any) -> Statistics:
-    job = Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=RATES)
+def calibrated(hosts: Hosts, rates: Rates = RATES, **more: Any) -> Statistics:
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=rates)
     return calibrate_in_place(hosts, job, ALONE, lambda _what, _share: None, clock=lambda: hosts.now, **more)
 
 
@@ -86,6 +86,37 @@ def test_one_run_is_enough_once_hosts_are_warm(first: float) -> None:
     assert np.mean(jitter) <= 0.02
     assert np.sort(jitter)[-2] <= 0.04
     assert max(jitter) <= 0.05
+
+
+@pytest.mark.parametrize("higher", [2.0, 8.0])
+def test_hosts_that_will_be_overloaded_are_calibrated_as_well(higher: float) -> None:
+    """However far the run to come is beyond what its hosts can do, one run tells overhead and factor."""
+    hosts = Hosts([1.0])
+    found = calibrated(hosts, attrs.evolve(RATES, values=higher * RATES.values))
+    assert (found.measured["bursts"], len(hosts.folders)) == (4, 1)
+    assert found.measured["agreed"]
+    for host in ("h1", "h2"):
+        assert found.hosts[host].overhead == pytest.approx(0.2, abs=0.03)
+        assert found.hosts[host].factor == pytest.approx(1.2, rel=0.05)
+
+
+def test_bursts_leave_hosts_time() -> None:
+    """Rates are lowered until no host, and no machine that several share, is busy for more than half of the time."""
+    shared = Cluster.of([attrs.evolve(host, machine="m") for host in CLUSTER.hosts.values()], machines={"m": 1})
+    for cluster, shares in ((CLUSTER, lambda load: load), (shared, np.sum)):
+        for level in (0.1, 1.0, 10.0):
+            rates = attrs.evolve(RATES, values=level * RATES.values)
+            (found, begins), (high, same) = (
+                bursts_of(Job(NETWORK, cluster, PLACEMENT, "folder", rates=rates), NETWORK),
+                burst_rates(rates),
+            )
+            busy, before = (
+                np.max(shares(load_model(NETWORK, each).host_load(PLACEMENT, cluster).mean(axis=1)))
+                for each in (found, high)
+            )
+            assert busy == pytest.approx(min(before, BUSY))
+            assert np.ptp(found.values / high.values) < 1e-12
+            assert begins == same
 
 
 def test_young_hosts_are_run_until_they_are_warm() -> None:

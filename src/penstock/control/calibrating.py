@@ -20,7 +20,7 @@ from penstock.control.prediction import Report
 from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
-from penstock.load import Statistics
+from penstock.load import Statistics, load_model
 from penstock.load.fitting import Agreement, HostBatches, agreement, between, levelled, pooled, told, wander
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
@@ -46,6 +46,10 @@ SHAPE, LARGEST = (0.0, 0.4, 1.0, 1.0, 0.0, None, 0.0, 0.0, 0.0, 0.6, 0.0), 3.0
 
 A host that is overloaded has batches much larger than an interval of the trigger brings, and these decide the worst
 latency: without such a heap their cost would be extrapolated from small ones."""
+
+BUSY = 0.5
+"""Share of their time that hosts work in bursts, at most and by costs measured alone, which are higher in place: a host
+that never catches up has a few large batches, and these do not tell overhead from cost."""
 
 SHORTEST = 1.0
 """Interval of the micro-batches (s) down to which they follow each other faster than in the run to come."""
@@ -84,6 +88,31 @@ def burst_rates(rates: Rates) -> tuple[Rates, tuple[float, ...]]:
         once = low + max(share * float(high) - low, low) * shape
         values[name] = np.concatenate([np.full(LEAD, low), *[once] * EACH])
     return Rates.of(1.0, values), tuple(float(LEAD + number * len(SHAPE)) for number in range(EACH))
+
+
+def bursts_of(job: Job, network: Network) -> tuple[Rates, tuple[float, ...]]:
+    """Return the bursts to calibrate a job with, and when each begins (s).
+
+    They are those of `burst_rates`, or so much lower that no host, or machine that hosts share, is busy for more than
+    `BUSY` of the time.
+
+    Parameters
+    ----------
+    network
+        The job's, with costs measured alone.
+    """
+    if job.rates is None:
+        raise ValueError("a burst needs the rates of the run to come")
+    rates, begins = burst_rates(job.rates)
+    hosts, model = job.cluster.hosts.values(), load_model(network, rates)
+    capacity = np.array([host.capacity for host in hosts])
+    busy = model.host_load(job.placement, job.cluster).mean(axis=1) / capacity
+    shared = [
+        float(busy[[host.machine == name for host in hosts]].sum()) / cores
+        for name, cores in job.cluster.machines.items()
+    ]
+    share = BUSY / max(BUSY, *busy.tolist(), *shared)
+    return attrs.evolve(rates, values=share * rates.values), begins
 
 
 def parts(batches: Mapping[str, HostBatches], begins: Sequence[float], at: float) -> list[dict[str, HostBatches]]:
@@ -208,10 +237,8 @@ def calibrate_in_place(
     """
     from penstock.spark.calibrate import host_batches, measured_selectivities, measured_state
 
-    if job.rates is None:
-        raise ValueError("a burst needs the rates of the run to come")
     pace, priced = faster(job.cluster.spark.trigger), alone.complete(job.network, override=True)
-    trace, begins = burst_rates(job.rates)
+    trace, begins = bursts_of(job, priced)
     bursts, begin, outcomes = Bursts(), clock(), []
     for number in range(MOST):
         started = clock()
