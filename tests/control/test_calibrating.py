@@ -12,7 +12,17 @@ import pytest
 from test_forecast import CLUSTER, NETWORK, PLACEMENT
 
 from penstock.cluster import Cluster, Host
-from penstock.control.calibrating import BUSY, EACH, Bursts, burst_rates, bursts_of, calibrate_in_place, faster, parts
+from penstock.control.calibrating import (
+    BUSY,
+    EACH,
+    QUIET,
+    Bursts,
+    burst_rates,
+    bursts_of,
+    calibrate_in_place,
+    faster,
+    parts,
+)
 from penstock.control.job import Job
 from penstock.errors import EngineError
 from penstock.latency.batches import BatchHosts
@@ -47,7 +57,8 @@ class Hosts:
     def run(self, deployment: Any, **_: Any) -> Outcome:
         first = EACH * (len(self.folders) - 1)
         levels = [self.young[min(first + number, len(self.young) - 1)] for number in range(EACH)]
-        slow = np.array(levels)[np.searchsorted(burst_rates(RATES)[1][1:], np.arange(400), side="right")]
+        begins = bursts_of(Job(NETWORK, CLUSTER, PLACEMENT, "folder", rates=RATES), NETWORK)[1]
+        slow = np.array(levels)[np.searchsorted(begins[1:], np.arange(400), side="right")]
         hosts = BatchHosts.of(Statistics(hosts={"h1": TRUE, "h2": TRUE}), CLUSTER)
         placed = hosts.placed(load_model(deployment.network, deployment.rates), PLACEMENT)
         noise = slow * np.exp(self.rng.normal(0, self.noise, (2, 400)))
@@ -101,22 +112,18 @@ def test_hosts_that_will_be_overloaded_are_calibrated_as_well(higher: float) -> 
 
 
 def test_bursts_leave_hosts_time() -> None:
-    """Rates are lowered until no host, and no machine that several share, is busy for more than half of the time."""
+    """No host, and no machine that several share, is busy for more than half of the time."""
     shared = Cluster.of([attrs.evolve(host, machine="m") for host in CLUSTER.hosts.values()], machines={"m": 1})
     for cluster, shares in ((CLUSTER, lambda load: load), (shared, np.sum)):
-        for level in (0.1, 1.0, 10.0):
+        for level, length in ((0.1, 11), (1.0, None), (10.0, 11 + QUIET)):
             rates = attrs.evolve(RATES, values=level * RATES.values)
-            (found, begins), (high, same) = (
-                bursts_of(Job(NETWORK, cluster, PLACEMENT, "folder", rates=rates), NETWORK),
-                burst_rates(rates),
-            )
-            busy, before = (
-                np.max(shares(load_model(NETWORK, each).host_load(PLACEMENT, cluster).mean(axis=1)))
-                for each in (found, high)
-            )
-            assert busy == pytest.approx(min(before, BUSY))
-            assert np.ptp(found.values / high.values) < 1e-12
-            assert begins == same
+            found, begins = bursts_of(Job(NETWORK, cluster, PLACEMENT, "folder", rates=rates), NETWORK)
+            busy = np.max(shares(load_model(NETWORK, found).host_load(PLACEMENT, cluster).mean(axis=1)))
+            assert busy <= BUSY + 1e-9
+            assert busy >= 0.9 * BUSY or level < 1
+            assert length in (None, begins[1] - begins[0])
+            # As high as to come, or lower as a whole.
+            assert np.ptp(found.values / burst_rates(rates, int(begins[1] - begins[0]) - 11)[0].values) < 1e-12
 
 
 def test_young_hosts_are_run_until_they_are_warm() -> None:
@@ -131,8 +138,8 @@ def test_young_hosts_are_run_until_they_are_warm() -> None:
 def test_unsteady_hosts_run_out_of_time() -> None:
     """Hosts that change from burst to burst are given up when time is up, and it is said how far apart they were."""
     hosts = Hosts([1.0, 1.4, 0.8, 1.2, 0.9, 1.3, 0.8, 1.2])
-    found = calibrated(hosts, budget=105.0)
-    assert hosts.now <= 105.0
+    found = calibrated(hosts, budget=140.0)
+    assert hosts.now <= 140.0
     assert found.measured["bursts"] == 8
     assert not found.measured["agreed"]
     assert found.measured["apart"]["h1"] > 0.05

@@ -20,7 +20,7 @@ from penstock.control.prediction import Report
 from penstock.files import Document
 from penstock.latency.cores import beside
 from penstock.latency.fragments import fragments
-from penstock.load import Statistics, load_model
+from penstock.load import LoadModel, Statistics, load_model
 from penstock.load.fitting import Agreement, HostBatches, agreement, between, levelled, pooled, told, wander
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network
@@ -47,9 +47,10 @@ SHAPE, LARGEST = (0.0, 0.4, 1.0, 1.0, 0.0, None, 0.0, 0.0, 0.0, 0.6, 0.0), 3.0
 A host that is overloaded has batches much larger than an interval of the trigger brings, and these decide the worst
 latency: without such a heap their cost would be extrapolated from small ones."""
 
-BUSY = 0.5
+BUSY, QUIET = 0.5, 5
 """Share of their time that hosts work in bursts, at most and by costs measured alone, which are higher in place: a host
-that never catches up has a few large batches, and these do not tell overhead from cost."""
+that never catches up has a few large batches, and these do not tell overhead from cost. And by how many seconds quiet
+bursts become longer for that, at most, before they become lower: a tuple costs less in a large batch."""
 
 SHORTEST = 1.0
 """Interval of the micro-batches (s) down to which they follow each other faster than in the run to come."""
@@ -60,13 +61,15 @@ def faster(trigger: float) -> float:
     return min(trigger, SHORTEST)
 
 
-def burst_rates(rates: Rates) -> tuple[Rates, tuple[float, ...]]:
+def burst_rates(rates: Rates, quiet: int = 0) -> tuple[Rates, tuple[float, ...]]:
     """Return bursts to calibrate with: they make batches of many sizes, as large as those of the run to come.
 
     Parameters
     ----------
     rates
         Of the run to come.
+    quiet
+        Seconds without anything more behind each.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def burst_rates(rates: Rates) -> tuple[Rates, tuple[float, ...]]:
     total = rates.values.sum(axis=0)
     middle = (float(np.median(total)) + float(total.max())) / 2
     heap = float(np.clip((total > middle).sum() * rates.period, 1.0, LARGEST))
-    shape = np.array([heap if level is None else level for level in SHAPE])
+    shape = np.array([*(heap if level is None else level for level in SHAPE), *[0.0] * quiet])
     most = rates.values.max(axis=1)
     share = float(total.max()) / max(float(most.sum()), 1e-12)
     values = {}
@@ -87,14 +90,14 @@ def burst_rates(rates: Rates) -> tuple[Rates, tuple[float, ...]]:
         low = float(np.median(row))
         once = low + max(share * float(high) - low, low) * shape
         values[name] = np.concatenate([np.full(LEAD, low), *[once] * EACH])
-    return Rates.of(1.0, values), tuple(float(LEAD + number * len(SHAPE)) for number in range(EACH))
+    return Rates.of(1.0, values), tuple(float(LEAD + number * len(shape)) for number in range(EACH))
 
 
 def bursts_of(job: Job, network: Network) -> tuple[Rates, tuple[float, ...]]:
     """Return the bursts to calibrate a job with, and when each begins (s).
 
-    They are those of `burst_rates`, or so much lower that no host, or machine that hosts share, is busy for more than
-    `BUSY` of the time.
+    They are those of `burst_rates`, so far apart, and then so much lower, that no host, or machine that hosts share, is
+    busy for more than `BUSY` of the time.
 
     Parameters
     ----------
@@ -103,16 +106,20 @@ def bursts_of(job: Job, network: Network) -> tuple[Rates, tuple[float, ...]]:
     """
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
-    rates, begins = burst_rates(job.rates)
-    hosts, model = job.cluster.hosts.values(), load_model(network, rates)
-    capacity = np.array([host.capacity for host in hosts])
-    busy = model.host_load(job.placement, job.cluster).mean(axis=1) / capacity
-    shared = [
-        float(busy[[host.machine == name for host in hosts]].sum()) / cores
-        for name, cores in job.cluster.machines.items()
-    ]
-    share = BUSY / max(BUSY, *busy.tolist(), *shared)
+    rates, _ = burst_rates(job.rates)
+    longer = len(SHAPE) * (busiest(job, load_model(network, rates)) / BUSY - 1)
+    rates, begins = burst_rates(job.rates, math.ceil(min(max(longer, 0.0), QUIET)))
+    share = BUSY / max(BUSY, busiest(job, load_model(network, rates)))
     return attrs.evolve(rates, values=share * rates.values), begins
+
+
+def busiest(job: Job, model: LoadModel) -> float:
+    """Return which share of the time a job's hosts work, the most of any host and of any machine that hosts share."""
+    hosts = job.cluster.hosts.values()
+    busy = model.host_load(job.placement, job.cluster).mean(axis=1) / np.array([host.capacity for host in hosts])
+    machines = job.cluster.machines.items()
+    shared = [float(busy[[host.machine == name for host in hosts]].sum()) / cores for name, cores in machines]
+    return float(max([*busy, *shared]))
 
 
 def parts(batches: Mapping[str, HostBatches], begins: Sequence[float], at: float) -> list[dict[str, HostBatches]]:
