@@ -172,7 +172,7 @@ def test_answer_is_that_of_plain_definitions(seed: int) -> None:
         for name, row in lower.items() if row.max() == lower[found.bottleneck].max()
     )  # fmt: skip
     printed = max(peak + longest.get(name, 0.0) for name, peak in peaks.items())
-    assert found.bounds["printed"] == pytest.approx(printed + 0.5 + 2 * service_times(network, cluster))
+    assert found.bounds["printed"] == pytest.approx(printed + 0.5 + 2 * service_times(network, placement, cluster))
     for name, sink in network.sinks.items():
         used = [waits[place] + delay for place, delay in least[name].items() if place in waits]
         weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
@@ -274,3 +274,13 @@ def test_quantiles_by_hand() -> None:
     """A quantile is the smallest value at or below which that share of the weight lies."""
     assert Quantiles.of([3.0, 1.0, 2.0], [1.0, 2.0, 0.0]) == Quantiles(3.0, 3.0, 1.0, 5 / 3)
     assert Quantiles.of([]) == Quantiles()
+
+
+def test_a_host_that_nothing_uses_changes_no_bound() -> None:
+    """However slow a host is on which nothing runs, the bounds stay as they are."""
+    network = chain([0.01, 0.002])
+    model = load_model(network, Rates.of(1.0, {"s1": [120.0, 20.0]}))
+    placement = Placement(dict.fromkeys(network.operators, "h1"))
+    one = mace(model, placement, Cluster.of([Host(name="h1")]))
+    two = mace(model, placement, Cluster.of([Host(name="h1"), Host(name="h2", capacity=0.01)]))
+    assert one.bounds == two.bounds

@@ -9,8 +9,10 @@ from reference_flow import flow
 
 from penstock.arrays import Array
 from penstock.cluster import Cluster, Host, Link, Placement
+from penstock.errors import InputError
 from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
+from penstock.latency.second_opinion import second_opinion
 from penstock.latency.slices import followed
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, hybrid
@@ -118,3 +120,48 @@ def test_a_link_is_the_bottleneck_where_most_waits_there() -> None:
     assert found.bottleneck == "h1->h2"
     assert found.links["h1->h2"][-1] == pytest.approx(200.0)
     assert (found.episodes[0].host, found.episodes[0].wait) == ("h1->h2", pytest.approx(20.0))
+
+
+def test_hosts_that_nothing_uses_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates do not follow empty hosts, so that many of them make no backlog too long."""
+    monkeypatch.setattr("penstock.latency.pipelined.MOST", 1e4)
+    network, rates, placement = tandem(2)
+    model = load_model(network, rates)
+    many = pipelined(model, placement, Cluster.uniform(100))
+    assert many.series.tolist() == pipelined(model, placement, Cluster.uniform(2)).series.tolist()
+
+
+def test_what_covers_too_much_time_says_so() -> None:
+    """Where not the backlog but the time of the rates is too long for slices, the message says that."""
+    network, _, placement = tandem(2)
+    model = load_model(network, Rates.of(86400.0, {name: [1.0] * 366 for name in network.sources}))
+    with pytest.raises(InputError, match=r"rates over 3.16224e\+07 s, in periods of 86400 s, are too long .* slices"):
+        pipelined(model, placement, Cluster.uniform(2))
+
+
+@pytest.mark.parametrize(("period", "asked"), [(1.0, True), (3600.0, False)])
+def test_a_second_opinion_is_asked_where_it_costs_little(
+    period: float, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long periods have many slices, so that hourly rates of a week are not followed without being asked for."""
+    network, rates, placement = tandem(2)
+    calls = []
+
+    def second(name: str) -> Any:
+        calls.append(name)
+        return pipelined
+
+    monkeypatch.setattr("penstock.latency.second_opinion.model_of", second)
+    values = np.tile(rates.values, 84 if period > 1 else 1)
+    model = load_model(network, Rates.of(period, dict(zip(rates.sources, values, strict=True))))
+    cluster = Cluster.uniform(2)
+    second_opinion(mace(model, placement, cluster), model, placement, cluster)
+    assert bool(calls) == asked
+
+
+def test_a_second_opinion_that_cannot_be_given_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the other model refuses, the answer of the first stands."""
+    network, rates, placement = tandem(2)
+    model, cluster = load_model(network, rates), Cluster.uniform(2)
+    monkeypatch.setattr("penstock.latency.pipelined.MOST", 1.0)
+    assert second_opinion(mace(model, placement, cluster), model, placement, cluster) == []

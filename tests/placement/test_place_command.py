@@ -30,6 +30,30 @@ def network(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("copies", [-1, 1001])
+def test_copies_have_a_limit(penstock, network, copies):
+    """A number of copies that nobody can mean is refused at once."""
+    words = ["place", network, "--hosts", 2, "--rates", "a=100,b=200", "--algorithm", "resilient", "--json"]
+    refused = penstock(*words, "--replicas", copies)
+    assert refused.code == 2
+    assert f"expected 1 to 1000 copies of each operator, got {copies}" in refused.err
+
+
+@pytest.mark.parametrize("algorithm", ["correlation", "correlation-two-way", "resilient"])
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_the_larger_of_two_empty_hosts_comes_first(penstock, network, tmp_path, algorithm, names):
+    """Where hosts are equally loaded, what they are called does not decide, but their capacity does."""
+    small, large = names
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(f"[hosts.{small}]\ncapacity = 0.25\n[hosts.{large}]\ncapacity = 4.0\n")
+    done = penstock(
+        "place", network, "--cluster", cluster, "--rates", "a=1,b=400", "--algorithm", algorithm,
+        "--overload", "allow", "--json",
+    )  # fmt: skip
+    assert done.document["feasible"]
+    assert done.document["placement"]["b1"] == large
+
+
 def test_keys(penstock, network):
     """The document has the keys of the contract, and moves compare with the previous placement."""
     outcome = penstock(

@@ -18,6 +18,7 @@ from penstock.latency.mace import mace
 from penstock.latency.pipelined import pipelined
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.network.model import Growth
 from penstock.sizing.admit import admit, merged
 from penstock.workload import Rates
 
@@ -99,6 +100,23 @@ def test_tighter_bounds_of_single_sinks() -> None:
     refused = admit(setting, new, 0.3, sinks={"t1": 0.1})
     assert not refused.admitted
     assert refused.breaks == ("t1",)
+
+
+def test_growth_counts_and_not_its_slope() -> None:
+    """A new operator finds the host that the load with growth leaves free."""
+    aggregate = Operator(
+        name="agg", kind="aggregate", inputs=("s1",), by=("k",), window=1.0, select="count(*) as n", cost=(0.0001,),
+        selectivity=(0.5,), growth=Growth(exponent=0.0, at=100.0),
+    )  # fmt: skip
+    late = Operator(name="late", kind="map", inputs=("agg",), cost=(0.012,))
+    other = Operator(name="other", kind="map", inputs=("s1",), cost=(0.003,))
+    running = Network.of("n", [Source(name="s1")], [aggregate, late, other])
+    new = Network.of("new", [Source(name="s1")], [Operator(name="q", kind="map", inputs=("s1",), cost=(0.006,))])
+    placement = Placement({"agg": "h1", "late": "h1", "other": "h2"})
+    setting = runs(running, Rates.constant({"s1": 100.0}, 60), placement, Cluster.uniform(2))
+    found = admit(setting, new, 1.0)
+    assert found.admitted
+    assert dict(found.placement) == {"q": "h2"}
 
 
 def test_quotas_and_pins_hold() -> None:

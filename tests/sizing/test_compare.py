@@ -16,6 +16,7 @@ from penstock.latency.mace import mace
 from penstock.latency.models import MODELS
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
+from penstock.network.model import Growth
 from penstock.sizing.headroom import headroom, rescaled
 from penstock.sizing.reorder import by_rank, commute, rows, variants
 from penstock.workload import Rates
@@ -43,6 +44,10 @@ def test_filters_commute_and_maps_only_with_what_they_pass_on() -> None:
     assert not commute(price, step("m", "map", select="kind"))
     assert commute(price, step("m", "map", select="*, 1 as one"))
     assert not commute(price, step("m", "map", select="*, 1 as price"))
+    for select in ("*, v.price", "*, price", "*, v.*", "*, inline(items)", "price, v.price", "*, 1 as PRICE"):
+        assert not commute(price, step("m", "map", select=select)), select
+    assert commute(price, step("m", "map", select="*, v.cost, upper(name) as loud"))
+    assert commute(step("f", where="Price > 3"), step("m", "map", select="PRICE, kind"))
     assert commute(price, step("d", "delay"))
     assert not commute(price, step("p", "python", function="a:b"))
     assert not commute(step("m", "map"), step("n", "map"))
@@ -135,6 +140,25 @@ def test_headroom_of_a_source_that_costs_nothing_is_unbounded() -> None:
     assert single["b"] is None
 
 
+def test_headroom_follows_growth_and_not_its_slope() -> None:
+    """Where an aggregate puts out as many rows however many come, rates may grow as far as the latency model says."""
+    operators = [
+        Operator(
+            name="agg", kind="aggregate", inputs=("a",), by=("k",), window=1.0, select="count(*) as n", cost=(0.001,),
+            selectivity=(0.5,), growth=Growth(exponent=0.0, at=100.0),
+        ),
+        Operator(name="late", kind="map", inputs=("agg",), cost=(0.01,)),
+    ]  # fmt: skip
+    network = Network.of("grow", [Source(name="a")], operators, [Sink(name="k", input="late")])
+    model = load_model(network, Rates.constant({"a": 100.0}, 60))
+    placement, cluster = Placement({"agg": "h1", "late": "h1"}), Cluster.uniform(1)
+    bound = 1.0
+    together, _ = headroom(model, bound, lambda trial: mace(trial, placement, cluster).total.worst)
+    # A minute's work, 0.001 a row and 50 rows of 0.01 a second, is a minute and the bound.
+    assert together == pytest.approx((1 + bound / 60 - 0.5) / 0.1, rel=1e-4)
+    assert mace(rescaled(model, {"a": together}), placement, cluster).total.worst == pytest.approx(bound, rel=1e-3)
+
+
 def test_command(penstock, examples) -> None:
     """The ranking has the keys of the contract, the best first, and estimate gives the same worst values."""
     two = examples / "two-chains"
@@ -149,6 +173,20 @@ def test_command(penstock, examples) -> None:
             alone = penstock("estimate", *shared, "--model", model, "--placement", row["given"]).document
             assert (row["worst"], row["mean"]) == (alone["worst"], alone["mean"])
             assert row["given"] == ",".join(f"{o}={row['placement'][o]}" for o in ("views", "scored", "paid", "billed"))
+
+
+def test_reorder_keeps_what_reads_a_new_column(penstock, tmp_path) -> None:
+    """A filter of a column that a map has just taken out of a struct stays behind it."""
+    network = tmp_path / "star.toml"
+    network.write_text(
+        'name = "star"\n[sources.s]\nschema = "id int, v struct<price: double>"\n'
+        '[operators.wide]\nkind = "map"\ninput = "s"\nselect = "*, v.price"\ncost = 0.01\n'
+        '[operators.dear]\nkind = "filter"\ninput = "wide"\nwhere = "price > 10"\ncost = 0.001\nselectivity = 0.1\n'
+        '[sinks.k]\ninput = "dear"\n'
+    )
+    done = penstock("compare", network, "--hosts", 1, "--rates", "s=50", "--reorder", "--json")
+    assert done.code == 0, done.err
+    assert len(done.document["ranking"]) == 1
 
 
 def test_command_reorders_and_compares_variants(penstock, examples, tmp_path) -> None:

@@ -145,6 +145,20 @@ def test_pins_and_links_count() -> None:
         provision(model, Fleet.of(model, cluster, ["h1"]), 0.1)
 
 
+def test_a_named_host_may_be_enough_where_those_of_the_type_are_not() -> None:
+    """What is too much for a host of the type may run on a larger one that a pin names; else both are said."""
+    network = chains([[0.0001, 0.02]])
+    pinned = [attrs.evolve(o, pin="big" if n == "o1.1" else None) for n, o in network.operators.items()]
+    made = Network.of("pinned", network.sources.values(), pinned, network.sinks.values())
+    cluster = Cluster.of([Host(name="big", capacity=4.0), Host(name="small")])
+    model = load_model(made, Rates.constant({"s1": 100.0}, 10))
+    found = provision(model, Fleet.of(model, cluster, ["small"]), 0.1)
+    assert (found.hosts, dict(found.placement)) == (1, {"o1.1": "big", "o1.2": "big"})
+    more = load_model(made, Rates.constant({"s1": 300.0}, 10))
+    with pytest.raises(Infeasible, match=r"alone on a host like 'small' is .*; 'o1.2' alone on a host 'big' is"):
+        provision(more, Fleet.of(more, cluster, ["small"]), 0.1)
+
+
 def test_strangers_are_refused() -> None:
     """A host that the cluster does not have is bad input, and so is one given twice."""
     model, _ = random_provision(1)

@@ -36,9 +36,10 @@ class Grain:
     steps: Mapping[str, float]
 
 
-def service_times(network: Network, cluster: Cluster) -> float:
-    """Return the sum of all operators' services on the host of the slowest cores (s)."""
-    speed = min(host.capacity / host.cores for host in cluster.hosts.values())
+def service_times(network: Network, placement: Mapping[str, str], cluster: Cluster) -> float:
+    """Return the sum of all operators' services on that host in use which has the slowest cores (s)."""
+    used = [cluster.hosts[name] for name in set(placement.values())]
+    speed = min((host.capacity / host.cores for host in used), default=1.0)
     return sum(max(operator.cost or (0.0,)) for operator in network.operators.values()) / speed
 
 

@@ -103,7 +103,7 @@ def mace(
     peaks = {name: float(row.max(initial=0.0)) for name, row in waits.items()}
     printed = max(peak + ways.longest.get(name, 0.0) for name, peak in peaks.items())
     proved = upper_bounds(model, placement, cluster, peaks)
-    service = 2 * service_times(network, cluster)
+    service = 2 * service_times(network, placement, cluster)
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)

@@ -30,6 +30,9 @@ SLICE = 0.1
 FINER = 200_000
 """Stations times slices up to which slices are made shorter, to a fifth at most: below, that costs nothing."""
 
+MOST = 2e8
+"""Steps of time, over all hosts and links in use, that are followed at most: they take 16 bytes each."""
+
 NOTES = (
     "assumes hosts that serve the oldest stimulus first; checked by simulation, not proved, for more than one host",
     "leaves out the service times of single tuples",
@@ -101,6 +104,11 @@ def pipelined(
     )
 
 
+def slices(period: float) -> int:
+    """Return the slices of a period (s), where these are not made shorter."""
+    return max(1, int(np.ceil(period / SLICE - 1e-9)))
+
+
 def _single(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> float:
     """Return what single tuples add to the fluid on all hosts and links together (s): see `penstock.latency.bounds`."""
     found = grain(model.network, hosts_by_operator(placement), cluster)
@@ -111,8 +119,8 @@ def _single(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) ->
 class Stations:
     """Operators on hosts and streams on links as the arrays that `penstock.latency.flow` reads; see there.
 
-    ``ends`` holds the rows of the operators whose tuples leave: what sinks read, and what nobody reads. ``reach`` is
-    how long backlog may last after the input (s).
+    Of hosts and links only those that are in use count. ``ends`` holds the rows of the operators whose tuples leave:
+    what sinks read, and what nobody reads. ``reach`` is how long backlog may last after the input (s).
     """
 
     resource: NDArray[np.int64]
@@ -134,8 +142,10 @@ class Stations:
 
 def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> Stations:
     network, periods = model.network, model.rates.periods
-    capacity = [host.capacity for host in cluster.hosts.values()]
-    hosts = {name: row for row, name in enumerate(cluster.hosts)}
+    busy = set(placement.values())
+    used = [row for row, name in enumerate(cluster.hosts) if name in busy]
+    hosts = {name: row for row, name in enumerate(name for name in cluster.hosts if name in busy)}
+    capacity = [cluster.hosts[name].capacity for name in hosts]
     sources = {name: -1 - row for row, name in enumerate(model.rates.sources)}
     links: dict[tuple[str, str], int] = {}
     carried: dict[tuple[str, str], Array] = {}
@@ -183,7 +193,7 @@ def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) 
         else:
             joins.append(-1)
         station[name] = len(rows) - 1
-    load = np.vstack([model.host_load(placement, cluster), *[carried[pair][None] for pair in links]])
+    load = np.vstack([model.host_load(placement, cluster)[used], *[carried[pair][None] for pair in links]])
     leaving = [name for name in network.operators if not network.outputs(name)]
     leaving += [sink.input for sink in network.sinks.values() if sink.input in station]
     ends = {name: row for row, name in enumerate(dict.fromkeys(sorted(leaving, key=lambda n: station[n])))}
@@ -230,10 +240,16 @@ def _gain(model: LoadModel, name: str, port: int) -> Array:
 def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float]:
     """Return when the slices have left, how many tuples, and the length of a slice (s)."""
     size, periods = max(1, stations.resource.size), model.rates.periods
-    fine = max(1, int(np.ceil(model.period / SLICE - 1e-9)))
+    fine = slices(model.period)
     shorter = max(1, min(5, FINER // (size * periods * fine)))
     fine *= shorter
     width = model.period / fine
+    if model.rates.duration / width * stations.capacity.size > MOST:
+        raise InputError(
+            f"rates over {model.rates.duration:g} s, in periods of {model.period:g} s, are too long to be followed in "
+            f"slices of {width:g} s",
+            hint="use --model mace, or rates of a shorter time",
+        )
     busy = stations.load / stations.capacity[:, None]
     slack = np.maximum(width, busy * width)
     after = np.empty((len(stations.sides), 2, periods * fine))
@@ -242,7 +258,7 @@ def _followed(model: LoadModel, stations: Stations) -> tuple[Array, Array, float
             after[row, side] = _next(np.repeat(series > 0, fine))
     reach = 1.1 * (model.rates.duration + stations.reach) + 10 * width
     while True:
-        if reach / width * stations.capacity.size > 2e8:
+        if reach / width * stations.capacity.size > MOST:
             raise too_long()
         left, tuples = followed(stations, model.rates.values, after, slack, width, int(reach / width) + 2)
         if np.isfinite(left).all():

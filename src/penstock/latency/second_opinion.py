@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.cluster import Cluster
+from penstock.errors import InputError
 from penstock.latency.estimate import Estimate
 from penstock.latency.models import model_of, row_of
+from penstock.latency.pipelined import slices
 from penstock.load import LoadModel, Statistics
 
 SLICES = 200_000
@@ -29,9 +31,14 @@ def second_opinion(
     replicas = any("#" in name for name in placement)
     # Backlog on one host alone is the same for both.
     behind = sum(bool(series.any()) for series in found.excess.values())
-    if other is None or replicas or behind < 2 or 10 * model.load.size > SLICES:
+    costly = other == "pipelined" and model.load.size * slices(model.period) > SLICES
+    if other is None or replicas or behind < 2 or costly:
         return []
-    second = model_of(other)(model, placement, cluster, statistics)
+    try:
+        second = model_of(other)(model, placement, cluster, statistics)
+    except InputError:
+        # The backlog is too long for the other model: nobody has asked for it.
+        return []
     low, high = sorted((found, second), key=lambda each: each.total.worst)
     gap = high.total.worst - low.total.worst
     bars = sum(each.error.relative * each.total.worst for each in (low, high)) + model.period

@@ -111,8 +111,12 @@ def placed_waits(
 
 
 def linear(model: LoadModel) -> bool:
-    """Whether every load is linear in the rates of the sources: there is no join with a time window."""
-    return all(operator.within is None for operator in model.network.operators.values())
+    """Whether every load is linear in the rates of the sources: no join with a time window, and no growth.
+
+    Elsewhere the coefficients of a model are only the slopes at its mean rates.
+    """
+    operators = model.network.operators.values()
+    return all(operator.within is None and operator.growth is None for operator in operators)
 
 
 def capacities(cluster: Cluster) -> Array:

@@ -14,7 +14,7 @@ from penstock.cluster import Placement
 from penstock.errors import Infeasible, InputError
 from penstock.files import Document, suggest
 from penstock.placement import objective
-from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, short
+from penstock.placement.base import TIE, Algorithm, Arrays, Ints, Problem, as_arrays, check_copies, short
 from penstock.placement.bound import whole_bound
 from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
@@ -133,9 +133,9 @@ def copies_of(name: str, count: int) -> int:
     count
         0: two for algorithms that keep copies apart, and else one.
     """
-    if count < 0:
-        raise InputError(f"expected at least 1 copy of each operator, got {count}", at="--replicas")
-    return count or (2 if _row(name).replicas == "apart" else 1)
+    copies = count or (2 if _row(name).replicas == "apart" else 1)
+    check_copies(copies)
+    return copies
 
 
 def prepare(problem: Problem, name: str, **parameters: object) -> None:

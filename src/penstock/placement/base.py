@@ -20,6 +20,15 @@ Ints = NDArray[np.int64]
 TIE = 1e-9
 """Scores, and loads in benchmark cores, that differ by less are the same."""
 
+MOST_COPIES = 1000
+"""Copies of an operator that are placed at most."""
+
+
+def check_copies(count: int) -> None:
+    """Raise `InputError` for a number of copies of each operator that is not placed."""
+    if not 1 <= count <= MOST_COPIES:
+        raise InputError(f"expected 1 to {MOST_COPIES} copies of each operator, got {count}", at="--replicas")
+
 
 @attrs.frozen(eq=False)
 class Problem:
@@ -46,8 +55,7 @@ class Problem:
     replicas: int = 1
 
     def __attrs_post_init__(self) -> None:
-        if self.replicas < 1:
-            raise InputError(f"expected at least 1 copy of each operator, got {self.replicas}", at="--replicas")
+        check_copies(self.replicas)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -193,7 +193,10 @@ def score(series: Floats, hosts: Floats, host: int) -> float:
 
 
 def greedy_plainly(arrays: Arrays) -> Ints:
-    """Return the greedy distribution of section 3.4, step by step as printed: what the kernel is compared with."""
+    """Return the greedy distribution of section 3.4, step by step as printed: what the kernel is compared with.
+
+    Of equally loaded hosts the one of the largest capacity comes first.
+    """
     where = arrays.fixed.copy()
     left = [int(index) for index in np.flatnonzero(where < 0)]
     hosts = np.zeros((len(arrays.hosts), arrays.load.shape[1]))
@@ -201,7 +204,8 @@ def greedy_plainly(arrays: Arrays) -> Ints:
         hosts[where[index]] += arrays.load[index]
     while left:
         share = hosts.mean(axis=1) / arrays.usable
-        receiver = int(np.flatnonzero(share <= share.min() + TIE)[0])
+        level = np.flatnonzero(share <= share.min() + TIE)
+        receiver = int(level[arrays.usable[level].argmax()])
         scores = np.array([score(arrays.load[index], hosts, receiver) for index in left])
         chosen = left.pop(int(np.flatnonzero(scores >= scores.max() - TIE)[0]))
         where[chosen] = receiver

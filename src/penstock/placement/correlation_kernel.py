@@ -81,7 +81,10 @@ class Rows(NamedTuple):
 
 @inside()
 def greedy(operators: Operators, hosts: Hosts, free: Free, tie: float) -> None:
-    """Give the least loaded host the operator of the largest score with it, until all are placed (section 3.4)."""
+    """Give the least loaded host the operator of the largest score with it, until all are placed (section 3.4).
+
+    Of equally loaded hosts the one of the largest capacity: it is the least loaded then, whatever the operator.
+    """
     n, k = hosts.host.shape
     alive, taken, rho, total, fresh = free.alive, free.taken, free.rho, free.total, free.fresh
     width = count = len(alive)
@@ -95,8 +98,8 @@ def greedy(operators: Operators, hosts: Hosts, free: Free, tie: float) -> None:
         h, least = 0, np.inf
         for j in range(n):
             share = hosts.level[j] / hosts.usable[j]
-            if share < least - tie:
-                h, least = j, share
+            if share < least - tie or (share <= least + tie and hosts.usable[j] > hosts.usable[h]):
+                h, least = j, min(share, least)
         row = rho[h]
         for i in range(width):
             score = total[i] / n - row[i]

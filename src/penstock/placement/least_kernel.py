@@ -16,7 +16,7 @@ def least_loaded(mean: Array, usable: Array, where: Ints, fitted: bool) -> None:
     """Give each operator that has no host, in order, to the host whose share of load is then the least.
 
     ``where`` is filled in place. With ``fitted`` false the operator's own load does not count (the host of least
-    load so far). A heap of hosts, or a scan where hosts differ.
+    load so far, of equal ones that with the most room). A heap of hosts, or a scan where hosts differ.
     """
     n = len(usable)
     load = np.zeros(n)
@@ -31,8 +31,9 @@ def least_loaded(mean: Array, usable: Array, where: Ints, fitted: bool) -> None:
                 best, least = 0, np.inf
                 for h in range(n):
                     share = (load[h] + (mean[o] if fitted else 0.0)) / usable[h]
-                    if share < least - tie:
-                        best, least = h, share
+                    equally = not fitted and share <= least + tie and usable[h] > usable[best]
+                    if share < least - tie or equally:
+                        best, least = h, min(share, least)
                 where[o] = best
                 load[best] += mean[o]
         return

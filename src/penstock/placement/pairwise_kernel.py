@@ -178,7 +178,9 @@ def two_way(operators: Operators, pair: Pair, mode: int, rho: Array, across: Arr
         for j in range(2):
             correlations_with(across, pair.host[j], pair.level[j], rho[j], wide)
     while left:
-        a = 0 if pair.level[0] / pair.usable[0] <= pair.level[1] / pair.usable[1] + total else 1
+        more = pair.level[0] / pair.usable[0] - pair.level[1] / pair.usable[1]
+        # Of equally loaded hosts the larger one is the least loaded then.
+        a = 0 if more < -total or (more <= total and pair.usable[0] >= pair.usable[1]) else 1
         if mode == BY_CORRELATION:
             for i in range(wide):
                 rho[3, i] = (rho[1 - a, i] - rho[a, i]) / 2 + rho[2, i]

@@ -12,6 +12,7 @@ which join comes first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -182,9 +183,14 @@ def _columns(network: Network, writer: str) -> frozenset[str] | None:
 
 def _renamed(one: Operator, names: Mapping[str, str]) -> str | None:
     """Return a filter's condition with its columns renamed, or None where one of its words is none of them."""
-    wanted = columns_of(one)
-    if not wanted or not wanted <= set(names):
+    wanted, others = columns_of(one), {name.lower(): other for name, other in names.items()}
+    # Two columns whose names differ in case only are the same to Spark.
+    if not wanted or not wanted <= set(others) or len(others) < len(names):
         return None
+
+    def other(word: re.Match[str]) -> str:
+        return others[word[0].lower()] if word[0].lower() in wanted else word[0]
+
     texts = TEXT.findall(one.where or "")
-    parts = [WORD.sub(lambda word: names.get(word[0], word[0]), part) for part in TEXT.split(one.where or "")]
+    parts = [WORD.sub(other, part) for part in TEXT.split(one.where or "")]
     return "".join(part + text for part, text in zip(parts, [*texts, ""], strict=True))

@@ -50,19 +50,29 @@ class Packing:
         return float(worst_waits(load[None], np.array([host.capacity]), self.period)[0])
 
     def alone(self) -> str | None:
-        """Return why not even a host for each operator is enough, or None."""
-        host = self.fleet.cluster.hosts[self.fleet.like[0]]
-        for name, pin, load, state in zip(self.names, self.pins, self.load, self.state, strict=True):
-            machine = host if pin is None else self.fleet.cluster.hosts[pin]
-            if state > machine.memory * (1 + TIE):
-                kept, there = size_text(float(state)), size_text(machine.memory)
-                return f"{name!r} keeps {kept} of state, and a host like {machine.name!r} has memory for {there}"
-            wait = self.wait(load, machine)
-            if wait > self.bound + TIE:
-                kind = f"like {machine.name!r}" if pin is None else repr(pin)
-                late = f"{name!r} alone on a host {kind} is {wait:.6g} s late, {wait - self.bound:.6g} s too much"
-                return late if np.isfinite(wait) else f"{name!r} alone is beyond the quota of a host {kind}"
+        """Return why not even a host for each operator is enough, or None.
+
+        What is not pinned may also run on a host on which the network insists.
+        """
+        like, named = self.fleet.like[0], self.fleet.named
+        for row, pin in enumerate(self.pins):
+            hosts = (like, *named) if pin is None else (pin,)
+            reasons = [self._short(row, host, f"like {host!r}" if host == like else repr(host)) for host in hosts]
+            if all(reasons):
+                return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         return None
+
+    def _short(self, row: int, host: str, kind: str) -> str | None:
+        """Return why an operator misses the bound alone on a host, which messages call a host of this kind; or None."""
+        name, machine, state = self.names[row], self.fleet.cluster.hosts[host], float(self.state[row])
+        if state > machine.memory * (1 + TIE):
+            kept, there = size_text(state), size_text(machine.memory)
+            return f"{name!r} keeps {kept} of state, and a host {kind} has memory for {there}"
+        wait = self.wait(self.load[row], machine)
+        if wait <= self.bound + TIE:
+            return None
+        late = f"{name!r} alone on a host {kind} is {wait:.6g} s late, {wait - self.bound:.6g} s too much"
+        return late if np.isfinite(wait) else f"{name!r} alone is beyond the quota of a host {kind}"
 
     def enough(self, capacity: float, quota: float = 1.0) -> bool:
         """Whether the load, divided perfectly over so many benchmark cores, meets the bound (CE is convex)."""

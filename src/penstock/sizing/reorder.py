@@ -24,8 +24,8 @@ def commute(first: Operator, second: Operator) -> bool:
     """Whether two operators that follow each other may be exchanged.
 
     Filters and delays look at a row and let it pass, so they commute with each other. With a map a filter commutes if
-    the map passes on every column that the filter's condition reads, under the same name. Maps, and Python functions,
-    of which nothing is known, stay where they are to each other.
+    the map passes on every column that the filter's condition reads, under the same name, whatever its case. Maps, and
+    Python functions, of which nothing is known, stay where they are to each other.
     """
     if first.kind not in MOVABLE or second.kind not in MOVABLE:
         return False
@@ -39,31 +39,46 @@ def commute(first: Operator, second: Operator) -> bool:
 
 
 def columns_of(operator: Operator) -> set[str]:
-    """Return the words of a filter's condition that may be columns: not its string literals, nor SQL's own words."""
+    """Return the words of a filter's condition that may be columns, in lower case.
+
+    String literals are none, nor are SQL's own words.
+    """
     return _words(operator) - SQL
 
 
 def _words(operator: Operator) -> set[str]:
-    return set(WORD.findall(TEXT.sub("", operator.where or "")))
+    return set(WORD.findall(TEXT.sub("", operator.where or "").lower()))
 
 
 def _passed(operator: Operator, wanted: set[str]) -> set[str]:
     """Return which of the wanted columns a map passes on unchanged; one without ``select`` passes on everything."""
     if operator.select is None:
         return wanted
-    parts = [part.strip().strip("`") for part in split(operator.select)]
-    if "*" in parts:
-        made = {words[-1] for part in parts if part != "*" and len(words := part.split()) > 1}
-        return wanted - made
+    parts = [part.strip().strip("`").lower() for part in split(operator.select)]
+    named = [_name(part) for part in parts if part != "*"]
     # Words of the language itself (and, like, null …) cannot be told from columns: a map that is to be passed
     # must then name them too, so that in doubt nothing moves; the commonest are known.
-    return {part for part in parts if WORD.fullmatch(part)} | (wanted & SQL)
+    if None in named:
+        return wanted & SQL
+    if "*" in parts:
+        return wanted - set(named)
+    # A name that is given twice is ambiguous behind the map.
+    return {part for part in parts if WORD.fullmatch(part) and named.count(part) == 1} | (wanted & SQL)
+
+
+def _name(part: str) -> str | None:
+    """Return the name of the column that a part of a ``select`` makes; None where it may make others.
+
+    A call without a name may be of a function that makes several columns, as ``v.*`` does.
+    """
+    last = part.split()[-1] if part else ""
+    name = last.split(".")[-1].strip("`")
+    return name if WORD.fullmatch(name) and "(" not in last else None
 
 
 SQL = frozenset(
     [
         *("and", "or", "not", "in", "is", "null", "like", "between", "true", "false", "case", "when", "then", "else"),
-        *("AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "TRUE", "FALSE", "CASE", "WHEN", "THEN", "ELSE"),
     ]
 )
 
