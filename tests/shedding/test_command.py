@@ -272,6 +272,19 @@ def test_table_of_another_placement(penstock: Any, figure: Path, tmp_path: Path)
     assert str(table) in other.err
 
 
+def test_drops_that_no_run_makes_are_told(penstock: Any, tmp_path: Path) -> None:
+    """Where no window behind a stream can be dropped whole, one is told that a run drops nothing there."""
+    window = 'kind = "aggregate"\nwindow = "1 minute"\ncost = 0.01\n'
+    (tmp_path / "n.toml").write_text(
+        f'name = "n"\n[sources.s]\n[operators.w]\ninput = "s"\n{window}[operators.x]\ninput = "w"\n{window}'
+        '[sinks.t]\ninput = "x"\n'
+    )
+    said = penstock(
+        "shed", tmp_path / "n.toml", "--hosts", 1, "--placement", "w=h1,x=h1", "--planner", "exact", "--at", "s=500"
+    ).err
+    assert "s->w: no window behind it can be dropped whole, so that a run drops nothing" in " ".join(said.split())
+
+
 def test_drops_of_whole_windows_are_told(penstock: Any, tmp_path: Path) -> None:
     """Where a stream that drops leads to windows, one is told how long a drop takes to begin and to end."""
     (tmp_path / "n.toml").write_text(

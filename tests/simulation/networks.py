@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Host, Link
 from penstock.network import Network, Operator, Sink, Source
-from penstock.network.windows import windows_behind
+from penstock.network.windows import drops_whole
 from penstock.simulation import Arrivals, Failure, Move, Options, Recovery
 from penstock.workload import Rates
 
@@ -79,8 +79,8 @@ def random_case(seed, *, features=True):
         arrivals = Arrivals.of(times, [pick(*(s.name for s in sources)) for _ in times], rng.uniform(0.2, 3, 100))
     streams = [stream.name for stream in network.streams]
     streams += [f"{s.writer}->{copy}" for s in network.streams for copy in placement if copy == f"{s.reader}#2"]
-    # Where different windows follow, no window can be dropped whole: keep fractions are refused there.
-    mixed = {stream.name for stream in network.streams if len(windows_behind(network, stream)) > 1}
+    # Where no window behind can be dropped whole, keep fractions are refused.
+    mixed = {stream.name for stream in network.streams if not drops_whole(network, stream)}
     options = Options(
         policy=pick("fcfs", "round-robin", "stimulus", "longest-queue"),
         queue=pick(None, None, 0, 3, 20),

@@ -255,6 +255,48 @@ def test_no_window_is_whole_behind_different_ones():
     assert run(behind_a_map(window=1.0), rates, Options(keep={"s->m": 0.5})).balanced
 
 
+def in_front(kind: str, **extra: object) -> Network:
+    """Return windows behind a join over time with another source, or behind other windows; a map is in front."""
+    free = {"cost": (0.0,)}
+    rows = [
+        Operator(name="m", kind="map", inputs=("s",), **free),
+        Operator(name="j", kind="join", inputs=("m", "o"), cost=(0.0, 0.0), selectivity=(1.0, 1.0), within=0.3)
+        if kind == "join"
+        else Operator(name="j", kind="aggregate", inputs=("m",), selectivity=(1.0,), **{**free, **extra}),
+        Operator(name="w", kind="aggregate", inputs=("j",), selectivity=(1.0,), window=4.0, **free),
+    ]
+    sources = [Source(name=name) for name in (("s", "o") if kind == "join" else ("s",))]
+    return Network.of("front", sources, rows, [Sink(name="t", input="w")])
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [(in_front("join"), "a join over time"), (in_front("aggregate", window=1.0), "other windows")],
+    ids=["join", "windows"],
+)
+def test_no_window_is_whole_behind_a_join_or_other_windows(network: Network, why: str):
+    """Where a dropped window would take rows from a kept one, behind a join or windows, fractions are refused."""
+    rates = Rates.constant(dict.fromkeys(network.sources, 20), 20)
+    for stream in ("s->m", "m->j"):
+        with pytest.raises(InputError, match=f"through {why}, so that no window can be dropped whole") as refused:
+            run(network, rates, Options(keep={stream: 0.5}))
+        assert refused.value.hint == "drop on the streams out of 'j'"
+    result = run(network, rates, Options(keep={"j->w": 0.5}, drain=True))
+    assert result.balanced
+    assert result.streams["j->w"]["dropped"] > 0
+
+
+def test_a_plan_drops_nothing_in_front_of_windows_over_windows():
+    """A plan table that would drop there drops nothing, since what would be left of the outer windows is wrong."""
+    network = in_front("aggregate", window=1.0)
+    network = network.having([attrs.evolve(row, cost=(0.01,)) for row in network.operators.values()])
+    program = build_program(network, Cluster.uniform(1), Placement(dict.fromkeys(network.operators, "h1")))
+    table = build_table("exact", Question(Exact(program), np.full(1, 500.0), 0.05))
+    rates = Rates.constant({"s": 400.0}, 20)
+    result = run(network, rates, Options(shed=Shed(table=table, period=0.5), drain=True))
+    assert result.streams["s->m"]["dropped"] == result.streams["m->j"]["dropped"] == 0
+
+
 def test_failure_loses_what_the_host_holds_and_what_is_sent_to_it():
     """Held and sent tuples are lost, nothing is sent again, and the host comes back empty."""
     options = Options(failures=(Failure("h1", 1.005),), recoveries=(Recovery("h1", 2.0),), drain=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cluster import SparkSettings
+from penstock.errors import InputError
 from penstock.latency.fragments import fragments
 from penstock.network import Network
 from penstock.network.file import parse_network
+from penstock.spark.compile import check_network
+from penstock.spark.compile.drops import Drops
 from penstock.spark.compile.graph import Graph, drops_into, sheddable, stateful_behind
 from penstock.spark.compile.sql import split_columns
+from penstock.spark.compile.streams import passes
 from penstock.spark.run.history import History, classed, read_history, write_history
 from penstock.spark.shipped.place import Place
 
@@ -91,6 +97,47 @@ def test_windows_behind_and_what_drops_them() -> None:
     assert sheddable(UNION) == {stream.name for stream in UNION.streams}
     names = {"events->buys", "all->counted", "counted->out"}
     assert drops_into(UNION, UNION.operators["counted"], names) == ["all->counted", "events->buys"]
+
+
+def test_streams_whose_windows_cannot_be_dropped_whole() -> None:
+    """In front of a join over time, or of windows, that other windows follow, no stream can drop; behind it, it can."""
+    window = {"kind": "aggregate", "window": "10 seconds"}
+    joined = {
+        "buys": {"kind": "filter", "input": "events", "where": "k = 'b'"},
+        "views": {"kind": "filter", "input": "events", "where": "k = 'v'"},
+        "pairs": {"kind": "join", "inputs": ["buys", "views"], "on": "buys.k = views.k", "within": "2 seconds"},
+    }
+    made = network({**joined, "counted": {**window, "input": "pairs"}}, {"out": {"input": "counted"}})
+    assert sheddable(made) == {"pairs->counted", "counted->out"}
+    # Rows at the same time are in the same window, and a pair that goes to a sink is in none.
+    joined["pairs"]["within"] = "0 seconds"
+    made = network({**joined, "counted": {**window, "input": "pairs"}}, {"out": {"input": "counted"}})
+    assert sheddable(made) == {stream.name for stream in made.streams}
+    joined["pairs"]["within"] = "2 seconds"
+    made = network(joined, {"out": {"input": "pairs"}})
+    assert sheddable(made) == {stream.name for stream in made.streams}
+    nested = {"first": {**window, "input": "events"}, "second": {**window, "input": "first"}}
+    made = network(nested, {"out": {"input": "second"}})
+    assert sheddable(made) == {"first->second", "second->out"}
+    outer, inner = (made.inputs(name)[0] for name in ("second", "first"))
+    keep = Drops({outer.name: 0.5, inner.name: 0.5})
+    assert "__time" in passes(outer, made, keep)[1]
+    with pytest.raises(InputError, match="no window can be dropped whole"):
+        passes(inner, made, keep)
+
+
+@pytest.mark.parametrize(
+    ("readers", "way", "refused"),
+    [(2, "delete", True), (2, "Archive", True), (2, "OFF", False), (1, "delete", False)],
+)
+def test_a_source_that_is_cleaned_has_one_reader(readers: int, way: str, refused: bool) -> None:
+    """Files that the first reader would remove under the others are refused before the start."""
+    cleaned = {**EVENTS, "options": {"path": "in", "cleanSource": way}}
+    names = [f"f{number}" for number in range(readers)]
+    operators = {name: {"kind": "filter", "input": "events", "where": "true"} for name in names}
+    made = network(operators, {f"out-{name}": {"input": name} for name in names}, events=cleaned)
+    with pytest.raises(InputError, match="finish a file") if refused else nullcontext():
+        check_network(made, SparkSettings())
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ class Folder:
     def add(self, name: str, rows: int, came: float) -> None:
         """Write a file."""
         path = self.place / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"123456789\n" * rows)
         os.utime(path, (came, came))
 
@@ -287,6 +287,22 @@ def test_rows_of_files_wait_until_they_are_read(tmp_path: Path) -> None:
     assert unread.waiting(1) == (40 + 50 + 60, 1_003.0)
     folder.list(2, *(f"day={number % 2}/a {number}.json" for number in (3, 4, 5)))
     assert unread.waiting(2) == (0.0, None)
+
+
+@pytest.mark.parametrize(("deep", "rows"), [("false", 20), ("TRUE", 20 + 40)])
+def test_folders_that_spark_does_not_read_do_not_wait(tmp_path: Path, deep: str, rows: int) -> None:
+    """Of inner folders Spark reads partitions only, unless told to read all; the path may be a pattern."""
+    folder = Folder(tmp_path)
+    folder.add("a.json", 10, 1e9)
+    folder.list(0, "a.json")
+    folder.add("b.json", 20, 1e9)
+    folder.add("done/a.json", 40, 1e9)
+    unread = folder.unread(recursiveFileLookup=deep)
+    unread.took(10, -1, 0)
+    assert unread.waiting(0) == (rows, 1e9)
+    some = folder.unread(recursiveFileLookup=deep, path=str(tmp_path / "i*" / "do*"))
+    some.took(10, -1, 0)
+    assert some.waiting(0) == (40, 1e9)
 
 
 def test_what_spark_passes_over_does_not_wait(tmp_path: Path) -> None:

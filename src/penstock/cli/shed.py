@@ -174,11 +174,15 @@ def _show(document: Document, graph: Network, *, json: bool) -> None:
         ["stream", "keep"],
         list(document["keep"].items()) or [("(nothing is dropped)", "")],
     )
-    from penstock.network.windows import windows_behind
+    from penstock.network.windows import drops_whole, windows_behind
 
     for stream in graph.streams:
+        if document["keep"].get(stream.name, 1.0) >= 1:
+            continue
         length = max((length for length, _ in windows_behind(graph, stream)), default=0.0)
-        if length > 0 and document["keep"].get(stream.name, 1.0) < 1:
+        if not drops_whole(graph, stream):
+            common.say(f"{stream.name}: no window behind it can be dropped whole, so that a run drops nothing there")
+        elif length > 0:
             common.say(
                 f"{stream.name}: drops whole windows of {length:g} s, so a change takes effect when the next one begins"
             )

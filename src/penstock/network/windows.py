@@ -6,7 +6,8 @@ drop by this rule.
 
 from __future__ import annotations
 
-from penstock.network.model import Network, Stream
+from penstock.errors import InputError
+from penstock.network.model import Network, Operator, Stream
 
 
 def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]:
@@ -14,12 +15,56 @@ def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]
 
     An aggregate without a window counts as one of length 0.
     """
-    if stream.reader not in network.operators:
-        return set()
-    reader = network.operators[stream.reader]
-    if reader.kind == "aggregate":
-        return {(reader.window or 0.0, reader.step)}
-    found: set[tuple[float, float]] = set()
-    for out in network.outputs(reader.name):
-        found |= windows_behind(network, out)
-    return found
+    reached = _reached(network, stream)
+    return {(found.window or 0.0, found.step) for found in reached if found.kind == "aggregate"}
+
+
+def drops_whole(network: Network, stream: Stream) -> bool:
+    """Whether a stream can drop so that every result is right: rows that lead to no windows, or whole windows."""
+    return _obstacle(network, stream) is None
+
+
+def check_drop(network: Network, stream: Stream, at: str) -> None:
+    """Refuse a drop that would leave windows with a part of their rows.
+
+    Raises
+    ------
+    InputError
+        Naming reason and remedy.
+    """
+    obstacle = _obstacle(network, stream)
+    if obstacle is not None:
+        why, hint = obstacle
+        raise InputError(f"{why}, so that no window can be dropped whole", at=at, hint=hint)
+
+
+def _obstacle(network: Network, stream: Stream) -> tuple[str, str] | None:
+    """Return why a drop on a stream cannot leave out whole windows, and where to drop instead; None if it can."""
+    if len(windows_behind(network, stream)) > 1:
+        return "leads to aggregates with different windows", "drop on the streams into the aggregates"
+    for operator in _reached(network, stream):
+        # A pair has the later of two times: it may be in a later window than one of its rows.
+        if (operator.kind == "aggregate" or operator.within) and _windowed(network, operator):
+            way = "a join over time" if operator.within else "other windows"
+            return f"leads to windows through {way}", f"drop on the streams out of {operator.name!r}"
+    return None
+
+
+def _windowed(network: Network, operator: Operator) -> bool:
+    """Whether windows are over what an operator puts out."""
+    behind = (windows_behind(network, out) for out in network.outputs(operator.name))
+    return any(length > 0 for windows in behind for length, _ in windows)
+
+
+def _reached(network: Network, stream: Stream) -> list[Operator]:
+    """Return the operators that a stream leads to, up to the first aggregates."""
+    found: dict[str, Operator] = {}
+    waiting = [stream]
+    while waiting:
+        name = waiting.pop().reader
+        if name in found or name not in network.operators:
+            continue
+        found[name] = network.operators[name]
+        if found[name].kind != "aggregate":
+            waiting += network.outputs(name)
+    return list(found.values())

@@ -13,7 +13,7 @@ from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.network import Network, Stream
-from penstock.network.windows import windows_behind
+from penstock.network.windows import check_drop, drops_whole, windows_behind
 from penstock.shedding.live import Shedder
 from penstock.simulation import state as layout
 from penstock.simulation.gates import gates_of, settle
@@ -190,24 +190,19 @@ def _limit(limits: Mapping[str, float], network: Network, sources: Records) -> N
 def _dropped_whole(network: Network, stream: Stream, keep: Mapping[str, float]) -> float:
     """Return the length of the windows (s) that drops of a stream leave out whole; 0 for single tuples.
 
-    -1 where the stream leads to different windows, of which none can be left out whole: a plan then drops nothing.
+    -1 where none of the windows behind the stream can be left out whole: a plan then drops nothing.
 
     Raises
     ------
     InputError
         If such a stream has a keep fraction.
     """
-    windows = windows_behind(network, stream)
-    if len(windows) < 2:
-        return max((length for length, _ in windows), default=0.0)
+    if drops_whole(network, stream):
+        return max((length for length, _ in windows_behind(network, stream)), default=0.0)
     for name, share in keep.items():
         writer, _, reader = name.partition("->")
         if share < 1 and (writer, base_name(reader)) == (stream.writer, stream.reader):
-            raise InputError(
-                "leads to aggregates with different windows, so that no window can be dropped whole",
-                at=f"keep.{name}",
-                hint="drop on the streams into the aggregates",
-            )
+            check_drop(network, stream, f"keep.{name}")
     return -1.0
 
 

@@ -62,7 +62,7 @@ def set_keep(run: Compiled, shares: Mapping[str, float], now: float) -> Compiled
         writer, _, reader = name.partition("->")
         here = stream == number[f"{writer}->{base_name(reader)}"]
         wanted[here & (readers == run.units.index(reader)) if "#" in reader else here] = share
-    wanted[s.streams["window"][stream] < 0] = 1.0  # different windows behind it, of which none would be dropped whole
+    wanted[s.streams["window"][stream] < 0] = 1.0  # no window behind it would be dropped whole
     windowed = s.streams["window"][stream] > 0
     s.outputs["keep"] = np.where(windowed, s.outputs["keep"], wanted)
     history = s.outputs["history"]

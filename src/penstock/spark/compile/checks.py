@@ -57,6 +57,7 @@ def check_network(network: Network, settings: SparkSettings) -> None:
 def _check_tables(network: Network) -> None:
     for source in network.sources.values():
         _check_source(source)
+        _check_cleaning(network, source)
     for operator in network.operators.values():
         if operator.kind == "python":
             import_function(operator, anew=True)
@@ -137,6 +138,18 @@ def _check_source(source: Source) -> None:
     if source.scheduled and source.schema is not None:
         raise InputError("nexmark has a schema of its own", at=f"{at}.schema", hint="leave it out")
     _check_repeatable(source.time or "", f"{at}.time", reads_files=True)
+
+
+def _check_cleaning(network: Network, source: Source) -> None:
+    """Refuse files that one reader would remove before another has read them: each may become a query of its own."""
+    readers = sorted({stream.reader for stream in network.outputs(source.name)})
+    for key, value in source.options.items():
+        if key.lower() == "cleansource" and value.lower() != "off" and len(readers) > 1:
+            raise InputError(
+                f"the first of {', '.join(readers)} to finish a file would remove it before the others have read it",
+                at=f"sources.{source.name}.options.{key}",
+                hint="let them all read one filter in front, or remove files yourself",
+            )
 
 
 def _check_operator(operator: Operator) -> None:

@@ -14,7 +14,7 @@ import attrs
 
 from penstock.latency.fragments import CHEAP, Fragment, chain, lineage, origins, own_plan
 from penstock.network import Network, Operator, Stream
-from penstock.network.windows import windows_behind
+from penstock.network.windows import drops_whole, windows_behind
 
 
 @attrs.frozen(eq=False)
@@ -183,12 +183,12 @@ def stateful_behind(network: Network, name: str) -> bool:
 
 
 def sheddable(network: Network, real_time: Collection[str] = ()) -> frozenset[str]:
-    """Return the streams that can drop: not those to aggregates of different windows, of which none drops whole.
+    """Return the streams that can drop: not those to windows of which none would be dropped whole.
 
     Operators in ``real_time`` mode decide of rows by their stimulus times, and so of no windows.
     """
-    found = {s: windows_behind(network, s) for s in network.streams}
-    return frozenset(s.name for s, behind in found.items() if len(behind) < 2 - (s.reader in real_time))
+    able = [stream for stream in network.streams if drops_whole(network, stream)]
+    return frozenset(s.name for s in able if s.reader not in real_time or not windows_behind(network, s))
 
 
 def drops_into(network: Network, operator: Operator, dropping: Collection[str]) -> list[str]:

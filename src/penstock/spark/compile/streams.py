@@ -7,9 +7,8 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from penstock.errors import InputError
 from penstock.network import Network, Stream
-from penstock.network.windows import windows_behind
+from penstock.network.windows import check_drop, windows_behind
 from penstock.spark.compile.drops import Drops, limit_of_row, limit_since, window_limit
 from penstock.spark.compile.sql import bucket, literal, quoted
 from penstock.spark.shipped.turn import BUCKETS
@@ -39,14 +38,8 @@ def passes(stream: Stream, network: Network, drops: Drops, known: Mapping[str, s
 
 def _any_window(stream: Stream, network: Network, drops: Drops, limit: Callable[[str], str]) -> str:
     """Return SQL for whether any window that a row is in passes, by SQL for the limit of a window."""
-    windows = windows_behind(network, stream)
-    if len(windows) > 1:
-        raise InputError(
-            "leads to aggregates with different windows, so that no window can be dropped whole",
-            at=f"keep.{stream.name}",
-            hint="drop on the streams into the aggregates",
-        )
-    (window,) = windows
+    check_drop(network, stream, f"keep.{stream.name}")
+    (window,) = windows_behind(network, stream)
     micros = round(window[1] * 1e6)
     first = f"(unix_micros(__time) - pmod(unix_micros(__time), {micros}))"
     starts = [f"({first} - {k * micros}L)" for k in range(overlapping(*window))]

@@ -40,6 +40,7 @@ class Unread:
     def __init__(self, source: Source, checkpoint: Place, number: int) -> None:
         options = {key.lower(): value for key, value in source.options.items()}
         self._root = options.get("path", "")
+        self._deep = options.get("recursivefilelookup", "false").lower() == "true"
         self._pattern = options.get("pathglobfilter", "*")
         self.known = scheme_of(self._root) in LOCAL and not any(key.lower() in options for key in UNKNOWN)
         self._checkpoint, self._number = checkpoint, number
@@ -91,12 +92,12 @@ class Unread:
         return self._sizes[path]
 
     def _files(self) -> Iterator[str]:
-        """List the files as Spark does: all below the folder, but what is hidden."""
+        """List the files as Spark does: those in the folder and its partitions, or all below; none that is hidden."""
         for root in glob.glob(absolute(self._root).removeprefix("file://")):
             if os.path.isfile(root):
                 yield root
             for folder, inner, names in os.walk(root):
-                inner[:] = [name for name in inner if not _hidden(name)]
+                inner[:] = [name for name in inner if ("=" in name or self._deep) and not _hidden(name)]
                 for name in names:
                     if not _hidden(name) and fnmatchcase(name, self._pattern):
                         yield os.path.join(folder, name)
