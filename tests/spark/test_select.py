@@ -15,6 +15,7 @@ from penstock.errors import InputError
 from penstock.network import Network
 from penstock.network.file import parse_network
 from penstock.spark.compile import check_network, derive_schemas
+from penstock.spark.compile.sql import split_columns
 from penstock.spark.run import Engine, Outcome
 
 SCHEMA = "user string, price int, at timestamp"
@@ -85,6 +86,48 @@ def test_a_star_of_a_join_runs(engine: Engine, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("hosts", [("h1", "h1", "h1"), ("h1", "h2", "h1")], ids=["together", "apart"])
+def test_stars_in_calls_are_what_spark_takes_them_for(engine: Engine, tmp_path: Path, hosts: tuple[str, ...]) -> None:
+    """Rows have the JSON, hashes and lengths that plain Spark gives of the columns that the user sees."""
+    time, where = "if(length(concat_ws('|', *)) < 40, at, NULL)", "length(concat_ws('|', *)) < 25"
+    select = ["user", "price", "to_json(struct(*)) AS row", "xxhash64(*, 'x') AS h"]
+    listed = "array_sort(collect_list(to_json(struct(* EXCEPT (price))))) AS rows, count(*) AS n"
+    operators = {
+        "kept": {"kind": "filter", "input": "s", "where": where},
+        "made": {"kind": "map", "input": "kept", "select": select},
+        "g": {"kind": "aggregate", "input": "made", "window": "1 minute", "select": listed},
+    }
+    made = network(tmp_path / "in", operators)
+    made = attrs.evolve(made, sources={"s": attrs.evolve(made.sources["s"], time=time)})
+    # Closes the window, and is too long for the filter.
+    late = {"user": "later", "price": 9, "at": "2026-03-01T12:02:00Z"}
+    (tmp_path / "in/b.json").write_text(json.dumps(late) + "\n")
+    _, (row,) = run(engine, made, dict(zip(operators, hosts, strict=True)), tmp_path / "run")
+    session = engine.sessions["h1"]
+    read = session.read.schema(SCHEMA).json(str(tmp_path / "in")).filter(where).selectExpr(*select)
+    assert (row["rows"], row["n"]) == tuple(read.selectExpr(*split_columns(listed)).collect()[0])
+    assert row["n"] == 4
+
+
+@pytest.mark.spark
+def test_stars_in_a_joins_calls_are_the_inputs_columns(engine: Engine, tmp_path: Path) -> None:
+    """One input's or both inputs' columns, in what a join selects and in what it compares."""
+    operators = of_join("to_json(struct(v.*)) AS one, to_json(struct(* EXCEPT (v.user, b.at))) AS both")
+    operators["j"]["on"] = "v.user = b.user AND xxhash64(v.*) = xxhash64(b.*)"
+    made = network(tmp_path / "in", operators)
+    _, rows = run(engine, made, {"v": "h1", "b": "h1", "j": "h1"}, tmp_path / "run")
+    times = {user: f"2026-03-01T12:00:{second:02d}.000Z" for user, _, second in ROWS}
+    assert sorted((row["one"], row["both"]) for row in rows) == [
+        (
+            f'{{"user":"{user}","price":{price},"at":"{times[user]}"}}',
+            f'{{"price":{price},"at":"{times[user]}","user":"{user}","price":{price}}}',
+        )
+        for user, price, _ in ROWS
+        if user
+    ]
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("operators", "names"),
     [
@@ -138,6 +181,8 @@ SECOND = {"h": {"kind": "aggregate", "input": "g", "window": "20 seconds", "by":
         (of_map("INTERVAL '1' YEAR AS y"), {}, r"operators\.m\.select: the column 'y' \(interval year\) cannot leave"),
         (of_map("parse_json('[1]') AS v"), {}, r"operators\.m\.select: the column 'v' \(variant\) cannot leave Spark"),
         (of_map("array(parse_json('1')) AS v"), {}, r"operators\.m\.select: the column 'v' \(array<variant>\) cannot"),
+        (of_map("user COLLATE UTF8_LCASE AS c"), {}, r"operators\.m\.select: the column 'c' .* cannot leave Spark"),
+        (of_map("array(struct(TIME'12:00' AS t)) AS c"), {}, r"operators\.m\.select: the column 'c' .*time.* cannot"),
         (of_map("user, price"), TEXT, r"sinks\.out\.format: text has one column of type string"),
         (of_map("array(user) AS tags"), CSV, r"sinks\.out\.format: csv cannot hold the column 'tags'"),
         (

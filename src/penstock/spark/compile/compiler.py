@@ -29,7 +29,7 @@ from penstock.spark.compile.graph import Graph, drops_into, numbered, stateful_b
 from penstock.spark.compile.inputs import inputs_of
 from penstock.spark.compile.reading import RECALLED, read, slots_of
 from penstock.spark.compile.sources import positioned, shared_with, topics_said
-from penstock.spark.compile.sql import quoted
+from penstock.spark.compile.sql import message_options, quoted
 from penstock.spark.compile.writing import written_by_spark
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.shipped import ENVELOPE
@@ -230,14 +230,13 @@ class _Compiler:
         sink = self.network.sinks[stream.reader]
         seen = (len(self.counted) - 1, number)
         label = f"{self.run}-{self.graph.fragment.name}+{sink.name}"
-        options = dict(sink.options)
+        options, shape = dict(sink.options), self.deployment.schemas[stream.writer]
         if sink.format in FILES:
             # The host has another current folder.
             options["path"] = absolute(options["path"])
         elif sink.format == "kafka":
-            options = {**shared_with(options, self.deployment.messages), **options}
-        shape = self.deployment.schemas[stream.writer].json()
-        return SinkExit(sink.name, seen, columns, sink.format, options, label, shape)
+            options = {**shared_with(options, self.deployment.messages), **message_options(sink, shape.names)}
+        return SinkExit(sink.name, seen, columns, sink.format, options, label, shape.json())
 
     def _log(self, origin: str, member: str, columns: tuple[tuple[str, str], ...]) -> LogExit:
         """Return how an operator's rows go to its log."""

@@ -17,7 +17,7 @@ from penstock.files import suggest
 from penstock.latency.fragments import own_plan
 from penstock.network import Operator
 from penstock.spark.compile.functions import keeps_rows, load_function
-from penstock.spark.compile.sql import STAR, bracketed, condition, literal, quoted, split_columns, spread
+from penstock.spark.compile.sql import STAR, bracketed, condition, literal, quoted, split_columns, spread, starless
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE
 from penstock.spark.shipped.python_step import wrap_python
 from penstock.units import spark_interval
@@ -62,6 +62,8 @@ def apply(operator: Operator, inputs: Sequence[DataFrame], speed: float = 0.0, *
         Whether windows or joins lie behind a python operator, which need each row's own event time.
     """
     frame = inputs[0]
+    sides = operator.inputs if operator.kind == "join" else [""]
+    operator = starless(operator, lambda: dict(zip(sides, map(columns, inputs), strict=True)))
     match operator.kind:
         case "filter" | "delay":
             return frame.filter(condition(operator, speed))

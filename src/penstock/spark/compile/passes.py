@@ -7,6 +7,7 @@ arrived and where it was dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
 import pyspark.sql.functions as F
@@ -16,7 +17,7 @@ from penstock.network import Operator, Stream
 from penstock.spark.compile import streams
 from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.kinds import columns, envelope
-from penstock.spark.compile.sql import condition, plain, quoted, split_columns, spread
+from penstock.spark.compile.sql import condition, plain, quoted, split_columns, spread, starless
 
 
 @attrs.frozen
@@ -82,8 +83,9 @@ def evaluate(
     frame, knobs = streams.with_knobs(frame, asked, network, deployment.drops)
     carried = [*ours, first.flag, *first.columns.values(), *knobs.values()]
     for number, name in enumerate(steps, 1):
-        operator, stream = network.operators[name], network.inputs(name)[0]
+        stream = network.inputs(name)[0]
         before, flag = place[stream.writer], f"__f{number}"
+        operator = starless(network.operators[name], partial(dict, {"": [*before.columns]}))
         meant, kept = streams.passes(stream, network, deployment.drops, knobs)
         there = all_of(before.flag, meant, kept)
         # The operator's SQL sees its input's columns by their bare names; Spark folds these projections into one.

@@ -22,7 +22,7 @@ from penstock.spark.compile.deployment import Deployment
 from penstock.spark.compile.graph import Graph
 from penstock.spark.compile.rows import content, read_rows
 from penstock.spark.compile.sources import asked_here, read_source, topics_named
-from penstock.spark.compile.sql import literal, quoted
+from penstock.spark.compile.sql import literal, message_options, quoted
 from penstock.spark.connection import PREFIX
 from penstock.spark.hop.rows import STIMULUS, Held
 from penstock.spark.shipped import ENVELOPE, LANE, PLACE, POSITION
@@ -229,7 +229,7 @@ class _Compiler:
     def _sink(self, stream: Stream) -> tuple[Way, dict[str, str]]:
         sink = self.network.sinks[stream.reader]
         names = tuple(self.deployment.schemas[stream.writer].fieldNames())
-        parts = dict(map(_named, message(sink.options, names)))
+        parts = dict(map(_named, message(message_options(sink, names), names)))
         label = f"{self.run}-{sink.name}"
         headers = f"array(struct('{HEADER}' AS key, {_mark(label)} AS value), {_STIMULUS})"
         given = parts.get("headers")

@@ -26,6 +26,7 @@ from penstock.spark.compile.functions import import_function, tells_rows
 from penstock.spark.compile.graph import stateful_behind
 from penstock.spark.compile.shapes import check_file, check_names, check_types
 from penstock.spark.compile.sources import read_source
+from penstock.spark.compile.sql import message_options
 from penstock.spark.shipped import ENVELOPE
 from penstock.spark.shipped.messages import message
 from penstock.spark.shipped.nexmark import ROWS
@@ -105,7 +106,8 @@ def _check_messages(sink: Sink, frame: DataFrame) -> None:
     """Refuse a Kafka sink whose rows make no messages."""
     if "topic" not in sink.options and "topic" not in frame.columns:
         raise InputError("a kafka sink needs a topic", at=f"sinks.{sink.name}.options", hint='{ topic = "out" }')
-    fields = frame.selectExpr(*message(sink.options, tuple(frame.columns))).schema.fields
+    names = tuple(frame.columns)
+    fields = frame.selectExpr(*message(message_options(sink, names), names)).schema.fields
     for field in fields:
         part, got = field.name, field.dataType.simpleString()
         if got.lower() == _EXACT[part] if part in _EXACT else isinstance(field.dataType, StringType | BinaryType):

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimeType,
     VariantType,
 )
 
@@ -58,10 +59,9 @@ def check_types(fields: Sequence[StructField], at: str) -> None:
         except PySparkTypeError:
             hint = "cast it, e.g. to STRING or INT"
             raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=hint) from None
-        # Arrow has no null variants, and rows that are not there have nulls everywhere.
-        if any(isinstance(kind, VariantType) for kind in _kinds(field.dataType)):
-            hint = "make it text by to_json(), or take values out by variant_get()"
-            raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=hint)
+        instead = next(filter(None, map(_instead, _kinds(field.dataType))), None)
+        if instead is not None:
+            raise InputError(f"the column {_shown(field)} cannot leave Spark", at=at, hint=instead)
 
 
 def check_file(sink: Sink, shape: StructType) -> None:
@@ -84,6 +84,20 @@ def check_file(sink: Sink, shape: StructType) -> None:
 
 def _shown(field: StructField) -> str:
     return f"{field.name!r} ({field.dataType.simpleString()})"
+
+
+def _instead(kind: DataType) -> str | None:
+    """Return what to do about a type that has an Arrow type and still does not pass; None: it passes."""
+    match kind:
+        case VariantType():
+            # Arrow has no null variants, and rows that are not there have nulls everywhere.
+            return "make it text by to_json(), or take values out by variant_get()"
+        case StringType() if kind.collation != StringType().collation:
+            # Arrow's texts have no collation: they come back as others than the query expects.
+            return "take it COLLATE UTF8_BINARY, and collate where it is compared"
+        case TimeType():
+            return "cast it to STRING, and back where it is used"
+    return None
 
 
 def _kinds(kind: DataType) -> Iterator[DataType]:

@@ -15,7 +15,7 @@ from penstock.latency.real_time import BROKERS
 from penstock.network import Source
 from penstock.spark.compile.kinds import hashed
 from penstock.spark.compile.shapes import check_names
-from penstock.spark.compile.sql import bracketed, literal, quoted
+from penstock.spark.compile.sql import bracketed, literal, quoted, without_stars
 from penstock.spark.shipped import LANE, PLACE, POSITION
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import absolute
@@ -137,14 +137,15 @@ def _time(source: Source, names: list[str]) -> str:
     """Return SQL for a row's event time: a column, or what the user computes."""
     if source.time is None:
         return "CAST(NULL AS TIMESTAMP)"
+    at = f"sources.{source.name}.time"
     if source.time in names:
         return f"CAST({quoted(source.time)} AS TIMESTAMP)"
     if re.fullmatch(r"[\w ]+", source.time):
         raise InputError(
             f"expected a column of the source ({', '.join(names)}) or SQL, got {source.time!r}",
-            at=f"sources.{source.name}.time",
+            at=at,
         )
-    return f"CAST({bracketed(source.time)} AS TIMESTAMP)"
+    return f"CAST({bracketed(without_stars(source.time, {'': names}, at))} AS TIMESTAMP)"
 
 
 def _payload(frame: DataFrame, source: Source, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import attrs
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.network import Operator
+from penstock.errors import InputError
+from penstock.network import Operator, Sink
 from penstock.spark.shipped.turn import BUCKETS
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSED = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_BEFORE = (TokenType.L_PAREN, TokenType.COMMA, TokenType.DOT)
+
+SQL = ("key", "value")
+"""Options of a Kafka sink that are SQL."""
 
 STAR = re.compile(r"(?:(?P<of>[^()]+)\.)?\s*\*(?P<but>\s*EXCEPT\s*\(.*\))?", re.IGNORECASE | re.DOTALL)
 """A part of a select list that stands for several columns: all, or those of a struct or a join's input."""
@@ -74,6 +80,89 @@ def spread(parts: Sequence[str], frame: DataFrame) -> list[str]:
         before = f"{star['of']}." if star["of"] else ""
         found += [before + quoted(name) for name in frame.selectExpr(part).columns]
     return found
+
+
+def starless(operator: Operator, columns: Callable[[], Mapping[str, Sequence[str]]]) -> Operator:
+    """Return an operator whose SQL has no stars in calls; ``columns`` are asked for if it may: see `without_stars`."""
+    texts = {key: getattr(operator, key) or "" for key in ("where", "select", "on")}
+    starred = {key: text for key, text in texts.items() if "*" in text}
+    if not starred:
+        return operator
+    known, at = columns(), f"operators.{operator.name}"
+    written: dict[str, Any] = {key: without_stars(text, known, f"{at}.{key}") for key, text in starred.items()}
+    return attrs.evolve(operator, **written)
+
+
+def message_options(sink: Sink, names: Sequence[str]) -> dict[str, str]:
+    """Return the options of a Kafka sink of these columns, whose SQL has no stars in calls."""
+    at, known = f"sinks.{sink.name}.options", {"": names}
+    written = {key: without_stars(sink.options[key], known, f"{at}.{key}") for key in SQL if key in sink.options}
+    return {**sink.options, **written}
+
+
+def without_stars(text: str, columns: Mapping[str, Sequence[str]], at: str) -> str:
+    """Return SQL in which stars in calls, as in ``struct(*)``, are written as the columns that the user sees.
+
+    Spark would take them for all columns of a frame, which has some of penstock's own. It takes ``count(*)`` for
+    ``count(1)``: that one stays.
+
+    Parameters
+    ----------
+    columns
+        What the user sees: for joins by input, elsewhere of ``""``. Stars of other names are those of structs.
+    at
+        Where the SQL stands.
+
+    Raises
+    ------
+    InputError
+        If ``EXCEPT`` names what is no column, or one of each input.
+    """
+    tokens, pieces, done = _tokens(text), [], 0
+    for place in _stars_in_calls(tokens):
+        first, last, sides = place, place, dict(columns)
+        if tokens[place - 1].token_type == TokenType.DOT:
+            first = place - 2
+            alone = tokens[place - 3].token_type != TokenType.DOT
+            name = tokens[first].text.lower()
+            sides = {side: names for side, names in columns.items() if alone and side.lower() == name}
+            if not sides:
+                continue
+        shown = [(side, name) for side, names in sides.items() for name in names]
+        if [token.token_type for token in tokens[place + 1 : place + 3]] == [TokenType.EXCEPT, TokenType.L_PAREN]:
+            closed = (n for n in range(place, len(tokens)) if tokens[n].token_type == TokenType.R_PAREN)
+            last = next(closed, len(tokens) - 1)
+            shown = _without(shown, text[tokens[place + 2].end + 1 : tokens[last].start], at)
+        written = (f"{quoted(side)}.{quoted(name)}" if side else quoted(name) for side, name in shown)
+        pieces += [text[done : tokens[first].start], ", ".join(written)]
+        done = tokens[last].end + 1
+    return "".join([*pieces, text[done:]])
+
+
+def _stars_in_calls(tokens: Sequence[Token]) -> Iterator[int]:
+    """Return the places of stars that stand for columns in calls: not of products, which follow what they multiply."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token.token_type in _OPEN) - (token.token_type in _CLOSED)
+        if token.token_type != TokenType.STAR or not depth:
+            continue
+        around = [each.text.lower() for each in tokens[place - 2 : place + 2]]
+        if tokens[place - 1].token_type in _BEFORE and around != ["count", "(", "*", ")"]:
+            yield place
+
+
+def _without(shown: Sequence[tuple[str, str]], text: str, at: str) -> list[tuple[str, str]]:
+    """Return columns, each with its input, but for those that a list names."""
+    left = list(shown)
+    for part in split_columns(text):
+        path = [token.text.lower() for token in _tokens(part) if token.token_type != TokenType.DOT]
+        gone = [(side, name) for side, name in shown if path in ([name.lower()], [side.lower(), name.lower()])]
+        if len(gone) != 1:
+            names = ", ".join(name for _, name in shown)
+            hint = "a column of one input" if gone else f"one of {names}"
+            raise InputError(f"EXCEPT in a call takes whole columns, got {part!r}", at=at, hint=hint)
+        left = [each for each in left if each not in gone]
+    return left
 
 
 def plain(part: str) -> bool:
