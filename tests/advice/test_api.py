@@ -106,6 +106,8 @@ def test_progress_reports_are_read(make: Any) -> None:
             library.inspect(wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"^nothing could be read"):
         library.inspect([{"id": "x"}])
+    with pytest.raises(InputError, match="continuous trigger, which reports no batch"):
+        library.inspect([])
     with pytest.raises(InputError, match="expected a factor such as 3 or 3x"):
         found.advise(burst="much")
 

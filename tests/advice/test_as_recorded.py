@@ -278,6 +278,35 @@ def test_restarts_are_no_schedule(make: Any, write: Any) -> None:
     assert deployed(inspect(read_telemetry([str(write(runs(0, 1000, 2000)))]))).jobs["clicks"].scheduled
 
 
+def test_drivers_that_followed_each_other_are_not_put_together(penstock: Any, make: Any, write: Any) -> None:
+    """Light drivers become one if they ran at the same time, and not if one had ended before the other began."""
+
+    def together(begin: float) -> set[str]:
+        light = {"overhead": 0.1, "cost": 1e-4}
+        one, other = make.paced("a", **light), make.paced("b", begin=make.EPOCH + begin, **light)
+        logs = write(one, "a", app="a"), write(other, "b", app="b")
+        done = penstock("advise", *logs, "--latency", "60", "--burst", "2", "--json")
+        assert done.code == 0, done.err
+        return {row["query"] for row in done.document["advice"] if row["kind"] == "together"}
+
+    assert len(together(60)) == 1
+    assert together(600) == set()
+
+
+def test_real_time_mode_is_left_out(penstock: Any, make: Any, write: Any) -> None:
+    """A query in real-time mode is not replayed, and told of; with no other there is nothing to advise on."""
+    log = write([*make.paced("a"), *make.paced("b")])
+    plain = log.read_text()
+    scan = plain.replace('"Stage Infos":[]', '"Stage Infos":["RealTimeStreamScan"]')
+    both = zip(plain.splitlines(), scan.splitlines(), strict=True)
+    log.write_text("\n".join(marked if make.identifier("b") in line else line for line, marked in both))
+    done = penstock("advise", log, "--weight", "b=2", "--json")
+    assert list(done.document["queries"]) == ["a"]
+    assert any(note.startswith("left out: b; in real-time mode") for note in done.document["notes"])
+    log.write_text(scan)
+    assert "nothing to advise on: in real-time mode" in penstock("advise", log).err
+
+
 def test_each_source_has_its_own_limit(penstock: Any, make: Any, tmp_path: Path) -> None:
     """Of two Kafka sources each takes up to its maxOffsetsPerTrigger: both together take the replayed limit."""
     rates = 400 + 100 * np.sin(np.arange(400)) + 1500 * (np.arange(400) // 40 == 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -274,6 +275,61 @@ def test_overrun_and_late(make: SimpleNamespace, write: Callable[..., Path]) -> 
     assert only(inspection, "overrun").evidence["share"] > 0.1
     assert only(inspection, "late").evidence["rows"] == 60
     assert inspection.queries["clicks"].document()["late"] == 60
+
+
+def test_late_groups_are_no_rows(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Of a windowed aggregation at least so many rows were late; of other operators just so many, with their share."""
+    path = write(make.paced(state=100, late=2))
+    finding = only(found(path), "late")
+    assert finding.says.startswith("at least 120 rows came behind the watermark")
+    assert "share" not in finding.evidence
+    path.write_text(path.read_text().replace("stateStoreSave", "dedupeWithinWatermark"))
+    finding = only(found(path), "late")
+    assert finding.says.startswith("120 rows came behind the watermark")
+    assert finding.evidence["share"] > 0
+
+
+def test_batches_that_are_read_twice_count_once(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Where Kafka's offsets show that each batch is read twice, its rows count once; other sources do not tell."""
+    path = write(make.paced(lag=7))
+    plain = found(path).queries["clicks"]
+    assert "rereads" not in kinds(found(path))
+    reports = path.read_text()
+    twice = re.sub(r'"numInputRows":(\d+)', lambda rows: f'"numInputRows":{2 * int(rows[1])}', reports)
+    path.write_text(twice)
+    inspection = found(path)
+    query = inspection.queries["clicks"]
+    assert only(inspection, "rereads").evidence["times"] == 2
+    assert query.batches.rows.tolist() == query.batches.source_rows[0].tolist() == plain.batches.rows.tolist()
+    assert (query.rate, query.lag_rows, query.fit.cost) == (plain.rate, 7, plain.fit.cost)
+    path.write_text(twice.replace("KafkaV2[", "Counted["))
+    assert found(path).queries["clicks"].rate == pytest.approx(2 * plain.rate, rel=0.01)
+
+
+def test_lag_is_that_of_the_source_that_is_farthest_behind(make: SimpleNamespace, tmp_path: Path) -> None:
+    """Rows that wait at a slow topic do not count by the rate of a fast one."""
+    reports = [make.progress(batch) for batch in make.paced(rate=lambda _: 1000.0, cost=1e-4)]
+    for number, report in enumerate(reports):
+        (fast,) = report["sources"]
+        slow = {"slow": {"0": 20 * number}}, {"slow": {"0": 20 * (number + 1)}}, {"slow": {"0": 20 * number + 1020}}
+        offsets = dict(zip(("startOffset", "endOffset", "latestOffset"), map(json.dumps, slow), strict=True))
+        report["sources"] = [{**fast, "description": "KafkaV2[Subscribe[slow]]", "numInputRows": 20, **offsets}, fast]
+    (tmp_path / "p").write_text("\n".join(map(json.dumps, reports)))
+    query = found(tmp_path / "p").queries["clicks"]
+    assert query.lag_rows == 1000
+    assert query.lag_seconds == pytest.approx(100, rel=0.02)
+
+
+def test_real_time_mode_is_told(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """A query whose jobs read in real-time mode is named, and nothing is made of how long its batches take."""
+    path = write(make.paced(rate=lambda _: 500.0, lag=lambda number: 100 * number))
+    assert {"behind", "limit"} <= kinds(found(path))
+    operator = json.dumps({"id": "spark_plan_6", "name": "RealTimeStreamScan"})
+    stage = json.dumps({"Stage ID": 0, "RDD Info": [{"RDD ID": 0, "Scope": operator}]})
+    path.write_text(path.read_text().replace('"Stage Infos":[]', f'"Stage Infos":[{stage}]'))
+    inspection = found(path)
+    assert kinds(inspection) == {"real-time"}
+    assert inspection.queries["clicks"].log.real_time
 
 
 def test_every_kind_is_known(make: SimpleNamespace, write: Callable[..., Path]) -> None:

@@ -132,6 +132,7 @@ def test_since_and_until(penstock: Any, make: SimpleNamespace, log: Path) -> Non
         (make.iso(begin), make.iso(begin + 30)),
         (str(begin), str(begin + 30)),
         ("2026-01-01T00:01", "2026-01-01 00:01:30"),
+        (str(begin), "20260101T000130"),
     ):
         done = penstock("inspect", log, "--since", since, "--until", until, "--json")
         assert done.code == 0, done.err
@@ -141,7 +142,11 @@ def test_since_and_until(penstock: Any, make: SimpleNamespace, log: Path) -> Non
     never = penstock("inspect", log, "--since", "2027-01-01")
     assert never.code == 2
     assert "no batch began in this time" in never.err
-    assert penstock("inspect", log, "--since", "yesterday").code == 2
+    assert "no batch began in this time" in penstock("inspect", log, "--since", "20270101").err
+    for wrong in ("yesterday", "2027", "3600", "20261301", "nan"):
+        done = penstock("inspect", log, "--since", wrong)
+        assert done.code == 2
+        assert "expected a time or a duration" in done.err
 
 
 def test_bad_input(penstock: Any, log: Path, tmp_path: Path) -> None:

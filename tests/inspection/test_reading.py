@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given
@@ -90,6 +91,28 @@ def test_history_server_folder(make: SimpleNamespace, write: Callable[..., Path]
     assert {name: log.app for name, log in read.queries.items()} == {"clicks": "app-1", "orders": "app-2"}
     assert len(read.skipped) == 1
     assert "notes.txt" in read.skipped[0]
+
+
+def test_linked_folders_are_read_once(make: SimpleNamespace, write: Callable[..., Path], tmp_path: Path) -> None:
+    """A folder behind a link is read as if it lay there, and links that lead round in circles come to an end."""
+    write(make.paced("clicks"), "logs/day/app-1")
+    write(make.paced("orders"), "elsewhere/app-2", app="app-2")
+    for link, target in (("logs/a", "elsewhere"), ("logs/b", "logs/day"), ("logs/day/up", "logs"), ("elsewhere/c", "")):
+        (tmp_path / link).symlink_to(tmp_path / target)
+    read = read_telemetry([str(tmp_path / "logs")])
+    assert {name: log.app for name, log in read.queries.items()} == {"clicks": "app-1", "orders": "app-2"}
+    assert [log.name for log in find_logs([str(tmp_path / "logs")])].count("app-1") == 1
+
+
+def test_a_clock_that_is_set_back_is_told(make: SimpleNamespace, write: Callable[..., Path]) -> None:
+    """Batches that begin before those before them give a warning, unless another run has them."""
+    batches = make.paced()
+    back = [attrs.evolve(batch, start=batch.start - 3600 * (batch.number >= 30)) for batch in batches]
+    (warning,) = read_telemetry([str(write(back))]).warnings
+    assert warning.startswith("app-1: the clock was set back by ")
+    assert warning.endswith("while clicks ran; its rates may be wrong")
+    other = [attrs.evolve(batch, run=int(batch.number >= 30)) for batch in back]
+    assert read_telemetry([str(write(other))]).warnings == ()
 
 
 def test_databricks_folder(make: SimpleNamespace, tmp_path: Path) -> None:
@@ -391,7 +414,9 @@ def test_a_query_whose_reports_are_all_damaged(make: SimpleNamespace, write: Cal
     path.write_bytes(make.text(broken))
     read = read_telemetry([str(path)])
     assert set(read.queries) == {"clicks"}
-    assert read.skipped == ("query 'views' of app-1: it began no batch",)
+    assert read.skipped == (
+        "query 'views' of app-1: it began no batch, or has the continuous trigger, which reports none",
+    )
     assert len(read.warnings) == 1
 
 

@@ -166,6 +166,8 @@ class Deployment:
         Begin of the rates (s since the epoch): triggers fire at multiples of their interval since then.
     recorded
         How many periods come from the record, before a burst; None: all.
+    spans
+        By driver: when it began and ended (s since the epoch), where the record tells.
     notes
         What had to be assumed.
     """
@@ -175,6 +177,7 @@ class Deployment:
     period: float
     start: float = 0.0
     recorded: int | None = None
+    spans: Mapping[str, tuple[float, float]] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
 
     def on(self, driver: str) -> tuple[str, ...]:

@@ -12,16 +12,27 @@ HOUR = 3600.0
 
 
 def find_lag(batches: Batches, rate: float) -> tuple[float, float]:
-    """Return the rows that waited at the last batch, and how many seconds the query was behind; NaN if not told."""
+    """Return the rows that waited at the last batch, and how many seconds the query was behind; NaN if not told.
+
+    It is as far behind as the source that is farthest; each has its share of the rate.
+    """
     rows = float(batches.lag[-1])
     if not np.isnan(rows):
-        return rows, rows / rate if rate > 0 else (0.0 if rows == 0 else float("nan"))
+        waiting, read = batches.source_lag[:, -1], batches.source_rows.sum(axis=1)
+        rates = rate * read / max(float(read.sum()), 1.0)
+        told = ~np.isnan(waiting)
+        return rows, float(np.max([_seconds(w, r) for w, r in zip(waiting[told], rates[told], strict=True)]))
     told = np.flatnonzero(~np.isnan(batches.event_time))
     if not told.size:
         return rows, float("nan")
     behind = float(batches.start[told[-1]] - batches.event_time[told[-1]])
     # Event times of a replay say when the rows were made, which is no measure of lag.
     return rows, behind if 0 <= behind < 30 * 24 * HOUR else float("nan")
+
+
+def _seconds(waiting: float, rate: float) -> float:
+    """Return for how many seconds of a source's rate rows wait; NaN where none of its rows was read."""
+    return 0.0 if waiting == 0 else float(waiting / rate) if rate > 0 else float("nan")
 
 
 def find_limit(batches: Batches) -> float | None:

@@ -213,13 +213,42 @@ def state_commit(query: Query, beside: Neighbours) -> Iterator[Finding]:
 def late_rows(query: Query, beside: Neighbours) -> Iterator[Finding]:
     """Whether rows came too late for its watermark."""
     late, rows = float(query.batches.late.sum()), float(query.batches.rows.sum())
-    if late > 0:
+    if late <= 0:
+        return
+    # Before a windowed aggregation sees them, Spark has made one of all rows of a group in a task.
+    grouped = any("statestoresave" in name.lower() for name in query.log.state)
+    share = late / max(rows, 1.0)
+    yield Finding(
+        kind="late",
+        about=query.name,
+        says=f"at least {late:,.0f} rows came behind the watermark and were dropped (Spark counts groups, not rows)"
+        if grouped
+        else f"{late:,.0f} rows came behind the watermark and were dropped ({share:.2%} of what it read)",
+        evidence={"rows": late} if grouped else {"rows": late, "share": share},
+    )
+
+
+def rereads(query: Query, beside: Neighbours) -> Iterator[Finding]:
+    """Whether each of its batches reads the source several times."""
+    times = query.log.times_read
+    if times > 1:
+        remedy = ": persist it in foreachBatch" if "foreachbatch" in query.log.sink.lower() else ""
         yield Finding(
-            kind="late",
+            kind="rereads",
             about=query.name,
-            says=f"{late:,.0f} rows came behind the watermark and were dropped "
-            f"({late / max(rows, 1):.2%} of what it read)",
-            evidence={"rows": late, "share": late / max(rows, 1.0)},
+            says=f"each batch is read {times} times{remedy}; Spark adds these up, and here its rows are counted once",
+            evidence={"times": float(times)},
+        )
+
+
+def real_time(query: Query, beside: Neighbours) -> Iterator[Finding]:
+    """Whether it runs in real-time mode, in which most figures have no meaning."""
+    if query.log.real_time:
+        yield Finding(
+            kind="real-time",
+            about=query.name,
+            says="it runs in real-time mode: rows leave while a batch runs, so how long batches take tells nothing of "
+            "latency, cost or headroom",
         )
 
 
@@ -295,14 +324,17 @@ def dynamic_allocation(application: Application) -> Iterator[Finding]:
 
 
 LOOKS: tuple[Look, ...] = (
-    failed, behind, overrun, limited, contention, state_growth, skew, state_commit, late_rows, warm_up, restarted,
-    untold,
+    failed, behind, overrun, limited, contention, state_growth, skew, state_commit, rereads, late_rows, warm_up,
+    restarted, untold,
 )  # fmt: skip
 """The weightiest first."""
 
+REAL_TIME: tuple[Look, ...] = (failed, real_time, state_growth, late_rows, restarted)
+"""What is looked for in real-time mode, whose batches last as long as the trigger says."""
+
 KINDS = (
-    "failed", "behind", "overrun", "limit", "contention", "state-growth", "skew", "state-commit", "late",
-    "dynamic-allocation", "warm-up", "restart", "no-fit",
+    "failed", "real-time", "behind", "overrun", "limit", "contention", "state-growth", "skew", "state-commit",
+    "rereads", "late", "dynamic-allocation", "warm-up", "restart", "no-fit",
 )  # fmt: skip
 """The kinds of findings, the weightiest first."""
 
@@ -311,6 +343,11 @@ def find_all(
     queries: Mapping[str, Query], beside: Neighbours, applications: Mapping[str, Application]
 ) -> tuple[Finding, ...]:
     """Return all findings, the weightiest kinds first, and by name within them."""
-    found = [finding for query in queries.values() for look in LOOKS for finding in look(query, beside)]
+    found = [
+        finding
+        for query in queries.values()
+        for look in (REAL_TIME if query.log.real_time else LOOKS)
+        for finding in look(query, beside)
+    ]
     found += [finding for application in applications.values() for finding in dynamic_allocation(application)]
     return tuple(sorted(found, key=lambda finding: (KINDS.index(finding.kind), finding.about)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -11,6 +12,9 @@ from penstock.errors import InputError
 from penstock.telemetry import QueryLog, Telemetry
 from penstock.telemetry.events import Unreadable, epoch
 from penstock.units import seconds
+
+EARLIEST = 1e9
+"""Seconds since the epoch (in 2001) from which on a number is a time: 20260131 is a date."""
 
 
 def within(queries: Mapping[str, QueryLog], since: float | None, until: float | None) -> dict[str, QueryLog]:
@@ -47,6 +51,14 @@ def _iso(when: float) -> str:
     return str(np.datetime64(round(when), "s")) + "Z"
 
 
+def _number(text: str) -> float:
+    """Return a text as a number; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def moment(text: str, telemetry: Telemetry, option: str) -> float:
     """Return the time that a text names, in seconds since the epoch.
 
@@ -59,20 +71,22 @@ def moment(text: str, telemetry: Telemetry, option: str) -> float:
     Raises
     ------
     InputError
-        If it is neither.
+        If it is none of these.
     """
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    number = _number(text)
+    if number >= EARLIEST:
+        return number
     try:
         return epoch(text)
     except Unreadable:
         pass
+    wrong = InputError(
+        f"expected a time or a duration, got {text!r}", at=option, hint="e.g. 2026-01-31T10:00 or '2 hours'"
+    )
+    if not math.isnan(number):  # no duration without a unit
+        raise wrong
     try:
         before = seconds(text)
     except InputError:
-        raise InputError(
-            f"expected a time or a duration, got {text!r}", at=option, hint="e.g. 2026-01-31T10:00 or '2 hours'"
-        ) from None
+        raise wrong from None
     return max(float(log.batches.end.max()) for log in telemetry.queries.values()) - before

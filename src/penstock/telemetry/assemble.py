@@ -83,4 +83,6 @@ def _query(parts: list[Part]) -> QueryLog:
         state=last.state,
         partitions=last.partitions,
         store=last.store,
+        times_read=max(part.times_read for part in parts),
+        real_time=any(part.real_time for part in parts),
     )

@@ -30,8 +30,9 @@ class Batches:
         Input rows, of all sources.
     source_rows
         Input rows by source, shape ``(sources, batches)``.
-    lag
-        Rows that waited at the sources and the batch did not take; NaN where the sources do not tell.
+    source_lag
+        Rows that waited at each source and the batch did not take, shape ``(sources, batches)``; NaN where it does not
+        tell.
     output
         Rows that the sink took; NaN where it does not count.
     event_time
@@ -56,7 +57,7 @@ class Batches:
     duration: Array
     rows: Array
     source_rows: Array
-    lag: Array
+    source_lag: Array
     output: Array
     event_time: Array
     state_rows: Array
@@ -77,6 +78,12 @@ class Batches:
     def end(self) -> Array:
         """When each batch ended (s since the epoch)."""
         return self.start + self.duration
+
+    @property
+    def lag(self) -> Array:
+        """Rows that waited at all sources that tell it; NaN where none does."""
+        told = ~np.isnan(self.source_lag)
+        return np.where(told.any(axis=0), np.nan_to_num(self.source_lag).sum(axis=0), np.nan)
 
     @property
     def by_source(self) -> Array:

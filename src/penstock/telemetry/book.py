@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterator
 
 import attrs
 
@@ -26,6 +27,7 @@ from penstock.telemetry.events import (
 )
 from penstock.telemetry.query_log import Run
 from penstock.telemetry.work import BatchWork
+from penstock.units import human
 
 OPEN = 4096
 """Batches and stages whose tasks are kept while no progress report has told their end."""
@@ -58,6 +60,7 @@ class Book:
         self.task_seconds = float("nan")
         self.known: dict[str, Known] = {}
         self.columns: dict[str, Columns] = {}
+        self.real_time: set[str] = set()
         self.stage_of: dict[int, tuple[str, str]] = {}
         self.work: dict[tuple[str, str], BatchWork] = {}
 
@@ -99,6 +102,13 @@ class Book:
                 wanted = ("spark.sql.streaming.", "spark.sql.shuffle.", "spark.dynamicAllocation.", "spark.master")
                 self.settings = {k: str(v) for k, v in event.properties.items() if k.startswith(wanted)}
 
+    def warnings(self) -> Iterator[str]:
+        """Yield what is told but cannot be right, a sentence each."""
+        for identifier, columns in self.columns.items():
+            back, name = columns.set_back(), self.known[identifier].name or identifier
+            if back > 0:
+                yield f"{self.id}: the clock was set back by {human(back)} while {name} ran; its rates may be wrong"
+
     def _seen(self, when: float) -> None:
         if when > 0:
             self.first = when if not self.first <= when else self.first
@@ -107,6 +117,8 @@ class Book:
     def _job(self, job: JobStart) -> None:
         if job.properties is None or job.properties.query is None or job.properties.batch is None:
             return
+        if job.real_time:
+            self.real_time.add(job.properties.query)
         for stage in job.stages:
             self.stage_of[stage] = job.properties.query, job.properties.batch
         while len(self.stage_of) > OPEN:

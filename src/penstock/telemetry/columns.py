@@ -9,7 +9,7 @@ import numpy as np
 from penstock.arrays import Array
 from penstock.telemetry.batches import STATE_COMMIT, Batches, frozen
 from penstock.telemetry.events import Progress, SourceProgress, Unreadable, epoch
-from penstock.telemetry.sources import NAN, rows_behind, taken
+from penstock.telemetry.sources import NAN, rows_behind, taken, times_read
 from penstock.telemetry.work import BatchWork
 
 _PLAIN = ("start", "duration", "rows", "output", "event_time", "state_rows", "state_bytes", "late")
@@ -100,18 +100,37 @@ class Columns:
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
 
+    def times_read(self) -> list[int]:
+        """Return how many times each batch reads each source."""
+        return [times_read(read, description) for read, description in zip(self._read(), self.sources, strict=True)]
+
+    def set_back(self) -> float:
+        """Return by how many seconds at most a batch began before the last one of its run: the clock was set back."""
+        run, number, start = (np.array(column) for column in (self.run, self.number, self.plain["start"]))
+        order = np.lexsort((start, number, run))
+        back = np.where(np.diff(run[order]) == 0, -np.diff(start[order]), 0.0)
+        return float(back.max(initial=0.0))
+
+    def _read(self) -> list[dict[str, Array]]:
+        return [{name: _array(column) for name, column in source.items()} for source in self.read]
+
     def table(self) -> Batches:
-        """Return the batches as they were told."""
+        """Return the batches as they were told, with each row once where a batch reads it several times."""
         arrays = {name: _array(column) for name, column in self.plain.items()}
         count = len(self.run)
-        read = [{name: _array(column) for name, column in source.items()} for source in self.read]
-        source_rows = np.array([np.nan_to_num(s["rows"]) for s in read]) if read else np.zeros((0, count))
+        read, times = self._read(), self.times_read()
+        source_rows, source_lag = np.zeros((2, len(read), count))
+        for number, (source, description) in enumerate(zip(read, self.sources, strict=True)):
+            once = {**source, "rows": source["rows"] / times[number]}
+            source_rows[number], source_lag[number] = np.nan_to_num(once["rows"]), rows_behind(once, description)
+        if max(times, default=1) > 1:
+            arrays["rows"] = frozen(source_rows.sum(axis=0))
         return Batches(
             run=np.frombuffer(self.run, dtype=np.int64) if count else np.zeros(0, np.int64),
             number=np.frombuffer(self.number, dtype=np.int64) if count else np.zeros(0, np.int64),
             parts={name: _array(column) for name, column in self.parts.items()},
             source_rows=frozen(source_rows),
-            lag=frozen(rows_behind(read, self.sources, count)),
+            source_lag=frozen(source_lag),
             **arrays,
         )
 

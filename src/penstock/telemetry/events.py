@@ -168,6 +168,12 @@ class JobStart(msgspec.Struct, frozen=True, gc=False):
 
     stages: list[int] = msgspec.field(name="Stage IDs", default_factory=list)
     properties: JobProperties | None = msgspec.field(name="Properties", default=None)
+    infos: msgspec.Raw = msgspec.field(name="Stage Infos", default=msgspec.Raw(b"[]"))
+
+    @property
+    def real_time(self) -> bool:
+        """Whether it reads a source in real-time mode, as the names of its RDDs' operators tell."""
+        return b"RealTimeStreamScan" in bytes(self.infos)
 
 
 class TaskMetrics(msgspec.Struct, frozen=True, gc=False):

@@ -27,7 +27,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("penstock_query_failures_total", "counter", "ends of the query by an exception"),
     Metric("penstock_query_rows_total", "counter", "rows read"),
     Metric("penstock_query_output_rows_total", "counter", "rows that the sink took, where it counts them"),
-    Metric("penstock_query_late_rows_total", "counter", "rows that came behind the watermark and were not taken"),
+    Metric("penstock_query_late_rows_total", "counter", "rows behind the watermark, not taken (or their groups)"),
     Metric("penstock_query_batch_seconds", "histogram", "seconds a batch"),
     Metric("penstock_query_part_seconds_total", "counter", "seconds spent in a part of the batches", ("query", "part")),
     Metric("penstock_query_last_batch_timestamp_seconds", "gauge", "when the last batch began, since the epoch"),

@@ -51,7 +51,7 @@ def find_logs(paths: Sequence[str | os.PathLike[str]]) -> list[Log]:
         if str(given) == "-":
             logs: Iterator[Log] = iter([Log("standard input", (Path("-"),))])
         elif path.is_dir():
-            logs = _of_folder(path)
+            logs = _of_folder(path, set())
         elif path.exists():
             logs = iter([Log(path.name, (path,))])
         else:
@@ -61,7 +61,12 @@ def find_logs(paths: Sequence[str | os.PathLike[str]]) -> list[Log]:
     return list(found.values())
 
 
-def _of_folder(folder: Path) -> Iterator[Log]:
+def _of_folder(folder: Path, seen: set[Path]) -> Iterator[Log]:
+    """Yield the logs of a folder and of those in it, also behind links; none of those already `seen`."""
+    real = _real(folder)
+    if real in seen:
+        return
+    seen.add(real)
     try:
         entries = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError:
@@ -81,9 +86,9 @@ def _of_folder(folder: Path) -> Iterator[Log]:
             yield Log(path.name, (path,))
     for name, parts in sorted(ours.items()):
         yield Log(name, tuple(path for _, path in sorted(parts)))
-    for path in entries:
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
-            yield from _of_folder(path)
+    folders = [path for path in entries if path.is_dir() and not path.name.startswith(".")]
+    for path in sorted(folders, key=Path.is_symlink):  # what is here goes by its own name
+        yield from _of_folder(path, seen)
 
 
 def _rolled(folder: Path, files: list[Path]) -> tuple[Log | None, set[Path]]:

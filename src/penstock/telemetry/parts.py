@@ -28,6 +28,8 @@ class Part:
     state: tuple[str, ...]
     partitions: int | None
     store: str
+    times_read: int
+    real_time: bool
 
     @property
     def begin(self) -> float:
@@ -53,8 +55,9 @@ class Unbegun:
     error: str | None
 
     def __str__(self) -> str:
-        why = "it began no batch" if self.error is None else f"it ended before its first batch: {self.error[:160]}"
-        return f"{self.name}: {why}"
+        if self.error is not None:
+            return f"{self.name}: it ended before its first batch: {self.error[:160]}"
+        return f"{self.name}: it began no batch, or has the continuous trigger, which reports none"
 
 
 def parts_of(book: Book) -> Iterator[Part]:
@@ -73,4 +76,6 @@ def parts_of(book: Book) -> Iterator[Part]:
             state=columns.state,
             partitions=columns.partitions,
             store=columns.store,
+            times_read=max(columns.times_read(), default=1),
+            real_time=identifier in book.real_time,
         )

@@ -47,6 +47,12 @@ class QueryLog:
         Names of its stateful operators, e.g. ``stateStoreSave``.
     partitions, store
         Partitions of its state, at most, and the class of its state store; None and empty where progress does not tell.
+    times_read
+        How many times each batch reads its source: more than once where Kafka's offsets show that the actions of a
+        ``foreachBatch`` do. Its rows are counted once.
+    real_time
+        Whether it is known to run in real-time mode: its batches are as long as its trigger says, and rows leave
+        while one runs. Only an event log tells.
     """
 
     name: str
@@ -59,3 +65,5 @@ class QueryLog:
     state: tuple[str, ...] = ()
     partitions: int | None = None
     store: str = ""
+    times_read: int = 1
+    real_time: bool = False

@@ -50,7 +50,7 @@ def read_telemetry(paths: Sequence[str], report: Report = lambda _, __: None) ->
         lines += reader.lines
         if book.columns or book.known:
             books.append(book)
-            warnings += reader.warnings()
+            warnings += [*reader.warnings(), *book.warnings()]
         else:
             empty.append((log.name, *reader.nothing()))
     found, unbegun = queries(books)

@@ -21,7 +21,8 @@ LONGEST = 64 * 2**20
 PATIENCE = 10_000
 """Lines without an event after which a file is taken for no log."""
 
-ENABLED = "was spark.eventLog.enabled set, and did a query run?"
+RAN = "did a query run, and not with the continuous trigger, which reports no batch?"
+ENABLED = f"was spark.eventLog.enabled set? {RAN}"
 DUMPS = "in Python, json.dumps(query.lastProgress, default=str) writes it"
 
 _JSON = re.compile(rb"\s*[\[{]")
@@ -135,7 +136,7 @@ class Reader:
         if self.events == 0:
             return self._foreign()
         json = _JSON.match(self.begin) and not self.begin.startswith(KIND)
-        return "there is no batch of a streaming query in it", "did a query run?" if json else ENABLED
+        return "there is no batch of a streaming query in it", RAN if json else ENABLED
 
     def _foreign(self) -> tuple[str, str]:
         if _REPR.match(self.begin):

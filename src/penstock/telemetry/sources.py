@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.arrays import Array
 from penstock.telemetry.events import SourceProgress, offsets
 
 NAN = math.nan
+
+WHOLE = 0.01
+"""Share by which the rows of a step may differ from a whole number that they are taken for."""
 
 
 def taken(source: SourceProgress) -> tuple[float, float, float]:
@@ -34,18 +36,29 @@ def _behind(source: SourceProgress, end: float | None) -> float:
     return mean * max(partitions, 1)
 
 
-def rows_behind(read: Iterable[dict[str, Array]], sources: Iterable[str], count: int) -> Array:
-    """Return the rows that wait at the sources, in rows: what an offset's step is in rows is learnt from the batches.
+def times_read(source: Mapping[str, Array], description: str) -> int:
+    """Return how many times each batch reads a source, where it can be told; else 1.
+
+    Spark adds up the rows of every action of a ``foreachBatch``. Kafka has no more rows than its offset goes on by.
+    """
+    step = _step(source) if description.startswith("Kafka") else None
+    times = round(step or 1.0)
+    return times if step is not None and times >= 2 and abs(step - times) <= WHOLE * times else 1
+
+
+def rows_behind(source: Mapping[str, Array], description: str) -> Array:
+    """Return the rows that wait at a source, in rows: what an offset's step is in rows is learnt from the batches.
 
     A step of Kafka's offset is a row, of the rate source a second, of a file source a batch of files.
     """
-    total: NDArray[np.float64] = np.full(count, NAN)
-    for source, description in zip(read, sources, strict=True):
-        with np.errstate(invalid="ignore"):
-            told = (source["advanced"] > 0) & (source["rows"] > 0)
-        if np.isnan(source["waiting"]).all() or not (told.any() or description.startswith("Kafka")):
-            continue
-        step = float(np.median(source["rows"][told] / source["advanced"][told])) if told.any() else 1.0
-        waiting = source["waiting"] * step
-        total = np.where(np.isnan(total), waiting, total + np.nan_to_num(waiting))
-    return total
+    step = _step(source)
+    if step is None:
+        step = 1.0 if description.startswith("Kafka") else NAN
+    return np.asarray(source["waiting"] * step)
+
+
+def _step(source: Mapping[str, Array]) -> float | None:
+    """Return the rows of a step of a source's offset, in the median batch; None where none tells."""
+    with np.errstate(invalid="ignore"):
+        told = (source["advanced"] > 0) & (source["rows"] > 0)
+    return float(np.median(source["rows"][told] / source["advanced"][told])) if told.any() else None

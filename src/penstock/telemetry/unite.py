@@ -19,6 +19,7 @@ def padded(batches: Batches, sources: int, names: Sequence[str]) -> Batches:
     return attrs.evolve(
         batches,
         source_rows=np.vstack([batches.source_rows, np.zeros((missing, len(batches)))]),
+        source_lag=np.vstack([batches.source_lag, np.full((missing, len(batches)), np.nan)]),
         parts={name: batches.parts.get(name, zeros) for name in names},
     )
 

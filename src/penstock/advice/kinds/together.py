@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 import numpy as np
@@ -22,7 +22,7 @@ MOST = 12
 
 
 def together(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
-    """Propose one driver for two whose queries peak at different times, or are light.
+    """Propose one driver for two that run at the same time, and whose queries peak at different times or are light.
 
     The queries of the driver with fewer cores move; every query must keep the bound, or, without one, wait no longer.
     """
@@ -34,6 +34,8 @@ def together(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
     light = sorted(loads, key=lambda driver: (float(loads[driver].mean()), driver))[:MOST]
     for pair in combinations(light, 2):
         small, large = sorted(pair, key=lambda driver: (deployment.drivers[driver], loads[driver].mean(), driver))
+        if not _met(deployment.spans, small, large):
+            continue
         cores = deployment.drivers[large]
         peak = float((loads[small] + loads[large]).max())
         if peak > ROOM * cores:
@@ -57,6 +59,13 @@ def together(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             about=names,
             saves=deployment.drivers[small],
         )
+
+
+def _met(spans: Mapping[str, tuple[float, float]], one: str, other: str) -> bool:
+    """Return whether two drivers were there at the same time: one that has followed the other takes nothing from it."""
+    if one not in spans or other not in spans:
+        return True
+    return max(spans[one][0], spans[other][0]) < min(spans[one][1], spans[other][1])
 
 
 def _bearable(before: float, after: float, aims: Aims) -> bool:
