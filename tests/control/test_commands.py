@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.decisions import came
 from penstock.control.folder import Folder
 from penstock.errors import InputError
 
@@ -141,6 +142,37 @@ def test_bad_options_are_refused(penstock, network, burst, options, words):
     done = penstock("control", network, "--hosts", 2, "--rates", burst, *options)
     assert done.code == 2
     assert words in done.err
+
+
+def test_status_says_who_does_not_look_or_answer(penstock, network, burst):
+    """Told are a controller that runs and has not looked for long, and a host that does not answer."""
+    penstock("control", network, "--hosts", 2, "--rates", burst, "--placement", PLACED, "--act")
+    folder = Folder(".penstock/two-chains")
+    assert "is over" in penstock("status").err
+    with folder.held():
+        folder.ready()
+        assert "controller in .penstock/two-chains runs\n" in penstock("status").err
+        known = folder.read()
+        assert known["status"]["silent"] == []
+        folder.write({**known, "status": {**known["status"], "silent": ["h2"]}})
+        for name in ("state.json", "ready"):
+            os.utime(folder.path / name, (0, time.time() - 40))
+        said = penstock("status")
+        assert "runs, but last looked 40 s ago" in said.err
+        assert next(line for line in said.out.splitlines() if line.startswith(" h2")).split()[1] == "silent"
+        assert 40 <= penstock("status", "--json").document["looked"] < 60
+
+
+def test_history_says_which_moves_did_not_come_about():
+    """Moves of which it was seen that they did not happen are not told like those that did."""
+    moves = [{"operator": name, "from": "h1", "to": "h2"} for name in "ab"]
+    line = {"time": 5.0, "acted": True, "decided": {"moves": moves}, "seen": {"worst": None}}
+    assert came({**line, "came": None}) == ""
+    assert came({**line, "came": {"time": 15.0, "worst": 2.0, "moved": 2}}) == "worst latency: 2 s"
+    said = came({**line, "came": {"time": 15.0, "worst": 2.0, "moved": 1}})
+    assert said == "1 of 2 moves had not come about 10 s later; worst latency: 2 s"
+    assert came({**line, "came": {"time": 15.0, "worst": None, "moved": 0}}).startswith("2 of 2 moves had not")
+    assert came({**line, "acted": False, "came": {"time": 15.0, "worst": None, "moved": 0}}) == ""
 
 
 def test_commands_without_a_controller_say_so(penstock, here):

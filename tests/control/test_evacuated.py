@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+import pytest
 from engines import simulated, stepped
 from steered import steered
 
@@ -56,3 +58,12 @@ def test_copy_without_a_host_of_its_own_keeps_nothing_else_from_starting():
     )
     assert [line["refused"] for line in lines] == [[]]
     assert placement == {"a": "h1", "a#2": "h2", "b": "h2"}
+
+
+def test_nothing_goes_to_a_host_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has to leave a dead host goes where more runs, rather than where nothing could be started."""
+    engine = simulated(network_of(a=0.0, b=0.0), {"a": "h1", "b": "h3"}, stepped((20, 100.0), sources=("s1",)), 3)
+    look = engine.observe
+    monkeypatch.setattr(engine, "observe", lambda: attrs.evolve(look(), silent=frozenset({"h2"})))
+    _, looks = steered(engine, "replicate", 15, happen={5: [Kill("h1")]})
+    assert looks[-1].placement == {"a": "h3", "b": "h3"}

@@ -223,6 +223,34 @@ def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
         assert counted == report["streams"][name]["arrived"], name
 
 
+@pytest.mark.slow
+def test_a_host_that_stands_still_holds_nobody_up(start: Start, tmp_path: Path) -> None:
+    """While one host does not answer, the death of another is noticed and repaired; thawed, it goes on as before."""
+    live, seen = start(LONG), []
+    live.wait(live.now + 3)
+    still = live.engine.hosts["h1"].pid or 0
+    os.kill(still, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        live.wait(live.now + 10)
+        seen.append(live.observe())
+        assert (seen[-1].silent, seen[-1].down) == ({"h1"}, set())
+        live.happen(Kill("h2"))
+        live.wait(live.now + 1)
+        seen.append(live.observe())
+        assert (seen[-1].silent, seen[-1].down) == ({"h1"}, {"h2"})
+        assert not live.apply(Plan(placement={"busy": "h3", "newcomers": "h3"})).refused
+        assert time.monotonic() - begun < 20
+    finally:
+        os.kill(still, signal.SIGCONT)
+    settle(live, seen)
+    report = finish(live, seen)
+    assert seen[-1].silent == set()
+    assert report["balanced"] is True
+    assert report["placement"] == {**PLACEMENT, "busy": "h3", "newcomers": "h3"}
+    check(tmp_path, LONG)
+
+
 def test_copies_are_found_again(start: Start, tmp_path: Path) -> None:
     """Where penstock and the host of a copy that leads have died, another copy goes on with the next penstock."""
     live, seen = start(LONG, placement=COPIED), []

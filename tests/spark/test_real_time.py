@@ -44,7 +44,7 @@ from penstock.spark.run.follow import Answers, Follower
 from penstock.spark.run.meter import Known, Meter, repeated_of
 from penstock.spark.run.moments import MOMENTS, Moments
 from penstock.spark.run.outcome import read_batch, read_latency
-from penstock.spark.run.prompt import PromptRunner, publish
+from penstock.spark.run.prompt import PromptRunner, publish, recount_prompt
 from penstock.spark.shipped.place import Place, place_of
 from penstock.spark.shipped.told import manifest_of, report_of
 from penstock.spark.shipped.turn import BUCKETS, EVER, RECENT, knob, listed
@@ -223,6 +223,25 @@ def test_rows_of_added_partitions_are_measured(tmp_path: Path) -> None:
         topic.end = ends
         meter.look()
     assert [np.load(tmp_path / f"meter-{number:012d}.npy").shape[1] for number in (0, 1)] == [20, 3]
+
+
+@pytest.mark.parametrize("died", ["in its first commit", "before it told", "later"])
+def test_a_query_begins_in_empty_folders_unless_a_batch_is_noted(tmp_path: Path, died: str) -> None:
+    """What a host that died leaves of commits without a noted batch is removed: Spark refuses to begin beside it."""
+    checkpoint = Place(str(tmp_path)) / "checkpoints" / "q"
+    for name in ("metadata", "sources/0/0", "commits/.0.5016.tmp", "commits/..0.5016.tmp.crc", "state/0/_metadata/v1"):
+        (checkpoint / name).replace(b"{}")
+    if died != "in its first commit":
+        for name in ("offsets/0", "offsets/.0.crc", "commits/0", "commits/.0.crc"):
+            (checkpoint / name).replace(b"v1")
+    if died == "later":
+        manifest_of(Place(str(tmp_path)), "q", 0).replace(b"{}")
+    query: Any = SimpleNamespace(name="q", spec=SimpleNamespace(folder=Place(str(tmp_path)), checkpoint=checkpoint))
+    recount_prompt(query)
+    left = [name for name in ("commits", "state") if (checkpoint / name).exists()]
+    assert left == (["commits", "state"] if died == "later" else [])
+    assert (checkpoint / "offsets").numbers() == ([0] if died == "later" else [])
+    assert (checkpoint / "sources" / "0" / "0").exists()
 
 
 def test_a_run_that_ends_with_a_query_that_has_failed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

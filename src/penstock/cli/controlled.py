@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from penstock.control.folder import Folder
 
 
+LATE = 5.0
+"""Seconds after which it is said when a controller that runs last looked; it usually writes each second."""
+
+
 def status(directory: DirectoryArgument = None, json: options.JsonOption = False) -> None:
     """Show a controlled network: hosts, operators, latency, and whether its controller runs.
 
@@ -32,12 +36,13 @@ def status(directory: DirectoryArgument = None, json: options.JsonOption = False
 
 def _status(folder: Folder, json: bool) -> None:
     known = folder.read() or {}
-    lines = folder.history()
+    lines, age = folder.history(), folder.age
     document: Document = {
         "directory": str(folder.directory),
         "alive": folder.alive,
         "starting": folder.starting,
         "over": bool(known.get("over")),
+        **({} if age is None else {"looked": age}),
         **known.get("status", {}),
         "last": [*lines, *(row[0] for row in known.get("state", {}).get("open", ()))][-5:],
     }
@@ -53,7 +58,7 @@ def _status(folder: Folder, json: bool) -> None:
     rows = [
         [
             name,
-            "down" if name in document["down"] else row["busy"],
+            "down" if name in document["down"] else "silent" if name in document.get("silent", ()) else row["busy"],
             len(on.get(name, ())),
             ", ".join(on.get(name, ())[:8]),
         ]
@@ -71,7 +76,8 @@ def _stands(document: Document) -> str:
     if document["starting"]:
         return "is starting"
     if document["alive"]:
-        return "runs"
+        age = document.get("looked", 0.0)
+        return f"runs, but last looked {age:.0f} s ago" if age > max(LATE, 3 * document.get("every", 0.0)) else "runs"
     return "is over" if document["over"] else "was killed: start it again"
 
 

@@ -57,9 +57,14 @@ def told(line: Document, most: int = 3) -> str:
 
 
 def came(line: Document) -> str:
-    """Return what came of a decision, for people: worst latency expected and measured."""
-    after, before = line["came"] or {}, line["seen"]
-    if after.get("worst") is None:
-        return ""
-    was = "" if before["worst"] is None else f"{before['worst']:.3g} to "
-    return f"worst latency: {was}{after['worst']:.3g} s"
+    """Return what came of a decision, for people: moves that did not happen, worst latency before and after."""
+    after, before, parts = line["came"] or {}, line["seen"], []
+    moves = len(line["decided"].get("moves", ()))
+    missed = moves - after.get("moved", moves)
+    if line["acted"] and missed:
+        late = after["time"] - line["time"]
+        parts += [f"{missed} of {moves} {'move' if moves == 1 else 'moves'} had not come about {late:.3g} s later"]
+    if after.get("worst") is not None:
+        was = "" if before["worst"] is None else f"{before['worst']:.3g} to "
+        parts += [f"worst latency: {was}{after['worst']:.3g} s"]
+    return "; ".join(parts)

@@ -199,7 +199,8 @@ class Controller:
             "state": self.state.document(),
         }
         if turned is not None:
-            document["status"] = {**status_of(turned, self.state), "totals": self.totals.document()}
+            status = status_of(turned, self.state)
+            document["status"] = {**status, "every": self.control.every, "totals": self.totals.document()}
         elif (known := self.folder.read()) is not None and "status" in known:
             document["status"] = known["status"]
         self.folder.write(document)
@@ -340,6 +341,7 @@ def status_of(turned: Turned, state: State) -> Document:
     return {
         "time": seen.at,
         **seen_of(seen),
+        "silent": sorted(seen.silent),
         "network": seen.network.name,
         "placement": dict(seen.placement),
         "keep": dict(seen.keep),

@@ -127,6 +127,16 @@ class Folder:
         """
         return read_kept(self.path / "state.json")
 
+    @property
+    def age(self) -> float | None:
+        """Seconds since the state file was written, or a controller became ready; None where nothing was written."""
+        with contextlib.suppress(OSError):
+            written = (self.path / "state.json").stat().st_mtime
+            with contextlib.suppress(OSError):
+                written = max(written, (self.path / "ready").stat().st_mtime)
+            return max(0.0, time.time() - written)
+        return None
+
     def write(self, document: Mapping[str, object]) -> None:
         """Replace the state file."""
         _replace(self.path / "state.json", to_json(dict(document)))

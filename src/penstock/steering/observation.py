@@ -124,8 +124,8 @@ class Observation:
         The host of each operator now; of one that is moving the host that it moves to.
     moving
         Operators that start nothing yet, because they move.
-    down
-        Hosts that have failed.
+    down, silent
+        Hosts that have failed, and those that run and do not answer.
     hosts, units, latency
         By host, by unit in the order of their names, and by sink.
     keep, limits, triggers
@@ -156,6 +156,7 @@ class Observation:
     dropped: NDArray[np.int64] | None = None
     moving: frozenset[str] = frozenset()
     down: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
     hosts: Mapping[str, HostSeen] = attrs.field(factory=dict)
     units: tuple[UnitSeen, ...] = ()
     latency: Mapping[str, LatencySeen] = attrs.field(factory=dict)

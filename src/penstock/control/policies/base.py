@@ -202,10 +202,11 @@ def memory_left(now: Situation, where: Ints, state: Floats) -> Floats:
 def evacuated(now: Situation, hosts: Collection[str]) -> dict[str, str]:
     """Return where what runs on some hosts goes: the heaviest first, each to the host that it fills least.
 
-    No host gets two copies of one operator, or more state than it has memory for. What fits nowhere stays, and so does
-    what is pinned or moves already.
+    No host gets two copies of one operator, or more state than it has memory for, and one that does not answer gets
+    nothing. What fits nowhere stays, and so does what is pinned or moves already.
     """
-    targets = [k for k, name in enumerate(now.hosts) if name not in hosts and name not in now.draining]
+    barred = {*hosts, *now.draining, *now.seen.silent}
+    targets = [k for k, name in enumerate(now.hosts) if name not in barred]
     if not targets:
         return {}
     where, mean = now.where(), now.summed(now.load.mean(axis=1)[now.base])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.spark.run.looking import Looking
 from penstock.spark.run.runner import Runner
+from penstock.spark.run.silent import Silent
 from penstock.spark.run.units import Unit, copy_name, stamped
 from penstock.spark.shipped.checkpoint import begun_and_ended, branch
 from penstock.spark.shipped.gate import follow, lead, leave, owner_of, take_over
@@ -185,11 +186,16 @@ class Copies:
         """Stop the copies whose queries have failed: others go on without them."""
         for copy, runner in [*self.runners.items()]:
             there = self._system.hosts[runner.unit.host].alive()
-            if there and runner.goes_on():
-                continue
             why = "its query has ended"
-            with contextlib.suppress(Exception):
-                why = runner.failed() or why
+            try:
+                if there and self._system.asker.ask(runner.unit.host, runner.goes_on):
+                    continue
+                why = self._system.asker.ask(runner.unit.host, runner.failed) or why
+            except Silent:
+                if there:
+                    continue
+            except Exception:  # noqa: S110 - the host has died, or is about to
+                pass
             if self._leave(copy) and there:
                 self.missing[copy_name(copy)] = why
 
@@ -208,7 +214,7 @@ class Copies:
             unit = system.units[name]
             for copy in unit.others:
                 runner = self.runners.get(copy)
-                there = runner is not None and system.hosts[runner.unit.host].alive() and runner.goes_on()
+                there = runner is not None and system.hosts[runner.unit.host].alive() and system.goes_on(runner)
                 if runner is None or not there or copy in self.thin:
                     continue
                 lead(system.deployment.place, name, copy)

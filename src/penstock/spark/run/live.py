@@ -30,6 +30,7 @@ from penstock.spark.run.observing import Observer, operators_seen
 from penstock.spark.run.outcome import collect
 from penstock.spark.run.queues import age
 from penstock.spark.run.reports import short
+from penstock.spark.run.silent import Silent
 from penstock.spark.run.summary import summary
 from penstock.spark.run.system import LOOK
 from penstock.spark.run.units import Unit, copy_name
@@ -178,6 +179,7 @@ class SparkEngine:
             dropped=_ints(dropped for _, dropped in counts),
             moving=frozenset(name for name in moves if name in placement),
             down=frozenset(self.changes.members.down),
+            silent=self.system.asker.silent - self.changes.members.down,
             hosts=seen.hosts,
             units=seen.units,
             latency=seen.latency,
@@ -254,12 +256,12 @@ class SparkEngine:
         if runner is None or name in self.changes.jobs or runner.unit.host in self.changes.members.down:
             return
         try:
-            said = runner.failed()
+            said = self.system.asker.ask(runner.unit.host, runner.failed)
         except Exception as error:
             if not self.engine.hosts[runner.unit.host].alive():
                 self.system.lose(runner.unit.host)
                 return
-            said = short(error)
+            said = None if isinstance(error, Silent) else short(error)
         if said is not None:
             self._failed(name, EngineError(said))
 
@@ -269,7 +271,9 @@ class SparkEngine:
         if runner is None or {runner.name, copy_name(copy)} & self.changes.jobs.keys():
             return
         try:
-            said = runner.failed()
+            said = self.system.asker.ask(runner.unit.host, runner.failed)
+        except Silent:
+            return
         except Exception as error:
             said = short(error)
         if said is not None and self.engine.hosts[runner.unit.host].alive():
@@ -313,7 +317,7 @@ class SparkEngine:
             self.system.runners.pop(name, None)
             return
         runner = self.system.runners.get(name)
-        if runner is not None and runner.goes_on():
+        if runner is not None and self.system.goes_on(runner):
             # The change failed before anything was stopped.
             return
         if self._again(name):

@@ -24,9 +24,10 @@ from penstock.spark.left import claimed
 from penstock.spark.run.gaps import gaps_of
 from penstock.spark.run.reports import launch, short
 from penstock.spark.run.runner import Runner
+from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.run.units import Unit
 from penstock.spark.run.usage import Usage
-from penstock.spark.shipped.checkpoint import begun_and_ended, forget_batch, offsets
+from penstock.spark.shipped.checkpoint import begun_and_ended, clear_unnoted, forget_batch, offsets
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.progress import save
 from penstock.spark.shipped.spec import WriterSpec
@@ -143,16 +144,16 @@ class PromptRunner(Runner):
         status = self.under_way.status
         return self.marks[1] > before or str(status["message"]).startswith("Processing new data")
 
-    def look(self) -> None:
+    def look(self, ask: Ask = waiting) -> None:
         """Keep what Spark reports of its batches."""
-        spec, ended = self.query.spec, self.marks[1]
-        if ended < 0 or manifest_of(spec.folder, self.name, ended).exists() or self.handle is None:
+        spec, ended, handle = self.query.spec, self.marks[1], self.handle
+        if ended < 0 or manifest_of(spec.folder, self.name, ended).exists() or handle is None:
             return
-        last = self.handle.lastProgress
+        last = ask(lambda: handle.lastProgress)
         if last is None or last.batchId < ended:
             return
         alone = ended == 0 or manifest_of(spec.folder, self.name, ended - 1).exists()
-        for progress in [last] if alone and last.batchId == ended else self.handle.recentProgress:
+        for progress in [last] if alone and last.batchId == ended else ask(lambda: handle.recentProgress):
             number = progress.batchId
             if number <= ended and not manifest_of(spec.folder, self.name, number).exists() and save(progress, spec):
                 self._since = publish(self.query, number, self._busy(), self._since)
@@ -298,6 +299,8 @@ def recount_prompt(query: PromptQuery) -> None:
     while ended >= 0 and not manifest_of(spec.folder, query.name, ended).exists():
         forget_batch(spec.checkpoint, ended)
         ended -= 1
+    # In real-time mode a batch is noted once it has ended, beside its commit.
+    clear_unnoted(spec.checkpoint)
 
 
 def end_left(hosts: Mapping[str, SparkHost], sessions: Mapping[str, str], names: Collection[str]) -> None:

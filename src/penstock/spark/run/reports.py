@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import EngineError
 from penstock.spark.compile import Query
+from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.shipped.checkpoint import begun_and_ended, forget_commit
 from penstock.spark.shipped.progress import save
 from penstock.spark.shipped.python_step import StepError
@@ -31,17 +32,17 @@ def marks(query: Query) -> tuple[int, int]:
     return begun_and_ended(query.spec.checkpoint)
 
 
-def save_reports(query: Query, handle: StreamingQuery) -> None:
+def save_reports(query: Query, handle: StreamingQuery, ask: Ask = waiting) -> None:
     """Save Spark's reports of all batches that a query has ended, unless they are saved."""
     folder, ended = query.spec.folder, marks(query)[1]
     if ended < 0 or report_of(folder, query.name, ended).exists():
         return
-    last = handle.lastProgress
+    last = ask(lambda: handle.lastProgress)
     if last is None or last.batchId < ended:
         return
     alone = ended == 0 or report_of(folder, query.name, ended - 1).exists()
     # Without an addBatch Spark only looked for data.
-    found = [last] if alone and "addBatch" in (last.durationMs or {}) else handle.recentProgress
+    found = [last] if alone and "addBatch" in (last.durationMs or {}) else ask(lambda: handle.recentProgress)
     for progress in found:
         if progress.batchId <= ended and not report_of(folder, query.name, progress.batchId).exists():
             save(progress, query.spec)

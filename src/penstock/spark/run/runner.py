@@ -13,6 +13,7 @@ from penstock.spark.compile import Query
 from penstock.spark.run.outside import blamed
 from penstock.spark.run.recall import recall
 from penstock.spark.run.reports import launch, marks, save_reports, told, was_passing
+from penstock.spark.run.silent import Ask, waiting
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.gate import close, owner_of, take_over
 from penstock.spark.shipped.local import Local
@@ -96,9 +97,9 @@ class Runner:
         """Whether a batch after that number has ended, or the query has looked for data and found none."""
         return self.marks[1] > before or _waits(self.under_way)
 
-    def look(self) -> None:
+    def look(self, ask: Ask = waiting) -> None:
         """Keep what Spark reports of its batches."""
-        save_reports(self.query, self.under_way)
+        save_reports(self.query, self.under_way, ask)
 
     def goes_on(self) -> bool:
         """Whether the query runs and may deliver."""

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -25,6 +26,7 @@ from penstock.spark.run.moments import Moments
 from penstock.spark.run.prompt import PromptRunner, recount_prompt
 from penstock.spark.run.reports import recount
 from penstock.spark.run.runner import Runner
+from penstock.spark.run.silent import Asker, Silent, within
 from penstock.spark.run.topics import make_topics
 from penstock.spark.run.units import Unit, copy_name, stamped
 from penstock.spark.run.upkeep import clean_logs, fold
@@ -43,6 +45,9 @@ LOOK, UPKEEP = 0.25, 10.0
 
 GONE = 1.0
 """Seconds within which a host that refuses to answer is seen to have died, if it has."""
+
+ENDS = 60.0
+"""Seconds after which a run ends without what a host has to end; nothing that it still does is delivered."""
 
 Change = Callable[[Deployment], Deployment]
 """What becomes of a deployment."""
@@ -70,6 +75,8 @@ class System:
         Hosts that have died.
     copies
         Those that follow; ``runners`` and ``compiled`` are of the units, as the copy that leads runs them.
+    asker
+        Asks hosts of whose answers one does not know when they come.
     ended
         Set once nothing is to begin any more.
     moments
@@ -95,6 +102,7 @@ class System:
         self.units: dict[str, Unit] = {unit.name: latest(deployment.place, unit) for unit in claim.units}
         self.compiled: dict[str, Query] = {}
         self.runners: dict[str, Runner] = {}
+        self.asker = Asker()
         self.copies = Copies(self)
         self.meters = Meters()
         self.moments = Moments(self.deployment.place, self._live, self._there)
@@ -267,18 +275,26 @@ class System:
         return Runner(unit, query)
 
     def check(self, runner: Runner) -> None:
-        """Raise if a unit's query has failed or its host has died."""
+        """Raise if a unit's query has failed or its host has died; nothing is known of one that does not answer."""
         host = self.hosts[runner.unit.host]
         try:
-            error = runner.failed()
-        except Exception:
+            error = self.asker.ask(runner.unit.host, runner.failed)
+        except Exception as wrong:
             if self._survives(runner.unit.host):
                 return
             if not host.alive():
                 raise died(runner.unit.host) from None
+            if isinstance(wrong, Silent):
+                return
             raise
         if error is not None:
             runner.check()
+
+    def goes_on(self, runner: Runner) -> bool:
+        """Whether a query is known to run and may deliver, or follow."""
+        with contextlib.suppress(Silent):
+            return self.asker.ask(runner.unit.host, runner.goes_on)
+        return False
 
     def place(self, units: Iterable[Unit], gone: Iterable[str] = (), change: Change | None = None) -> None:
         """Write down units that are new, changed or gone, all at once; ``change``: what the deployment becomes."""
@@ -336,7 +352,9 @@ class System:
         """
         for runner in [*self.runners.values()]:
             try:
-                runner.look()
+                runner.look(partial(self.asker.ask, runner.unit.host))
+            except Silent:
+                continue
             except Exception:
                 if not forgive and not self._survives(runner.unit.host):
                     raise
@@ -391,15 +409,20 @@ class System:
     def stop(self) -> None:
         """Let no batch begin, wait for those that run, and stop; nothing delivers from then on."""
         self.ended.set()
+
+        def end(what: Callable[[], object]) -> None:
+            with contextlib.suppress(Silent):
+                within(ENDS, what)
+
         try:
             self.copies.guard.end()
             with ThreadPoolExecutor(max(1, len(self.units))) as pool:
-                list(pool.map(self.copies.leave, [*self.units]))
+                list(pool.map(end, [partial(self.copies.leave, name) for name in self.units]))
             self._finish()
         finally:
             runners = [*self.runners.values()]
             with ThreadPoolExecutor(max(1, len(runners))) as pool:
-                list(pool.map(lambda runner: runner.end(self.hosts[runner.unit.host]), runners))
+                list(pool.map(end, [partial(runner.end, self.hosts[runner.unit.host]) for runner in runners]))
             self.fence()
 
     def _finish(self) -> None:

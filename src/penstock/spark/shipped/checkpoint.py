@@ -102,6 +102,16 @@ def forget_batch(checkpoint: Place, batch: int) -> None:
     _unlink(checkpoint / "offsets", str(batch))
 
 
+def clear_unnoted(checkpoint: Place) -> None:
+    """Remove what a query has left that has noted no batch: Spark begins the first one only in empty folders.
+
+    A host that died while it wrote its first commit leaves a half-written file there.
+    """
+    if begun_and_ended(checkpoint) == (-1, -1):
+        for name in ("commits", "state"):
+            (checkpoint / name).remove()
+
+
 def border(checkpoint: Place, batch: int, head: str, lines: Sequence[str]) -> None:
     """Write a checkpoint whose last ended batch is a given one.
 
