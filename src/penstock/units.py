@@ -75,6 +75,25 @@ def seconds(text: str | float) -> float:
     return total
 
 
+def spoken(text: str | float) -> float:
+    """Return the seconds of an option: a number, whose range the command checks, or a duration with its unit.
+
+    Raises
+    ------
+    InputError
+        If the text is neither.
+
+    Examples
+    --------
+    >>> spoken("5"), spoken("500 ms")
+    (5.0, 0.5)
+    """
+    try:
+        return decimal(text)
+    except ValueError:
+        return seconds(text)
+
+
 def factor(text: str | float) -> float:
     """Return a factor: a number, or one with an x behind it.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.app import COMMANDS, arguments
+from penstock.cli.app import COMMANDS, arguments, load_command
 
 TWO = Path("examples/two-chains")
 
@@ -149,12 +149,17 @@ def test_several_placements_after_one_option() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_help_shows_one_runnable_example(penstock: Any, name: str) -> None:
-    """-h of every command shows one example, of that command."""
+def test_help_shows_one_runnable_example(penstock: Any, root: Path, name: str) -> None:
+    """-h of every command shows one example, of that command, with files that exist."""
     done = penstock(name, "-h")
     assert done.code == 0
     assert done.out.count("Example:") == 1
     assert f"penstock {name}" in " ".join(done.out.split("Example:")[1].split())
+    # What is printed may be broken within a path.
+    example = (load_command(name).help or "").split("Example:")[1]
+    for word in example.split():
+        if word.endswith((".toml", ".csv")) or word.startswith("examples/"):
+            assert (root / word).exists(), word
 
 
 def child(*given: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -81,6 +81,16 @@ def test_completion_can_be_had(root: Path) -> None:
     assert "inspect" in done.stdout
 
 
+def test_completion_that_cannot_be_installed_is_one_message(root: Path, tmp_path: Path) -> None:
+    """A home that cannot be written is one message that names the file."""
+    (tmp_path / "home").write_text("no folder")
+    done = begin(root, "--install-completion", "bash", HOME=str(tmp_path / "home"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"penstock: {tmp_path / 'home'}")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test_the_dashboard_says_what_it_needs(root: Path) -> None:
     """Where the dashboard's packages are missing one line says which to install."""
     code = """

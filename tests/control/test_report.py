@@ -60,6 +60,17 @@ def test_report_says_what_was_expected_and_what_came(slow: float) -> None:
     assert finish(job, outcome_of(result)).report["forecast"] == found["forecast"]
 
 
+def test_unmeasured_overhead_is_told_and_teaches_nothing(tmp_path: Path) -> None:
+    """Where no host's overhead is known the report says so, and its errors are none of the machine's."""
+    course, _, result = world(np.random.default_rng(4), 60)
+    bare = {name: attrs.evolve(row, overhead=0.0, speed=3e7) for name, row in STATISTICS.hosts.items()}
+    job = Job(NETWORK, CLUSTER, PLACEMENT, "none", statistics=attrs.evolve(STATISTICS, hosts=bare), rates=course.rates)
+    outcome, record = attrs.evolve(outcome_of(result), seconds=60.0), Record(tmp_path / "record.jsonl")
+    assert any("overhead not measured" in note for note in finish(job, outcome, record=record).report["notes"])
+    assert not record.file.exists() or '"off"' not in record.file.read_text()
+    assert "notes" not in finish(attrs.evolve(job, statistics=STATISTICS), outcome).report
+
+
 def test_a_run_without_a_batch_has_a_report() -> None:
     """Where nothing was there to read nothing was delivered, no host was busy, and all is accounted for."""
     empty = {name: np.zeros(0) for name in NETWORK.sinks}

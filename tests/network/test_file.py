@@ -92,6 +92,16 @@ def test_options_are_known_in_any_case() -> None:
         parse_network({"name": "n", "sources": {"s": {"options": {**mine, "Subscribe": "c"}}}, "operators": {}})
 
 
+def test_a_kind_may_be_a_default() -> None:
+    """The kind of the defaults is that of operators that name none, and decides which other keys fit them."""
+    tables = {"a": {"input": "s", "where": "true"}, "b": {"input": "a", "kind": "map"}}
+    document = {"name": "n", "sources": {"s": {}}, "operators": tables, "sinks": {"t": {"input": "b"}}}
+    network = parse_network({**document, "defaults": {"kind": "filter"}})
+    assert [network.operators[name].kind for name in ("a", "b")] == ["filter", "map"]
+    with pytest.raises(InputError, match="'kind' is missing"):
+        parse_network(document)
+
+
 def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
     """The same tables in another order give the same operators and streams in the same order."""
     head, *tables = GOOD.split("\n[")

@@ -140,7 +140,14 @@ def test_picture(files):
         ((), "one of --rates and --arrivals"),
         ((*RATES, "--fail", "h1@-1"), "time >= 0"),
         ((*RATES, "--fail", "h1"), "SECONDS"),
+        ((*RATES, "--fail", "h1@1 lightyear"), "--fail: expected a duration such as"),
         ((*RATES, "--fail", "h7@1"), "no host"),
+        ((*RATES, "--fail", "h1@5"), "--fail: expected a time before the end of the run at 5 s, got 5"),
+        (
+            ("--rates", "late.csv", "--fail", "h1@1", "--recover", "h1@102"),
+            "--recover: expected a time before the end of the run at 3 s, got 102 (times count from the beginning of "
+            "the rates, which is 100 in their file)",
+        ),
         ((*RATES, "--move", "matched:h7@1"), "no host"),
         ((*RATES, "--move", "nobody:h1@1"), "no operator"),
         ((*RATES, "--move", "matched@1"), "OPERATOR:HOST"),
@@ -169,6 +176,7 @@ def test_bad_input_is_one_message_and_exit_code_two(files, options, message):
     """Bad input ends with code 2, one message and no trace."""
     (files / "falling.csv").write_text("time,source\n1,clicks\n0.5,clicks\n")
     (files / "stranger.csv").write_text("time,source\n1,nobody\n")
+    (files / "late.csv").write_text("time,clicks,buys\n100,9,9\n101,9,9\n102,9,9\n")
     done = penstock(files, "--hosts", "2", "--json", *options)
     assert done.returncode == 2
     assert message in done.stderr
@@ -191,6 +199,19 @@ def test_operators_move_by_what_is_observed(files):
         assert document(files, *given)["moves"] == found["moves"]
     still = document(files, *options[:4])
     assert still["moves"] == []
+
+
+def test_times_of_events_may_have_a_unit(files):
+    """What happens at a time with a unit happens at that time."""
+    plain = document(files, *RATES, "--fail", "h1@0.5", "--recover", "h1@1")
+    assert plain["lost"] > 0
+    spoken = document(files, *RATES, "--fail", "h1@500 ms", "--recover", "h1@1 s")
+    assert spoken["streams"] == plain["streams"]
+
+
+def test_what_happens_while_a_run_drains_is_allowed(files):
+    """A run that drains goes on after its input, and so may what happens."""
+    assert document(files, *RATES, "--drain", "--fail", "h1@4", "--recover", "h1@6")["balanced"]
 
 
 def test_moves_told_beforehand_are_in_the_document(files):

@@ -186,6 +186,9 @@ def test_command(penstock, examples, tmp_path) -> None:
     assert no.code == 1
     assert no.document["admitted"] is False
     assert no.document["breaks"] == ["dashboard", "h1"]
+    tight = penstock(*words, "--latency", "0.5 s", "--sink-latency", "dashboard=10 ms,ledger=1")
+    assert tight.code == 1
+    assert "dashboard" in tight.document["breaks"]
     shown = penstock(*words[:-1], "--latency", 0.1)
     assert shown.code == 1
     assert "not admitted" in shown.out
@@ -200,6 +203,7 @@ def test_command(penstock, examples, tmp_path) -> None:
         ["--latency", "1", "--check-with", "luck"],
         ["--latency", "1", "--sink-latency", "nowhere=1"],
         ["--latency", "1", "--sink-latency", "ledger"],
+        ["--latency", "1", "--sink-latency", "ledger=soon"],
     ],
 )
 def test_bad_options(penstock, examples, tmp_path, wrong) -> None:

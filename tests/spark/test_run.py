@@ -534,6 +534,17 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
     assert not (here / ".penstock").exists()
 
 
+def test_columns_of_a_csv_sample_are_those_of_its_header(here: Path, penstock: Any) -> None:
+    """A header whose columns stand in another order than the schema's, or lack one, is refused and not misread."""
+    (here / "network.toml").write_text(CLICKS)
+    for sample, text in {"turned.csv": "kind,user,price\nview,u1,1\n", "short.csv": "user,price\nu1,1\n"}.items():
+        (here / sample).write_text(text)
+        refused = penstock("calibrate", "network.toml", "--cluster", "cluster.toml", "--sample", sample)
+        assert refused.code == 2, sample
+        assert len(refused.err.strip().splitlines()) == 1, refused.err
+        assert "header" in refused.err.lower()
+
+
 def test_a_run_teaches_overhead_and_factor(here: Path, penstock: Any) -> None:
     """--learn writes the statistics with what the run's batches showed, and estimate takes them."""
     # Bursts of 0.8 s of work: what other tests do to this machine disturbs batches by some 0.3 s.

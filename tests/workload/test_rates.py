@@ -29,6 +29,12 @@ def test_reads_a_file(tmp_path: Path) -> None:
         rates.values[0, 0] = 1
 
 
+def test_short_steps_at_late_times_are_equal(tmp_path: Path) -> None:
+    """Times since 1970 in steps of 0.1 s are equal steps, as far as numbers of their size can tell."""
+    rows = "".join(f"{1767225600 + k * 0.1:.1f},{k}\n" for k in range(30))
+    assert read_rates(written(tmp_path, "time,a\n" + rows)).period == pytest.approx(0.1, rel=1e-6)
+
+
 def test_inline_rates_last_for_the_duration() -> None:
     """Inline rates are constant over --duration, cut into --period."""
     rates = read_rates("a=1,b=2.5", 10, 0.5)

@@ -59,12 +59,14 @@ def command(
     from penstock.latency.models import checked_bound, default_model
     from penstock.load.setting import Setting
     from penstock.sizing.admit import admit
+    from penstock.units import spoken
     from penstock.workload.rates import inline_rates
 
     check = model.check()
     bound = checked_bound(query.latency)
     own = query.sink_latency
-    bounds = {} if own is None else inline_rates(own, "--sink-latency", "sink", "seconds", "dashboard=1,ledger=5")
+    example = "dashboard=1,ledger=5"
+    bounds = {} if own is None else inline_rates(own, "--sink-latency", "sink", "seconds", example, spoken)
     running, added, whole, known = _networks(network.network, query.new, network.statistics)
     cluster = reading.get_cluster(network.cluster, network.hosts, whole)
     placed = reading.get_placement(query.placement, running, cluster)

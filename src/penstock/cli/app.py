@@ -170,6 +170,11 @@ def main() -> None:
         # The reader of our output has left (e.g. head): nothing more to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # Such as a home where the shell's completion cannot be installed.
+        if error.filename is None:
+            raise
+        fail(InputError(error.strerror or str(error), file=error.filename), as_json="--json" in sys.argv)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from penstock.units import two_digits
 MEASURING = ("calibrate", "control", "run")
 """Commands that find out what a network leaves open, and so assume nothing."""
 
+_UNBOUNDED, _WORD = 1_000_000, 24
+"""Columns of a console that are enough for every table, and of a word, above which it may be folded."""
+
 _command = ""
 _notes: dict[str, None] = {}
 """The command at work, and what it is to say beside its answer: each once, in order."""
@@ -98,6 +101,7 @@ def show_hosts(rows: Mapping[str, Mapping[str, float]]) -> None:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table for people on standard output; numbers get four digits, and what is not known is left blank."""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text as Line
@@ -111,15 +115,37 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
         ]
         for row in rows
     ]
+    foldable = 0
     for index, column in enumerate(columns):
-        numeric = index > 0 and all(_numeric(row[index]) for row in body)
-        shown.add_column(Line(column), justify="right" if numeric else "left", no_wrap=True)
+        cells = [row[index] for row in body]
+        numeric = all(map(_numeric, cells))
+        foldable += 0 if numeric else max(_longest_word([column, *cells]) - _WORD, 0)
+        shown.add_column(
+            Line(column),
+            justify="right" if numeric and index > 0 else "left",
+            overflow="fold",
+            no_wrap=numeric,
+            # Digits that are cut off or broken are other numbers.
+            min_width=max(map(cell_len, [column, *cells])) if numeric else None,
+        )
     for row in body:
         # As it is: users' names may look like rich's markup.
         shown.add_row(*map(Line, row))
-    # a file or pipe has no width: nothing is cut off there
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
-    console.print(Line(title, style="italic"), shown, soft_wrap=False)
+    console, heading = Console(highlight=False), Line(title, style="italic")
+    needed = console.measure(shown, options=console.options.update(width=_UNBOUNDED))
+    # A file or pipe has no width; on a terminal texts fold, and what is too wide still is printed whole.
+    wide = (
+        max(console.width, needed.minimum - foldable) if sys.stdout.isatty() else max(needed.maximum, cell_len(title))
+    )
+    # Both, or a terminal that calls itself dumb has 80 columns.
+    console.width, console.height = wide, console.height
+    console.print(heading, shown, soft_wrap=False)
+
+
+def _longest_word(cells: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    return max((cell_len(word) for cell in cells for word in cell.split()), default=0)
 
 
 def _numeric(cell: str) -> bool:

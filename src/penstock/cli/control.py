@@ -145,7 +145,8 @@ def command(
 ) -> None:
     """Keep a running network healthy: observe, decide, act, and record why.
 
-    Example: penstock control network.toml --hosts 3 --rates clicks=100,buys=20 --policy shed,rebalance --act
+    Example: penstock control examples/two-chains/network.toml --hosts 3 --rates clicks=100,buys=20
+    --placement examples/two-chains/placement.json --policy shed,rebalance --act
     """
     from penstock.cli import reading
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,7 +159,7 @@ def _source(found: Estimate) -> str:
     origin = str(found.statistics.get("costs", ""))
     when = found.statistics.get("measured", {}).get("when")
     try:
-        measured = time.mktime(time.strptime(str(when), "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+        measured = calendar.timegm(time.strptime(str(when), "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError:
         return origin
     return f"{origin}, measured {max(0.0, time.time() - measured) / 3600:.3g} hours ago"

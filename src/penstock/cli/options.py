@@ -15,19 +15,15 @@ import typer
 from penstock.cli.common import say_notes
 from penstock.errors import InputError
 from penstock.files import shortened
+from penstock.units import spoken
 
 
 def span(text: str | float) -> float:
     """Return the seconds of an option: a number, or a time with its unit as in ``'2 minutes'``."""
     try:
-        return float(text)
-    except ValueError:
-        from penstock.units import seconds
-
-        try:
-            return seconds(text)
-        except InputError as error:
-            raise typer.BadParameter(str(error)) from None
+        return spoken(text)
+    except InputError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def whole(text: str | int) -> int:

@@ -106,7 +106,8 @@ def command(
 ) -> None:
     """Run a placed network on Spark, measure the latency of every row, and compare with the prediction.
 
-    Example: penstock run examples/auction/network.toml --hosts 2 --algorithm correlation --for 60
+    Example: penstock run examples/two-chains/network.toml --hosts 2
+    --placement examples/two-chains/placement.json --for 60
     """
     from penstock.cli import reading
     from penstock.control.job import Job, execute, finish
@@ -255,6 +256,8 @@ def show(document: Document) -> None:
         for name, row in document["hosts"].items()
     )
     common.say(f"{hosts}; every row accounted for: {'yes' if document['balanced'] else 'no'}")
+    for note in document.get("notes", ()):
+        common.say(f"note: {note}")
 
 
 def show_latency(document: Document, sinks: Document) -> None:

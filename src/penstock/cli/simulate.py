@@ -12,12 +12,13 @@ import typer
 from penstock.cli import common, options
 from penstock.errors import InputError
 from penstock.files import Document, file_of
+from penstock.units import spoken
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
     from penstock.latency.batches import BatchHosts
     from penstock.network import Network
-    from penstock.simulation import Arrivals, MicroBatch, Shed, Steering
+    from penstock.simulation import Arrivals, MicroBatch, Options, Shed, Steering
     from penstock.workload import Rates
 
 T = TypeVar("T")
@@ -201,7 +202,8 @@ def command(
 ) -> None:
     """Run the placed network in virtual time: latency, queues, and what became of every row.
 
-    Example: penstock simulate network.toml --hosts 2 --rates clicks=100,buys=20 --placement views=h1,matched=h2
+    Example: penstock simulate examples/two-chains/network.toml --hosts 2 --rates clicks=100,buys=20
+    --placement examples/two-chains/placement.json
     """
     from penstock.cli import reading
     from penstock.control import virtual
@@ -230,6 +232,8 @@ def command(
     )
     run.check()
     _check_warmup(run.warmup, arrivals, inputs.duration)
+    if not run.drain:
+        _check_times(settings, arrivals, inputs.duration)
     began = time.perf_counter()
     job, seeds = Job(graph, cluster, placed, arrivals, settings), range(run.seed, run.seed + run.repeat)
     try:
@@ -284,12 +288,12 @@ def _timed(given: list[str] | None, option: str, make: Callable[[str, float], T]
     made = []
     for item in (part.strip() for text in given or () for part in text.split(",")):
         what, at, when = item.rpartition("@")
-        try:
-            number = float(when)
-        except ValueError:
-            number = -1.0 if not when.strip() else float("nan")
-        if not (what and at) or number != number:
+        if not (what and at and when.strip()):
             raise InputError(f"expected …@SECONDS, got {item!r}", at=option, hint="e.g. h1@10")
+        try:
+            number = spoken(when.strip())
+        except InputError as error:
+            raise InputError(error.problem, at=option, hint="e.g. h1@10 or 'h1@500 ms'") from None
         made.append(make(what.strip(), number))
     return tuple(made)
 
@@ -305,16 +309,39 @@ def _shed(plan: str | None, period: float) -> Shed | None:
 
 def _check_warmup(warmup: float, arrivals: Rates | Arrivals, duration: float | None) -> None:
     """Refuse a warm-up after which nothing is left to measure."""
-    from penstock.workload import Rates
-
-    length = arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
-    end = length if duration is None else duration
+    end = _end(arrivals, duration)
     if 0 < warmup >= end:
         raise InputError(
             f"expected less than the {end:g} s of the input, got {warmup:g}",
             at="--warmup",
             hint="nothing would be left to measure",
         )
+
+
+def _end(arrivals: Rates | Arrivals, duration: float | None) -> float:
+    """Return when the input ends, and with it a run that does not drain (s)."""
+    from penstock.workload import Rates
+
+    if duration is not None:
+        return duration
+    return arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
+
+
+def _check_times(settings: Options, arrivals: Rates | Arrivals, duration: float | None) -> None:
+    """Refuse what would happen after the end of the run, which is to say never."""
+    from penstock.workload import Rates
+
+    end, start = _end(arrivals, duration), arrivals.start if isinstance(arrivals, Rates) else 0.0
+    hint = f"times count from the beginning of the rates, which is {start:.15g} in their file" if start else None
+    for option, events in {
+        "--fail": settings.failures,
+        "--recover": settings.recoveries,
+        "--move": settings.moves,
+    }.items():
+        for event in events:
+            if event.at >= end:
+                problem = f"expected a time before the end of the run at {end:.6g} s, got {event.at:.15g}"
+                raise InputError(problem, at=option, hint=hint)
 
 
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:

@@ -218,7 +218,9 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
             report["hosts"][host]["slower"] = share
         # A run that ended before its rates did not deliver what was predicted.
         whole = job.rates is None or min(job.seconds or math.inf, outcome.seconds) >= job.rates.duration
-        off = off_by(prediction.spread, report["predicted"], report["latency"]) if whole and prediction.spread else {}
+        # Nor does it tell of intervals where something is left out of them.
+        tells = whole and prediction.spread is not None and not prediction.notes
+        off = off_by(prediction.spread, report["predicted"], report["latency"]) if tells else {}
         record.note(job.statistics, job.cluster, batches, off)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.latency.batches import BatchHosts, PlacedBatches
+from penstock.latency.batches import UNMEASURED, BatchHosts, PlacedBatches
 from penstock.latency.estimate import Quantiles, Spread
 from penstock.latency.microbatch import MicrobatchResult
 from penstock.load import LoadModel, Statistics, load_model
@@ -36,12 +36,15 @@ class Prediction:
         The batches, and the latency of every tuple.
     spread
         How far off it may be, if that was asked for.
+    notes
+        What the prediction leaves out, as interval and all.
     """
 
     model: LoadModel
     result: MicrobatchResult
     statistics: Statistics
     spread: Spread | None = None
+    notes: tuple[str, ...] = ()
 
 
 def predict(
@@ -74,7 +77,13 @@ def predict(
     model = load_model(statistics.complete(setting.network), rates)
     placed = BatchHosts.of(statistics, setting.cluster).placed(model, setting.placement, keep)
     result = placed.run()
-    return Prediction(model, result, statistics, None if rng is None else interval(placed, result, rng, scheduled))
+    return Prediction(
+        model,
+        result,
+        statistics,
+        spread=None if rng is None else interval(placed, result, rng, scheduled),
+        notes=() if placed.measured else (UNMEASURED,),
+    )
 
 
 def begun(rates: Rates, network: Network) -> Rates:

@@ -109,6 +109,8 @@ def _add_prediction(document: Document, prediction: Prediction) -> None:
     _, latency, weight = prediction.result.whole()
     document["model"] = "microbatch"
     document["predicted"] = summary(latency, weight)
+    if prediction.notes:
+        document["notes"] = list(prediction.notes)
     for name, (_, lat, wgt) in prediction.result.sinks.items():
         document["sinks"][name]["predicted"] = summary(lat, wgt)
     if prediction.spread is not None:

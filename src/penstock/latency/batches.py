@@ -36,6 +36,8 @@ NOTES = (
     "leaves out links, and how batches of one size differ from each other",
 )
 
+UNMEASURED = "overhead not measured, so a batch's fixed cost is taken as 0 s: pass --statistics (penstock calibrate)"
+
 
 POLLING = 0.01
 """Seconds between two looks for data where a trigger has no interval (``spark.sql.streaming.pollingDelay``)."""
@@ -139,6 +141,11 @@ class PlacedBatches:
     def batches(self) -> float:
         """About how many batches there are."""
         return len(self.queries) * self.model.rates.duration / self.hosts.trigger
+
+    @property
+    def measured(self) -> bool:
+        """Whether the overhead of any of its hosts is known."""
+        return any(self.hosts.overhead[name] for name in self.made.hosts)
 
     def run(self, slower: Mapping[str, Array] | None = None) -> MicrobatchResult:
         """Predict the batches as the costs are known.
@@ -297,7 +304,8 @@ def microbatch_estimate(
         if base_name(name) != name:
             raise InputError(f"{name!r} is a replica", at="placement", hint="use --model mace for replicas")
     hosts = BatchHosts.of(statistics, cluster)
-    result = hosts.placed(model, placement).run()
+    placed = hosts.placed(model, placement)
+    result = placed.run()
     # The recursion cuts longer batches off there; times of this size are rounded.
     if max((batch.duration for batch in result.batches), default=0.0) > 0.999 * LONGEST:
         raise too_long()
@@ -307,7 +315,6 @@ def microbatch_estimate(
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)
     bar = error_bar(model, placement, hosts.paced(cluster), statistics)
-    known = any(hosts.overhead.values())
     return Estimate(
         model="microbatch",
         period=model.period,
@@ -317,7 +324,7 @@ def microbatch_estimate(
         excess=dict(zip(cluster.hosts, excess, strict=True)),
         sinks={name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
         error=bar,
-        notes=NOTES if known else (*NOTES, "no statistics: the fixed cost of a batch is taken as 0 s"),
+        notes=NOTES if placed.measured else (*NOTES, UNMEASURED),
         statistics=described(statistics),
         steady=_steady(model, placement, hosts),
     )

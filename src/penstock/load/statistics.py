@@ -260,7 +260,7 @@ class IntervalRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class StatisticsFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A statistics file; further top-level keys are passed over, so that reports can be used as one."""
+    """A statistics file; further top-level keys are passed over, so that calibrate's answer is one."""
 
     operators: dict[str, OperatorRow]
     hosts: dict[str, HostRow] = {}

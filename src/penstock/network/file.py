@@ -245,7 +245,7 @@ def _options(options: dict[str, Option], at: str) -> dict[str, str]:
 
 def _operator(name: str, document: Document, defaults: Document, folder: str | None) -> Operator:
     at = f"operators.{name}"
-    given = convert(document, OperatorTable, at)
+    given = convert({**{k: v for k, v in defaults.items() if k == "kind"}, **document}, OperatorTable, at)
     for key in document:
         if key in _KEYS_OF_KINDS and given.kind not in _KEYS_OF_KINDS[key]:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import numpy as np
@@ -163,9 +163,22 @@ def joined(parts: Mapping[str, Rates]) -> Rates:
 
 
 def inline_rates(
-    text: str, option: str, kind: str = "source", value: str = "rate", example: str = "clicks=100,bids=50"
+    text: str,
+    option: str,
+    kind: str = "source",
+    value: str = "rate",
+    example: str = "clicks=100,bids=50",
+    read: Callable[[str], float] = decimal,
 ) -> dict[str, float]:
-    """Parse ``clicks=100,bids=50``; ``kind`` and ``value`` say in messages what stands before and after the ``=``."""
+    """Parse ``clicks=100,bids=50``.
+
+    Parameters
+    ----------
+    kind, value
+        What messages call what stands before and after the ``=``.
+    read
+        Returns the number that stands after it.
+    """
     rates: dict[str, float] = {}
     for item in text.split(","):
         name, equals, number = (part.strip() for part in item.partition("="))
@@ -173,13 +186,17 @@ def inline_rates(
             raise InputError(f"expected {kind}={value}, got {item!r}", at=option, hint=f"e.g. {example}")
         if name in rates:
             raise InputError(f"{kind} {name!r} is given twice", at=option)
-        rates[name] = _number(number, f"{option}: {name}")
+        rates[name] = _number(number, f"{option}: {name}", read=read)
     return rates
 
 
-def _number(cell: str, at: str, file: str | None = None, line: int | None = None) -> float:
+def _number(
+    cell: str, at: str, file: str | None = None, line: int | None = None, read: Callable[[str], float] = decimal
+) -> float:
     try:
-        value = decimal(cell)
+        value = read(cell)
+    except InputError as error:
+        raise InputError(error.problem, at=at) from None
     except ValueError:
         raise InputError(f"expected a number, got {cell[:40]!r}", at=at, file=file, line=line) from None
     if not math.isfinite(value) or value < 0:
@@ -207,13 +224,13 @@ def _read_csv(text: Text, period: float) -> Rates:
             raise InputError(
                 f"expected a time after {times[-1]:g}, got {values[0]:g}", at="column time", file=text.name, line=line
             )
-        if len(times) > 1 and abs(values[0] - times[-1] - (times[1] - times[0])) > 1e-6 * (times[1] - times[0]):
-            raise InputError(
-                f"expected equal steps of {times[1] - times[0]:g} s, got {values[0] - times[-1]:g} s",
-                at="column time",
-                file=text.name,
-                line=line,
-            )
+        if len(times) > 1:
+            first, step = times[1] - times[0], values[0] - times[-1]
+            # The last digits of steps between times as large as seconds since 1970 are those of rounding.
+            if abs(step - first) > 1e-6 * first + 4 * math.ulp(values[0]):
+                raise InputError(
+                    f"expected equal steps of {first:g} s, got {step:g} s", at="column time", file=text.name, line=line
+                )
         times.append(values[0])
         table.append(values[1:])
     if not times:

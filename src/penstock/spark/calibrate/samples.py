@@ -48,6 +48,8 @@ def read_samples(
         options = {**(source.options if source.format == form else {}), "path": str(place.absolute())}
         if form == "csv" and source.format != "csv":
             options.setdefault("header", "true")
+            # Else Spark takes columns by their place, whatever the header calls them.
+            options.setdefault("enforceSchema", "false")
         if form in ("csv", "json"):
             # Else a file that is no such thing would be a sample of empty rows.
             options.setdefault("mode", "FAILFAST")

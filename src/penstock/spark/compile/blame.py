@@ -15,6 +15,7 @@ NO_CONNECTOR, SAID = "KAFKA_DATA_SOURCE_NOT_ENABLED", "Failed to find data sourc
 HINTS = {
     "PATH_NOT_FOUND": "make the folder, which may be empty, or mend path in options",
     "AVRO_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE": "name spark-avro in packages or jars; see docs/how-to/kafka.md",
+    "FAILED_READ_FILE.NO_HINT": "expected a whole file of its format; a CSV header names the schema's columns in order",
 }
 """What to do about some of Spark's errors."""
 
