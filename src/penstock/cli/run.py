@@ -150,10 +150,7 @@ def command(
             outcome = execute(Engine(cluster, running), job, tell, common.say)
     done = finish(job, outcome, record=Record.of_user())
     document: Document = {**done.report, "directory": folder, **told}
-    if answer.json:
-        common.answer(document)
-    else:
-        show(document)
+    (common.answer if answer.json else show)(document)
     if end.report is not None:
         common.write_document(end.report, document)
     if end.learn is not None:

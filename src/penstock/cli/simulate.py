@@ -333,15 +333,14 @@ def _check_times(settings: Options, arrivals: Rates | Arrivals, duration: float 
 
     end, start = _end(arrivals, duration), arrivals.start if isinstance(arrivals, Rates) else 0.0
     hint = f"times count from the beginning of the rates, which is {start:.15g} in their file" if start else None
-    for option, events in {
-        "--fail": settings.failures,
-        "--recover": settings.recoveries,
-        "--move": settings.moves,
-    }.items():
-        for event in events:
-            if event.at >= end:
-                problem = f"expected a time before the end of the run at {end:.6g} s, got {event.at:.15g}"
-                raise InputError(problem, at=option, hint=hint)
+    times = {
+        "--fail": [event.at for event in settings.failures],
+        "--recover": [event.at for event in settings.recoveries],
+        "--move": [event.at for event in settings.moves],
+    }
+    for option, late in ((option, at) for option, given in times.items() for at in given if at >= end):
+        problem = f"expected a time before the end of the run at {end:.6g} s, got {late:.15g}"
+        raise InputError(problem, at=option, hint=hint)
 
 
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:

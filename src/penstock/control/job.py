@@ -219,8 +219,8 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
         # A run that ended before its rates did not deliver what was predicted.
         whole = job.rates is None or min(job.seconds or math.inf, outcome.seconds) >= job.rates.duration
         # Nor does it tell of intervals where something is left out of them.
-        tells = whole and prediction.spread is not None and not prediction.notes
-        off = off_by(prediction.spread, report["predicted"], report["latency"]) if tells else {}
+        spread = prediction.spread if whole and not prediction.notes else None
+        off = off_by(spread, report["predicted"], report["latency"]) if spread is not None else {}
         record.note(job.statistics, job.cluster, batches, off)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)

@@ -142,9 +142,8 @@ class Stations:
 
 def _stations(model: LoadModel, placement: Mapping[str, str], cluster: Cluster) -> Stations:
     network, periods = model.network, model.rates.periods
-    busy = set(placement.values())
-    used = [row for row, name in enumerate(cluster.hosts) if name in busy]
-    hosts = {name: row for row, name in enumerate(name for name in cluster.hosts if name in busy)}
+    names, used = [*cluster.hosts], np.flatnonzero([name in placement.values() for name in cluster.hosts]).tolist()
+    hosts = {names[place]: row for row, place in enumerate(used)}
     capacity = [cluster.hosts[name].capacity for name in hosts]
     sources = {name: -1 - row for row, name in enumerate(model.rates.sources)}
     links: dict[tuple[str, str], int] = {}
