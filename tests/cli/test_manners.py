@@ -84,7 +84,9 @@ def test_completion_can_be_had(root: Path) -> None:
 def test_completion_that_cannot_be_installed_is_one_message(root: Path, tmp_path: Path) -> None:
     """A home that cannot be written is one message that names the file."""
     (tmp_path / "home").write_text("no folder")
-    done = begin(root, "--install-completion", "bash", HOME=str(tmp_path / "home"))
+    # Else the shell is found by who has started the tests.
+    told = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path / "home")}
+    done = begin(root, "--install-completion", "bash", **told)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith(f"penstock: {tmp_path / 'home'}")

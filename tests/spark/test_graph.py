@@ -117,6 +117,10 @@ def test_streams_whose_windows_cannot_be_dropped_whole() -> None:
     made = network(joined, {"out": {"input": "pairs"}})
     assert sheddable(made) == {stream.name for stream in made.streams}
     nested = {"first": {**window, "input": "events"}, "second": {**window, "input": "first"}}
+    # A window over the results of a single one is left out with it.
+    made = network(nested, {"out": {"input": "second"}})
+    assert sheddable(made) == {stream.name for stream in made.streams}
+    nested["second"]["window"] = "20 seconds"
     made = network(nested, {"out": {"input": "second"}})
     assert sheddable(made) == {"first->second", "second->out"}
     outer, inner = (made.inputs(name)[0] for name in ("second", "first"))

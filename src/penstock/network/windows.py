@@ -6,6 +6,8 @@ drop by this rule.
 
 from __future__ import annotations
 
+import math
+
 from penstock.errors import InputError
 from penstock.network.model import Network, Operator, Stream
 
@@ -43,17 +45,23 @@ def _obstacle(network: Network, stream: Stream) -> tuple[str, str] | None:
     if len(windows_behind(network, stream)) > 1:
         return "leads to aggregates with different windows", "drop on the streams into the aggregates"
     for operator in _reached(network, stream):
-        # A pair has the later of two times: it may be in a later window than one of its rows.
-        if (operator.kind == "aggregate" or operator.within) and _windowed(network, operator):
+        longest = _longest_behind(network, operator)
+        # A pair has the later of two times: it may be in a later window than one of its rows. The results of a window
+        # have one time, and a window over several of these would be left with some.
+        if (longest > 0 and operator.within) or (longest > operator.step and operator.kind == "aggregate"):
             way = "a join over time" if operator.within else "other windows"
             return f"leads to windows through {way}", f"drop on the streams out of {operator.name!r}"
     return None
 
 
-def _windowed(network: Network, operator: Operator) -> bool:
-    """Whether windows are over what an operator puts out."""
-    behind = (windows_behind(network, out) for out in network.outputs(operator.name))
-    return any(length > 0 for windows in behind for length, _ in windows)
+def _longest_behind(network: Network, operator: Operator) -> float:
+    """Return the longest window over what an operator puts out (s), however far behind; infinite behind a join."""
+    behind: list[Operator] = []
+    for out in network.outputs(operator.name):
+        behind += _reached(network, out)
+    further = [each for each in behind if each.kind == "aggregate"]
+    longest = max((max(each.window or 0.0, _longest_behind(network, each)) for each in further), default=0.0)
+    return math.inf if longest > 0 and any(each.within for each in behind) else longest
 
 
 def _reached(network: Network, stream: Stream) -> list[Operator]:
