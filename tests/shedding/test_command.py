@@ -274,10 +274,10 @@ def test_table_of_another_placement(penstock: Any, figure: Path, tmp_path: Path)
 
 def test_drops_that_no_run_makes_are_told(penstock: Any, tmp_path: Path) -> None:
     """Where no window behind a stream can be dropped whole, one is told that a run drops nothing there."""
-    window = 'kind = "aggregate"\nwindow = "1 minute"\ncost = 0.01\n'
+    window = 'kind = "aggregate"\ncost = 0.01\nwindow = '
     (tmp_path / "n.toml").write_text(
-        f'name = "n"\n[sources.s]\n[operators.w]\ninput = "s"\n{window}[operators.x]\ninput = "w"\n{window}'
-        '[sinks.t]\ninput = "x"\n'
+        f'name = "n"\n[sources.s]\n[operators.w]\ninput = "s"\n{window}"1 minute"\n[operators.x]\ninput = "w"\n'
+        f'{window}"2 minutes"\n[sinks.t]\ninput = "x"\n'
     )
     said = penstock(
         "shed", tmp_path / "n.toml", "--hosts", 1, "--placement", "w=h1,x=h1", "--planner", "exact", "--at", "s=500"
