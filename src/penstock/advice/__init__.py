@@ -1,6 +1,6 @@
 """What to change about existing Spark jobs: settings, drivers and cores, each with evidence and expected effect.
 
-`recorded` makes a `Deployment` of an inspection, `planned` one of a network's files; `advise` proposes changes of every
+`deployed` makes a `Deployment` of an inspection, `planned` one of a network's files; `advise` proposes changes of every
 kind and replays the recorded rates with and without each. Nothing is changed: advice is a report.
 """
 
@@ -10,7 +10,6 @@ from penstock.advice.deployed import deployed
 from penstock.advice.forecast import Forecast, forecast
 from penstock.advice.planned import planned
 from penstock.advice.rates import with_burst
-from penstock.advice.recorded import recorded
 from penstock.advice.values import Advice, Aims, Deployment, Job, Latency, Proposal, Report
 
 __all__ = [
@@ -29,6 +28,5 @@ __all__ = [
     "deployed",
     "forecast",
     "planned",
-    "recorded",
     "with_burst",
 ]

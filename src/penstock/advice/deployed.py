@@ -26,6 +26,8 @@ WAITED = 10.0
 
 ONCE = "one batch a run does not tell how its rows come; three runs that are evenly apart do"
 
+REAL_TIME = "in real-time mode rows leave while a batch runs, which no replay of batches tells"
+
 LIMITERS = (("file", "maxFilesPerTrigger"), ("delta", "maxFilesPerTrigger"), ("rate", "rowsPerSecond"))
 """What limits a batch, by the beginning of a source's description; else Kafka's ``maxOffsetsPerTrigger``."""
 
@@ -45,14 +47,16 @@ def deployed(
     Raises
     ------
     InputError
-        If a weight names no query or cores no application, or no query has durations.
+        If a weight names no query or cores no application, or no query has durations that tell how long rows wait.
     """
     weights, cores = weights or {}, cores or {}
     checked_weights(weights, inspection.queries)
-    timed = {name: query for name, query in inspection.queries.items() if query.seconds.size}
+    prompt = [name for name, query in inspection.queries.items() if query.log.real_time]
+    timed = {name: query for name, query in inspection.queries.items() if query.seconds.size and name not in prompt}
     known = {name: query for name, query in timed.items() if _rate_told(query)}
     if not known:
-        raise InputError(f"nothing to advise on: {ONCE if timed else UNTIMED}")
+        alike = len(prompt) == len(inspection.queries)
+        raise InputError(f"nothing to advise on: {REAL_TIME if alike else ONCE if timed else UNTIMED}")
     apps = dict.fromkeys(query.log.app for query in known.values())
     _checked_cores(cores, inspection.applications)
     first = min(float(query.batches.start[0]) for query in known.values())
@@ -72,12 +76,18 @@ def deployed(
             # Which part of a batch the seconds of its tasks are depends on the cores.
             jobs[name] = attrs.evolve(job, facts=attrs.evolve(job.facts, commit=0.0)) if app in unknown else job
     left_out = {
-        UNTIMED: [name for name in inspection.queries if name not in timed],
+        UNTIMED: [name for name in inspection.queries if name not in timed and name not in prompt],
         ONCE: [name for name in timed if name not in known],
+        REAL_TIME: prompt,
     }
     untold = [name for name, job in jobs.items() if known[name].trigger is None and not job.scheduled]
     notes = (*_assumed(unknown), *_left_out(left_out), *_scheduled(jobs), *_untold(untold), *_waiting(jobs))
-    return Deployment(jobs=jobs, drivers=drivers, period=inspection.period, start=first, notes=notes)
+    spans = {
+        name: (application.start, application.end)
+        for name, application in inspection.applications.items()
+        if application.end > application.start  # neither is NaN, which progress may leave
+    }
+    return Deployment(jobs=jobs, drivers=drivers, period=inspection.period, start=first, spans=spans, notes=notes)
 
 
 def _told(application: Application | None) -> float | None:

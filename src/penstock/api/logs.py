@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 import numpy as np
 
-from penstock.advice import Aims, Burst, Consultation, consult, recorded
+from penstock.advice import Aims, Burst, Consultation, consult, deployed
 from penstock.api.spelling import naming_parameters
 from penstock.errors import InputError
 from penstock.files import Document, suggest
@@ -186,7 +186,7 @@ class Inspected:
         kinds = {"load": heat_map, "correlation": load_matrix}
         if kind not in kinds:
             raise InputError(f"expected load or correlation, got {kind!r}", at="plot", hint="or name a query")
-        return kinds[kind](recorded(self.inspection))
+        return kinds[kind](deployed(self.inspection))
 
     @naming_parameters()
     def advise(
@@ -220,7 +220,7 @@ class Inspected:
             If an argument is wrong, or the history too short for the forecast.
         """
         found = consult(
-            recorded(self.inspection, weights, cores),
+            deployed(self.inspection, weights, cores),
             Aims(latency=None if latency is None else seconds(latency)),
             burst if isinstance(burst, Burst) else Burst(factor=factor(burst)),
             np.random.default_rng(seed),

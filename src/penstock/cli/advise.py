@@ -119,7 +119,7 @@ def command(
     """
     import numpy as np
 
-    from penstock.advice import Aims, Burst, consult, recorded
+    from penstock.advice import Aims, Burst, consult, deployed
 
     if aims.latency is not None and not 0 < aims.latency < math.inf:
         raise InputError(f"expected a finite time > 0 s, got {aims.latency:g}", at="--latency")
@@ -134,7 +134,7 @@ def command(
         deployment = _from_network(files.network, files, weights)
     else:
         inspection = _inspected(logs)
-        deployment = recorded(inspection, weights, cores)
+        deployment = deployed(inspection, weights, cores)
     found = consult(
         deployment,
         Aims(latency=aims.latency),
