@@ -7,6 +7,7 @@ drop by this rule.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from penstock.errors import InputError
 from penstock.network.model import Network, Operator, Stream
@@ -17,8 +18,7 @@ def windows_behind(network: Network, stream: Stream) -> set[tuple[float, float]]
 
     An aggregate without a window counts as one of length 0.
     """
-    reached = _reached(network, stream)
-    return {(found.window or 0.0, found.step) for found in reached if found.kind == "aggregate"}
+    return _windows(_reached(network, stream))
 
 
 def drops_whole(network: Network, stream: Stream) -> bool:
@@ -42,16 +42,21 @@ def check_drop(network: Network, stream: Stream, at: str) -> None:
 
 def _obstacle(network: Network, stream: Stream) -> tuple[str, str] | None:
     """Return why a drop on a stream cannot leave out whole windows, and where to drop instead; None if it can."""
-    if len(windows_behind(network, stream)) > 1:
+    reached = _reached(network, stream)
+    if len(_windows(reached)) > 1:
         return "leads to aggregates with different windows", "drop on the streams into the aggregates"
-    for operator in _reached(network, stream):
-        longest = _longest_behind(network, operator)
+    for operator in (each for each in reached if each.kind == "aggregate" or each.within):
         # A pair has the later of two times: it may be in a later window than one of its rows. The results of a window
         # have one time, and a window over several of these would be left with some.
-        if (longest > 0 and operator.within) or (longest > operator.step and operator.kind == "aggregate"):
+        if _longest_behind(network, operator) > (0.0 if operator.within else operator.step):
             way = "a join over time" if operator.within else "other windows"
             return f"leads to windows through {way}", f"drop on the streams out of {operator.name!r}"
     return None
+
+
+def _windows(operators: Iterable[Operator]) -> set[tuple[float, float]]:
+    """Return length and step of the windows of those that are aggregates."""
+    return {(each.window or 0.0, each.step) for each in operators if each.kind == "aggregate"}
 
 
 def _longest_behind(network: Network, operator: Operator) -> float:

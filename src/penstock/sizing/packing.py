@@ -57,9 +57,14 @@ class Packing:
         like, named = self.fleet.like[0], self.fleet.named
         for row, pin in enumerate(self.pins):
             hosts = (like, *named) if pin is None else (pin,)
-            reasons = [self._short(row, host, f"like {host!r}" if host == like else repr(host)) for host in hosts]
-            if all(reasons):
-                return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+            reasons: dict[str, None] = {}
+            for host in hosts:
+                reason = self._short(row, host, f"like {host!r}" if host == like else repr(host))
+                if reason is None:
+                    break
+                reasons[reason] = None
+            else:
+                return "; ".join(reasons)
         return None
 
     def _short(self, row: int, host: str, kind: str) -> str | None:
