@@ -60,12 +60,17 @@ def _windows(operators: Iterable[Operator]) -> set[tuple[float, float]]:
 
 
 def _longest_behind(network: Network, operator: Operator) -> float:
-    """Return the longest window over what an operator puts out (s), however far behind; infinite behind a join."""
+    """Return the longest window over what an operator puts out (s), infinite behind a join over time.
+
+    And where windows follow in turn: what comes of one result then has several times, as far apart as windows are long.
+    """
     behind: list[Operator] = []
     for out in network.outputs(operator.name):
         behind += _reached(network, out)
-    further = [each for each in behind if each.kind == "aggregate"]
-    longest = max((max(each.window or 0.0, _longest_behind(network, each)) for each in further), default=0.0)
+    aggregates = [each for each in behind if each.kind == "aggregate"]
+    if any(_longest_behind(network, each) > 0 for each in aggregates):
+        return math.inf
+    longest = max((each.window or 0.0 for each in aggregates), default=0.0)
     return math.inf if longest > 0 and any(each.within for each in behind) else longest
 
 
