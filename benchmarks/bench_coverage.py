@@ -263,6 +263,10 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "interval (errors: median / p90). Median latency of the auction's windows and join, q5 and q8: error",
         f"{shown(gap(windows))}, in hindsight {shown(gap(after))}.",
         "",
+        "The core of the saturated host was faster or slower in the run than while calibrated by "
+        f"{100 * moved(rows):.1f} % (standard",
+        "deviation): no interval from a calibration can be narrower than this allows.",
+        "",
         "| run | revision | when | network | saturated | trigger | burst | worst (s) | predicted | p05 to p95 "
         "| p99 (s) | predicted | p05 to p95 | in hindsight | calibrated, seconds | speed, run to calibration "
         "| batches, run to calibration | cores wandered | runs before were off by | and their overhead besides |",
@@ -292,6 +296,13 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
 def wandered(row: Mapping[str, Any]) -> float:
     """Return how the speed of cores differed between stretches of the calibration, as a share."""
     return max(float(known["wander"]) for known in row["calibrated"].values())
+
+
+def moved(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return by how much the speed of the saturated host's core differed between calibration and run, as a share."""
+    hosts = [(row["calibrated"][row["case"]["host"]], row["in_run"][row["case"]["host"]]) for row in rows]
+    speeds = np.array([(then["speed"], now["speed"]) for then, now in hosts if then["speed"] and now["speed"]])
+    return float(np.diff(np.log(speeds)).std())
 
 
 def gap(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -336,7 +347,7 @@ def main() -> None:
             f"run {number} {found['case']}: worst {found['measured']['max']:.2f} s, predicted "
             f"{found['predicted']['max']:.2f} [{low:.2f}, {high:.2f}], seconds {found['seconds']}", flush=True,
         )  # fmt: skip
-    rows = sorted(known(out), key=lambda row: row["run"])
+    rows = sorted(known(out), key=lambda row: row["when"])
     if rows:
         out.with_suffix(".md").write_text(page(rows))
 
