@@ -262,20 +262,73 @@ def test_rows_wait_for_a_scheduled_run(penstock: Any, make: Any, write: Any, run
 
 
 def test_restarts_are_no_schedule(make: Any, write: Any) -> None:
-    """A query that ran all the time, was run by hand now and then, or only twice, keeps its own trigger."""
+    """A query that ran all the time, was run by hand now and then, or only twice, is on no schedule; one that waits
+    for a trigger while it runs keeps it, however evenly its runs are apart.
+    """
 
-    def runs(*begins: float, count: int = 40) -> list[Any]:
-        return [
+    def job(*begins: float, trigger: float = 0.1, count: int = 40) -> Any:
+        batches = [
             attrs.evolve(batch, number=count * run + batch.number)
             for run, begin in enumerate(begins)
-            for batch in make.paced(count=count, begin=make.EPOCH + begin, run=run)
+            for batch in make.paced(count=count, trigger=trigger, begin=make.EPOCH + begin, run=run)
         ]
+        return deployed(inspect(read_telemetry([str(write(batches))]))).jobs["clicks"]
 
-    for begins in ((0, 100, 200, 300), (0, 1000), (0, 1000, 1200, 9000, 9200)):
-        job = deployed(inspect(read_telemetry([str(write(runs(*begins)))]))).jobs["clicks"]
-        assert not job.scheduled
-        assert job.trigger == 2.0
-    assert deployed(inspect(read_telemetry([str(write(runs(0, 1000, 2000)))]))).jobs["clicks"].scheduled
+    # Under a trigger of 0.1 s batches of 0.2 s follow each other.
+    for begins in ((0, 12, 24, 36), (0, 1000), (0, 1000, 1200, 9000, 9200)):
+        assert not job(*begins).scheduled
+    assert job(0, 1000, 2000).scheduled
+    for begins in ((0, 100, 200, 300), (0, 1000, 2000)):
+        assert not job(*begins, trigger=2.0).scheduled
+        assert job(*begins, trigger=2.0).trigger == 2.0
+
+
+def test_a_burst_in_a_long_log_is_not_averaged_away(make: Any, write: Any) -> None:
+    """One batch of many rows in four days is replayed as it was: its rows came within its trigger."""
+    burst = make.paced(trigger=60.0, count=5760, rate=lambda n: 100.0 if n == 3000 else 5 + 3 * math.sin(n))
+    there = deployed(inspect(read_telemetry([str(write(burst))])))
+    assert there.period == 60.0
+    assert there.jobs["clicks"].rates.max() == pytest.approx(100.0)
+    worst = consult(there, Aims(latency=90.0), Burst(), np.random.default_rng(0)).report.latency["clicks"].worst
+    assert worst[1] == pytest.approx(60 + burst[3000].seconds, rel=0.02)
+
+
+@pytest.mark.parametrize("trigger", [10.0, 0.0])
+def test_rows_that_come_rarely_come_at_once(make: Any, write: Any, trigger: float) -> None:
+    """Rows that come once an hour were not there before: they wait for the trigger and their batch, and no more."""
+    rng, offset, batches = np.random.default_rng(1), 0, []
+    for hour in range(48):
+        rows = int(rng.integers(20_000, 80_000))
+        start = 3600 * hour + (10.0 * rng.integers(10, 300) if trigger else round(rng.uniform(100, 3000), 3))
+        batches.append(
+            make.Batch(
+                query="clicks", number=hour, start=make.EPOCH + start, rows=rows, offset=offset,
+                seconds=round((0.5 + 4e-4 * rows) * (1 + 0.03 * rng.standard_normal()), 3),
+            )
+        )  # fmt: skip
+        offset += rows
+    # Without a trigger, rows are told of to a second.
+    truth = max(trigger, 1.0) + max(batch.seconds for batch in batches[1:])
+    found = asked(write(batches), 60.0)
+    assert found.report.deployment.jobs["clicks"].trigger == trigger
+    low, _, high = found.report.latency["clicks"].worst
+    assert 0.97 * low <= truth <= 1.03 * high
+    assert high - low < 0.3 * truth
+    if trigger:
+        assert found.agreement["clicks"]["replayed"] == pytest.approx(found.agreement["clicks"]["recorded"], rel=0.15)
+
+
+def test_cores_stay_where_the_replay_is_off(job: Any, deployment: Any) -> None:
+    """Where replayed batches differ much from the recorded ones, nothing that frees cores is advised."""
+
+    def freed(recorded: float) -> tuple[bool, bool]:
+        there = deployment(job(trigger=2.0, recorded=recorded), cores=4.0)
+        report = consult(there, Aims(latency=60.0), Burst(), np.random.default_rng(0)).report
+        held = any(note.startswith("no advice that frees cores") for note in report.notes)
+        return any(advice.proposal.saves > 0 for advice in report.advice), held
+
+    assert freed(1.0) == (True, False)
+    assert freed(5.0) == (False, True)
 
 
 def test_drivers_that_followed_each_other_are_not_put_together(penstock: Any, make: Any, write: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from penstock.advice import Aims, Burst, consult, forecast
+from penstock.advice.outlook import outlook
 from penstock.errors import InputError
 
 DAY = 86400.0
@@ -53,6 +54,18 @@ def test_too_little_history_is_refused() -> None:
     with pytest.raises(InputError, match=r"48 h long.*needs 72 h"):
         forecast(days(2), 600.0, DAY)
     assert forecast(days(3), 600.0, DAY).middle.size == 48
+
+
+def test_a_query_learns_from_its_own_time(job: Any, deployment: Any) -> None:
+    """A query that began later than others has the history of its own time: too little of it is no forecast."""
+    old, late = job("old", rates=days(4)), job("late", rates=days(4) * (np.arange(576) >= 360))
+    found = outlook(deployment(old, late, period=600.0), DAY)
+    assert list(found.forecasts) == list(found.deployment.jobs) == ["old"]
+    (note,) = found.notes
+    assert note.startswith("late is left out of the forecast")
+    assert "36 h long" in note
+    with pytest.raises(InputError, match=r"36 h long.*needs 72 h"):
+        outlook(deployment(late, period=600.0), DAY)
 
 
 def test_no_rows_are_forecast_where_none_came() -> None:

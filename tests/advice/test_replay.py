@@ -56,6 +56,17 @@ def test_a_limit_bounds_every_batch(job: Any, deployment: Any) -> None:
     assert found.rows.sum() == 60 * 400 + 10 * 1200 + 10 * 400
 
 
+@pytest.mark.parametrize(("period", "length"), [(180.0, 60.0), (10.0, 25.0), (1.0, 30.0)])
+def test_a_burst_is_as_long_as_asked(job: Any, deployment: Any, period: float, length: float) -> None:
+    """A burst lasts as long as asked for whatever the step of the rates, and what is recorded stays as it was."""
+    found = with_burst(deployment(job(rates=np.full(4, 100.0)), period=period), 8.0, length)
+    rates = found.jobs["q"].rates
+    assert found.period * (rates == 800.0).sum() == pytest.approx(length)
+    assert found.recorded is not None
+    assert found.period * found.recorded == pytest.approx(4 * period)
+    assert found.period * rates.sum() == pytest.approx(100 * (4 * period + length) + 800 * length)
+
+
 def test_backlog_of_a_limited_query_is_the_closed_form(job: Any, deployment: Any) -> None:
     """While rows wait, limited batches follow each other: after a burst the last row waits for all full batches."""
     rates = np.concatenate([np.full(10, 3000.0), np.zeros(60)])

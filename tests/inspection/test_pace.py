@@ -155,11 +155,39 @@ def test_series_conserve_rows(step: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     starts = np.cumsum(rng.uniform(0.1, 5, 30))
     rows = rng.integers(0, 1000, (2, 30)).astype(float)
-    from types import SimpleNamespace as Table
 
-    batches: Any = Table(start=starts, duration=np.full(30, 0.1))
+    class Table(SimpleNamespace):
+        def __len__(self) -> int:
+            return len(self.start)
+
+    lag, run = rng.choice([0.0, 7.0, np.nan], 30), np.repeat([0, 1], 15)
+    batches: Any = Table(start=starts, duration=np.full(30, 0.1), end=starts + 0.1, lag=lag, run=run)
     edges = starts[0] + step * np.arange(np.ceil((starts[-1] - starts[0]) / step) + 2)
-    np.testing.assert_allclose((rate_series(batches, rows, edges) * step).sum(axis=1), rows[:, 1:].sum(axis=1))
+    for trigger in (None, 0.0, 2.0):
+        series = rate_series(batches, rows, edges, trigger)
+        assert series.min() >= 0
+        np.testing.assert_allclose((series * step).sum(axis=1), rows[:, 1:].sum(axis=1))
+
+
+def test_rows_come_after_the_trigger_that_found_none(make: SimpleNamespace, table: Callable[..., Batches]) -> None:
+    """Behind a pause longer than the trigger rows came within it; started again without one, at any time."""
+
+    def came(trigger: float, **more: Any) -> list[float]:
+        rows = [(0, 50), (100, 300)]
+        batches = table(
+            [
+                make.Batch(
+                    query="q", number=n, start=make.EPOCH + at + 0.004, rows=count, seconds=1.0, **(more if n else {})
+                )
+                for n, (at, count) in enumerate(rows)
+            ]
+        )
+        return rate_series(batches, batches.by_source, make.EPOCH + np.array([0.0, 50, 90, 100, 110]), trigger)[
+            0
+        ].tolist()
+
+    assert came(10.0) == came(10.0, run=1) == pytest.approx([0, 0, 30, 0])
+    assert came(0.0, run=1) == pytest.approx([3, 3, 3, 0], rel=1e-3, abs=1e-2)
 
 
 def test_rate_limit_shows(make: SimpleNamespace, table: Callable[..., Batches]) -> None:

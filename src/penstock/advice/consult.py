@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 import numpy as np
@@ -16,6 +16,9 @@ from penstock.advice.rows import Replayed
 from penstock.advice.values import Aims, Deployment, Report
 from penstock.errors import InputError
 from penstock.files import Document
+
+APART = 0.25
+"""Share by which replayed batches may differ from the recorded ones before it is said."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,14 +105,31 @@ def consult(
         return with_burst(rates, burst.factor, burst.length) if burst.factor != 1 else rates
 
     part = busiest(deployment)
-    report = advise(ready(part.deployment), aims, rng)
+    agreed = agreement(deployment, part.whole or replay(part.deployment))
+    off = apart(agreed)
+    report = _careful(advise(ready(part.deployment), aims, rng), off)
+    notes = (*report.notes, *part.notes, *(later.notes if later is not None else ()))
     return Consultation(
-        report=attrs.evolve(report, notes=(*report.notes, *part.notes)),
+        report=attrs.evolve(report, notes=notes),
         burst=burst,
-        agreement=agreement(deployment, part.whole or replay(part.deployment)),
-        later=None if later is None else advise(ready(later.deployment), aims, rng),
+        agreement=agreed,
+        later=None if later is None else _careful(advise(ready(later.deployment), aims, rng), off),
         outlook=later,
     )
+
+
+def apart(agreed: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
+    """Return the queries whose replayed batches differ much from the recorded ones."""
+    return tuple(name for name, each in agreed.items() if abs(each["replayed"] / each["recorded"] - 1) > APART)
+
+
+def _careful(report: Report, off: Collection[str]) -> Report:
+    """Return the report without advice that frees cores of queries whose replay is off: there may be none to spare."""
+    kept = tuple(each for each in report.advice if each.proposal.saves <= 0 or not {*each.proposal.about} & {*off})
+    if len(kept) == len(report.advice):
+        return report
+    note = f"no advice that frees cores is given for {', '.join(off)}, whose batches differ from the recorded ones"
+    return attrs.evolve(report, advice=kept, notes=(*report.notes, note))
 
 
 def agreement(deployment: Deployment, replayed: Mapping[str, Replayed]) -> dict[str, dict[str, float]]:

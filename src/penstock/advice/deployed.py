@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 import numpy as np
@@ -15,7 +16,7 @@ from penstock.arrays import Array, deviation
 from penstock.errors import InputError
 from penstock.files import suggest
 from penstock.inspection import Inspection, Query, fit_batches
-from penstock.inspection.arrivals import rate_series
+from penstock.inspection.arrivals import POLL, rate_series
 from penstock.inspection.fit import UNTIMED
 from penstock.inspection.fitted import Fit
 from penstock.telemetry import STATE_COMMIT, Application
@@ -23,6 +24,12 @@ from penstock.units import human
 
 WAITED = 10.0
 """Rows that wait at the beginning are told of where they are more than come in so many seconds."""
+
+PAUSED = 0.25
+"""A query that did not run for this share of its time is told of."""
+
+STEPS = 5_000_000
+"""Steps of rates that all queries have at most, so that they stay in memory."""
 
 ONCE = "one batch a run does not tell how its rows come; three runs that are evenly apart do"
 
@@ -59,9 +66,7 @@ def deployed(
         raise InputError(f"nothing to advise on: {REAL_TIME if alike else ONCE if timed else UNTIMED}")
     apps = dict.fromkeys(query.log.app for query in known.values())
     _checked_cores(cores, inspection.applications)
-    first = min(float(query.batches.start[0]) for query in known.values())
-    last = max(float(query.batches.start[-1]) for query in known.values())
-    edges = first + inspection.period * np.arange(max(int(np.ceil((last - first) / inspection.period)), 1) + 1.0)
+    edges, step = _edges(known.values())
     unknown = [app for app in apps if app not in cores and _told(inspection.applications.get(app)) is None]
     drivers, jobs = {}, {}
     for app in apps:
@@ -81,13 +86,38 @@ def deployed(
         REAL_TIME: prompt,
     }
     untold = [name for name, job in jobs.items() if known[name].trigger is None and not job.scheduled]
-    notes = (*_assumed(unknown), *_left_out(left_out), *_scheduled(jobs), *_untold(untold), *_waiting(jobs))
-    spans = {
+    notes = (
+        *_assumed(unknown),
+        *_left_out(left_out),
+        *_scheduled(jobs),
+        *_untold(untold),
+        *_paused(jobs, known),
+        *_waiting(jobs),
+    )
+    start, spans = float(edges[0]), _spans(inspection)
+    return Deployment(jobs=jobs, drivers=drivers, period=step, start=start, spans=spans, notes=notes)
+
+
+def _spans(inspection: Inspection) -> dict[str, tuple[float, float]]:
+    return {
         name: (application.start, application.end)
         for name, application in inspection.applications.items()
         if application.end > application.start  # neither is NaN, which progress may leave
     }
-    return Deployment(jobs=jobs, drivers=drivers, period=inspection.period, start=first, spans=spans, notes=notes)
+
+
+def _edges(queries: Collection[Query]) -> tuple[Array, float]:
+    """Return the edges of the steps of rates (s since the epoch) and the step, in which no burst is lost.
+
+    Rows are told of by trigger, so triggers of a second and more are multiples of the step, and fire at its edges.
+    """
+    first = min(float(query.batches.start[0]) for query in queries)
+    last = max(float(query.batches.start[-1]) for query in queries)
+    waits = (round(1000 * max(query.trigger or 0.0, POLL)) for query in queries)
+    step = max(math.gcd(*waits) / 1000, POLL)
+    step *= max(math.ceil((last - first) * len(queries) / (STEPS * step)), 1)
+    begin = math.floor(first / step) * step
+    return begin + step * np.arange(max(math.ceil((last - begin) / step), 1) + 1.0), step
 
 
 def _told(application: Application | None) -> float | None:
@@ -141,6 +171,14 @@ def _scheduled(jobs: Mapping[str, Job]) -> Iterator[str]:
             )
 
 
+def _paused(jobs: Mapping[str, Job], queries: Mapping[str, Query]) -> Iterator[str]:
+    for name, job in jobs.items():
+        batches = queries[name].batches
+        between = np.maximum(batches.start[1:] - batches.end[:-1], 0.0)[np.diff(batches.run) != 0]
+        if not job.scheduled and between.sum() > PAUSED * (batches.start[-1] - batches.start[0]):
+            yield f"{name} did not run for {human(between.sum())}: what came then counts from when it ran again"
+
+
 def _waiting(jobs: Mapping[str, Job]) -> Iterator[str]:
     for name, job in jobs.items():
         if job.waiting > job.rate * max(job.trigger, WAITED):
@@ -165,7 +203,8 @@ def _job(query: Query, own: Alone, edges: Array, weight: float, application: App
         limit=query.capacity.limit or float("inf"),
         cores=own.cores,
         tasks=own.tasks,
-        rates=rate_series(batches, query.arrivals, edges).sum(axis=0),
+        rates=rate_series(batches, query.arrivals, edges, query.trigger).sum(axis=0),
+        usual=query.rate if query.rate > 0 else None,
         waiting=float(np.nan_to_num(batches.lag[0])),
         weight=weight,
         progressive=query.log.sink.lower().startswith("kafka"),
@@ -202,6 +241,7 @@ def _by_runs(job: Job, runs: Schedule, query: Query, edges: Array) -> Job:
         trigger=runs.apart,
         limit=float("inf"),
         rates=rate_series(query.batches.take(runs.first), arrivals, edges).sum(axis=0),
+        usual=None,
         waiting=0.0,
         progressive=False,
         recorded=float(np.median(runs.sums(query.batches.duration))),

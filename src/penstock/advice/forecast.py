@@ -61,14 +61,9 @@ def forecast(rates: Array, period: float, horizon: float) -> Forecast:
     """
     if not horizon > 0:
         raise InputError(f"expected a time > 0 s, got {horizon:g}", at="--forecast")
-    needed = 2 * DAY + max(horizon, STEP)
-    if rates.size * period < needed - 0.5 * STEP:
-        raise InputError(
-            f"the history is {_hours(rates.size * period)} long, and a forecast of {_hours(horizon)} needs "
-            f"{_hours(needed)}: two days to learn from and the horizon to test on",
-            at="--forecast",
-            hint="read more logs, or ask for a shorter time",
-        )
+    short = too_short(rates.size * period, horizon)
+    if short is not None:
+        raise InputError(short, at="--forecast", hint="read more logs, or ask for a shorter time")
     values = _means(rates, period)
     ahead = max(math.ceil(horizon / STEP), 1)
     past, held = values[:-ahead], values[-ahead:]
@@ -83,6 +78,17 @@ def forecast(rates: Array, period: float, horizon: float) -> Forecast:
         high=middle + HIGH * spread,
         error=float(np.abs(tried - held).sum()) / scale,
         naive=float(np.abs(before - held).sum()) / scale,
+    )
+
+
+def too_short(history: float, horizon: float) -> str | None:
+    """Return why a history of so many seconds is too short for a forecast, or None if it is not."""
+    needed = 2 * DAY + max(horizon, STEP)
+    if history >= needed - 0.5 * STEP:
+        return None
+    return (
+        f"the history is {_hours(history)} long, and a forecast of {_hours(horizon)} needs {_hours(needed)}: two days "
+        "to learn from and the horizon to test on"
     )
 
 

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from penstock.advice.busiest import busiest
-from penstock.advice.forecast import STEP, Forecast, forecast
+from penstock.advice.forecast import STEP, Forecast, forecast, too_short
 from penstock.advice.values import Deployment
 from penstock.files import Document
 
@@ -16,10 +16,11 @@ FINE = 60.0
 
 @attrs.frozen(eq=False, kw_only=True)
 class Outlook:
-    """The deployment under forecast rates, and the forecasts by query."""
+    """The deployment under forecast rates, the forecasts by query, and which have none."""
 
     deployment: Deployment
     forecasts: dict[str, Forecast]
+    notes: tuple[str, ...] = ()
 
     def document(self) -> Document:
         """Return what ``penstock advise --json`` prints of it."""
@@ -40,6 +41,8 @@ class Outlook:
 def outlook(deployment: Deployment, horizon: float) -> Outlook:
     """Return the deployment under the high forecast of its rates, over the busiest part of the horizon.
 
+    A query whose own history is too short for it is left out.
+
     Parameters
     ----------
     deployment
@@ -48,14 +51,29 @@ def outlook(deployment: Deployment, horizon: float) -> Outlook:
     Raises
     ------
     InputError
-        If the history is too short.
+        If no query has enough history.
     """
-    forecasts = {name: forecast(job.rates, deployment.period, horizon) for name, job in deployment.jobs.items()}
-    jobs = {
-        name: attrs.evolve(job, rates=np.repeat(forecasts[name].high, round(STEP / FINE)), usual=None, waiting=0.0)
-        for name, job in deployment.jobs.items()
+    # What was before its first rows is no history of a query.
+    histories = {name: job.rates[int(np.argmax(job.rates > 0)) :] for name, job in deployment.jobs.items()}
+    reasons = {name: too_short(rates.size * deployment.period, horizon) for name, rates in histories.items()}
+    longest = max(histories, key=lambda name: histories[name].size)
+    forecasts = {
+        name: forecast(rates, deployment.period, horizon)
+        for name, rates in histories.items()
+        if reasons[name] is None or name == longest
     }
+    jobs = {
+        name: attrs.evolve(
+            deployment.jobs[name], rates=np.repeat(found.high, round(STEP / FINE)), usual=None, waiting=0.0
+        )
+        for name, found in forecasts.items()
+    }
+    used = {job.driver for job in jobs.values()}
+    drivers = {name: cores for name, cores in deployment.drivers.items() if name in used}
     end = deployment.start + deployment.periods * deployment.period
+    later = attrs.evolve(deployment, jobs=jobs, drivers=drivers, period=FINE, start=end)
     return Outlook(
-        deployment=busiest(attrs.evolve(deployment, jobs=jobs, period=FINE, start=end)).deployment, forecasts=forecasts
+        deployment=busiest(later).deployment,
+        forecasts=forecasts,
+        notes=tuple(f"{name} is left out of the forecast: {why}" for name, why in reasons.items() if why),
     )

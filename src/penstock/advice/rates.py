@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 
 from penstock.advice.values import Deployment
+
+FINE = 10
+"""Steps that a burst has at least."""
 
 
 def grown(deployment: Deployment, factor: float) -> Deployment:
@@ -26,10 +31,12 @@ def with_burst(deployment: Deployment, factor: float, length: float) -> Deployme
     length
         Of the burst (s).
     """
-    steps = max(int(np.ceil(length / deployment.period)), 1)
+    parts = math.ceil(FINE * deployment.period / length)
+    period = deployment.period / parts
+    steps = round(length / period)
     jobs = {}
     for name, job in deployment.jobs.items():
         usual = np.full(steps, job.rate)
-        rates = np.concatenate([job.rates, factor * usual, usual])
+        rates = np.concatenate([np.repeat(job.rates, parts), factor * usual, usual])
         jobs[name] = attrs.evolve(job, rates=rates, usual=job.rate)
-    return attrs.evolve(deployment, jobs=jobs, recorded=deployment.periods)
+    return attrs.evolve(deployment, jobs=jobs, period=period, recorded=parts * deployment.periods)

@@ -13,6 +13,9 @@ from penstock.errors import InputError
 MOST = 4_000_000
 """Batches of a driver that a replay may have."""
 
+SAME = 1e-6
+"""Share of the highest rate by which two may differ and count as one."""
+
 
 def replay(deployment: Deployment, draw: Draw | None = None) -> dict[str, Replayed]:
     """Replay the rates through the batches of all drivers.
@@ -82,7 +85,11 @@ def _latency(arrived: Array, edges: Array, batches: tuple[Array, Array, Array], 
     upto = np.cumsum(rows)
     if not upto.size:
         return Rows(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
-    marks = np.unique(np.concatenate([[0.0], arrived[arrived < upto[-1]], upto]))
+    # Long logs have many periods in which nothing comes, or as many rows as before.
+    rates = np.diff(arrived)
+    steps = np.rint(rates / (SAME * max(float(rates.max()), 1e-300)))
+    changes = arrived[:-1][np.diff(steps, prepend=-1.0) != 0]
+    marks = np.unique(np.concatenate([[0.0], changes[changes < upto[-1]], upto]))
     begin, stop = marks[:-1], marks[1:]
     batch = np.minimum(np.searchsorted(upto, stop - 1e-9, side="left"), upto.size - 1)
     seen = [end[batch], end[batch]]

@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array, Ints
+from penstock.inspection.starts import AT_ONCE, Starts
 from penstock.telemetry import Batches
 
 LEAST = 3
@@ -51,10 +52,14 @@ def once_each(batches: Batches) -> bool:
 def schedule(batches: Batches) -> Schedule | None:
     """Return the schedule of a query that ran several times, about evenly apart, and mostly did not run; else None.
 
-    The rows that come between two runs wait for the next, which no trigger of the query tells.
+    The rows that come between two runs wait for the next, which no trigger of the query tells. A run takes them in
+    batches that follow each other; where batches wait, a trigger does tell.
     """
     first = np.concatenate([[0], np.flatnonzero(np.diff(batches.run)) + 1])
     if first.size < LEAST:
+        return None
+    pause = Starts.of(batches).pause
+    if pause.size and float(np.median(pause)) > AT_ONCE:
         return None
     start, end = batches.start[first], np.maximum.reduceat(batches.end, first)
     apart = np.diff(start)

@@ -70,7 +70,7 @@ class Job:
     waiting
         Rows that wait when the rates begin; their latency counts from then.
     usual
-        Mean rows a second where the rates hold more than the usual, such as a burst; None: their mean.
+        Mean rows a second where the rates are too coarse for it, or hold more, such as a burst; None: their mean.
     weight
         What a second of its latency is worth beside that of other queries.
     progressive

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from penstock.inspection import Inspection
 
 
-APART = 0.25
-"""Share by which replayed batches may differ from the recorded ones before it is said."""
-
-
 class LogOptions(NamedTuple):
     """Existing queries."""
 
@@ -199,6 +195,7 @@ def _from_network(path: str, files: NetworkOptions, weights: dict[str, float]) -
 
 
 def _show(found: Consultation) -> None:
+    from penstock.advice.consult import apart
     from penstock.units import human
 
     report = found.report
@@ -232,12 +229,12 @@ def _show(found: Consultation) -> None:
             ],
         )
         _advice("advice for the forecast rates", found.later)
-    for name, batch in found.agreement.items():
-        if abs(batch["replayed"] / batch["recorded"] - 1) > APART:
-            common.say(
-                f"note: the median batch of {name} took {human(batch['recorded'])}, in the replay "
-                f"{human(batch['replayed'])}: treat its figures with caution"
-            )
+    for name in apart(found.agreement):
+        batch = found.agreement[name]
+        common.say(
+            f"note: the median batch of {name} took {human(batch['recorded'])}, in the replay "
+            f"{human(batch['replayed'])}: treat its figures with caution"
+        )
     for note in report.notes:
         common.say(f"note: {note}")
 

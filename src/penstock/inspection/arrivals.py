@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.arrays import Array
+from penstock.inspection.starts import EARLY, LATE
 from penstock.inspection.trigger import COMMON
 from penstock.telemetry import Batches
+
+POLL = 1.0
+"""Within so many seconds a query that waits without a trigger has seen its rows and begun their batch."""
 
 
 def find_arrivals(batches: Batches) -> Array:
@@ -31,26 +35,51 @@ def mean_rate(batches: Batches, arrivals: Array) -> float:
     return float(arrivals[:, 1:].sum() / span) if span > 0 else float("nan")
 
 
-def rate_series(batches: Batches, arrivals: Array, edges: Array) -> Array:
+def rate_series(batches: Batches, arrivals: Array, edges: Array, trigger: float | None = None) -> Array:
     """Return rows a second by source in each step, shape ``(sources, steps)``.
 
-    What arrived between two batches is spread evenly over the time between them. What the first batch took had arrived
-    before the time that the log tells of, and is left out; of a single batch it is spread over that batch.
+    What arrived between two batches is spread evenly over the time between them; where the query waited for rows, over
+    the last interval of its trigger. What the first batch took had arrived before the time that the log tells of, and
+    is left out; of a single batch it is spread over that batch.
 
     Parameters
     ----------
     edges
         Begin of each step and end of the last one (s since the epoch), shape ``(steps + 1,)``.
+    trigger
+        Interval of the trigger (s); 0 or None: none, or not told.
     """
-    times = batches.start
-    rows = arrivals[:, 1:]
-    if times.size == 1:
-        times, rows = np.append(times, times[0] + max(float(batches.duration[0]), 1e-3)), arrivals
+    if len(batches) > 1:
+        since, until = _came(batches, trigger or 0.0)
+        rows = arrivals[:, 1:]
+    else:
+        since, until = batches.start, batches.start + np.maximum(batches.duration, 1e-3)
+        rows = arrivals
+    times = np.column_stack([since, until]).ravel()
     steps = np.diff(edges)
     series = np.zeros((len(arrivals), steps.size))
     for number, came in enumerate(rows):
-        series[number] = np.diff(np.interp(edges, times, np.concatenate([[0.0], np.cumsum(came)]))) / steps
+        total = np.cumsum(came)
+        up_to = np.column_stack([total - came, total]).ravel()
+        series[number] = np.diff(np.interp(edges, times, up_to)) / steps
     return series
+
+
+def _came(batches: Batches, trigger: float) -> tuple[Array, Array]:
+    """Return from when to when (s since the epoch) the rows of each batch but the first came.
+
+    A query that has left nothing waiting takes rows when its trigger fires next: had they come before the last time
+    that it did, they would have been taken then.
+    """
+    until, wait = batches.start[1:], max(trigger, POLL)
+    pause = until - np.maximum.accumulate(batches.end)[:-1]
+    # How old rows are that a query found when it was started again is not told: under a trigger they count from there.
+    there = (batches.run[1:] == batches.run[:-1]) | (trigger > 0)
+    waited = there & (np.nan_to_num(batches.lag[:-1]) == 0) & (pause > wait + LATE)
+    if trigger > 0:
+        fired = np.floor((until + EARLY) / trigger) * trigger
+        until = np.where(waited & (until - fired <= LATE), fired, until)
+    return np.where(waited, until - wait, batches.start[:-1]), until
 
 
 def step_of(span: float, gap: float) -> float:

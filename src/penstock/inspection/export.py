@@ -115,7 +115,7 @@ def _series(inspection: Inspection) -> dict[str, Array]:
     last = max(float(batches.start[-1] if len(batches) > 1 else batches.end[-1]) for batches in logs)
     steps = max(int(np.ceil((last - first) / inspection.period)), 1)
     edges = first + inspection.period * np.arange(steps + 1.0)
-    return {name: rate_series(q.batches, q.arrivals, edges) for name, q in inspection.queries.items()}
+    return {name: rate_series(q.batches, q.arrivals, edges, q.trigger) for name, q in inspection.queries.items()}
 
 
 def _joined(inspection: Inspection, series: Mapping[str, Array]) -> list[tuple[str, list[str], Array]]:

@@ -87,7 +87,7 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
         trigger=trigger,
         arrivals=_frozen(arrivals),
         rate=rate,
-        rate_max=_most(batches, arrivals, period, rate),
+        rate_max=_most(batches, arrivals, period, rate, trigger),
         busy=min(float(batches.duration.sum()) / span, 1.0) if span > 0 else 0.0,
         lag_rows=lag_rows,
         lag_seconds=lag_seconds,
@@ -96,12 +96,12 @@ def inspect_query(log: QueryLog, period: float, beside: Array | None = None) -> 
     )
 
 
-def _most(batches: Batches, arrivals: Array, step: float, rate: float) -> float:
+def _most(batches: Batches, arrivals: Array, step: float, rate: float, trigger: float | None) -> float:
     steps = int((batches.start[-1] - batches.start[0]) / step)
     if steps < 1:
         return rate
     edges = batches.start[0] + step * np.arange(steps + 1)
-    return max(float(rate_series(batches, arrivals, edges).sum(axis=0).max()), rate)
+    return max(float(rate_series(batches, arrivals, edges, trigger).sum(axis=0).max()), rate)
 
 
 def _frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
