@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 from penstock.spark.shipped import BITS
+from penstock.spark.shipped.gate import take_over
 from penstock.spark.shipped.place import Place
 from penstock.spark.shipped.share import Reached, arrived, count, reached_by
 from penstock.spark.shipped.spec import Origin, SinkExit, WriterSpec
-from penstock.spark.shipped.writer import slowest
+from penstock.spark.shipped.told import manifest_of
+from penstock.spark.shipped.writer import make_writer, slowest
 
 
 @given(streams=st.integers(1, 70), rows=st.integers(0, 40), seed=st.integers(0, 2**32 - 1))
@@ -63,3 +70,17 @@ def test_the_slowest_origin_rules() -> None:
     assert slowest((0, 2), {"0": 5, "1": 1, "2": 3}) == 3
     assert slowest((0, 1), {"0": 5}) is None
     assert slowest((), {"0": 5}) is None
+
+
+def test_a_writer_that_was_sent_to_a_host_knows_what_it_has_done(tmp_path: Path) -> None:
+    """Only its first batch asks what one before it has left, also where it runs as it came over the wire."""
+    folder = Place(str(tmp_path))
+    spec = WriterSpec(folder, "u", (), (), (), (), {}, (), timed=False, knobs=None, generation=take_over(folder, "u"))
+    start = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1})
+    (spec.checkpoint / "offsets" / "0").replace(f"v1\n{start}\n".encode())
+    write = cloudpickle.loads(cloudpickle.dumps(make_writer(spec)))
+    frame = SimpleNamespace(toArrow=lambda: pa.table({}), sparkSession=None)
+    for batch in range(3):
+        # Spark notes each batch before it begins; one of which no note is there cannot be asked for.
+        write(frame, batch)
+    assert all(manifest_of(folder, "u", batch).exists() for batch in range(3))

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,18 @@ class Batch:
                 place.remove()
 
 
+@dataclass
+class _Standing:
+    """Where a query's writer has come to: the next batch, whether it has led, and how far event time has come.
+
+    An object, since functions that are sent to a host do not share the variables around them there.
+    """
+
+    next: int | None = None
+    led: bool = False
+    so_far: Reached = field(default_factory=Reached)
+
+
 def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int], None]:
     """Return the function that takes a query's batches to its logs and sinks.
 
@@ -85,9 +97,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
     turn = None if spec.knobs is None or spec.knobs.file is not None else make_turn(spec, local)
     # What is open stays so from batch to batch.
     logs = [log_of(spec.folder, spec.topics, way.writer) for way in spec.logs]
-    next_batch: int | None = None
-    led = False
-    so_far = Reached()
+    at = _Standing()
     reports = Reports(spec)
 
     def write(frame: DataFrame, batch: int) -> None:
@@ -101,15 +111,13 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
 
     def lead(batch: int, manifest: Place, *, computed: bool = False) -> bool:
         """Bring in order what the one before has left, if this is the first batch that it delivers; return whether."""
-        nonlocal led
         reports.keep_before(batch)
-        if first := next_batch != batch or not led:
+        if first := at.next != batch or not at.led:
             settle(spec, batch, manifest, computed=computed)
-        led = True
+        at.led = True
         return first
 
     def take(frame: DataFrame, batch: int) -> None:
-        nonlocal next_batch, so_far
         end_with_parent()
         manifest = manifest_of(spec.folder, spec.query, batch)
         leads = check(spec.folder, spec.query, spec.generation)
@@ -119,12 +127,12 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
             look_ahead(spec, local, batch + 1, *known(spec, batch))
             return
         # An earlier run, or the copy that led before, may have been cut off in the middle of this batch.
-        begun = first_begun(spec, batch) if first or next_batch != batch else None
-        if next_batch != batch:
-            so_far = Reached(*known(spec, batch - 1))
+        begun = first_begun(spec, batch) if first or at.next != batch else None
+        if at.next != batch:
+            at.so_far = Reached(*known(spec, batch - 1))
         with watched() as looks:
             if turn is not None:
-                turn(frame, batch, so_far.frontiers, so_far.latest)
+                turn(frame, batch, at.so_far.frontiers, at.so_far.latest)
             if spec.native:
                 written = write_by_spark(spec, frame, batch, store=not done)
                 computed = Batch(batch, written.reached, written.counts, [], [written.rows])
@@ -132,7 +140,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
                 computed = _spread(spec, logs, gather(spec, task, frame, batch, store=not done), batch)
             else:
                 computed = _here(spec, logs, frame.toArrow(), batch)
-        reached = so_far.further(computed.reached)
+        reached = at.so_far.further(computed.reached)
         computed = dataclasses.replace(computed, reached=reached, begun=begun, speed=looks)
         if not (done or leads) and not appeared(spec, manifest):
             lead(batch, manifest, computed=True)
@@ -142,7 +150,7 @@ def make_writer(spec: WriterSpec, task: bytes = b"") -> Callable[[DataFrame, int
         elif not done:
             computed.discard()
         look_ahead(spec, local, batch + 1, reached.frontiers, reached.latest)
-        next_batch, so_far = batch + 1, reached
+        at.next, at.so_far = batch + 1, reached
 
     return write
 
