@@ -70,9 +70,20 @@ def locating(file: object) -> Iterator[None]:
         raise error.located(file) from None
 
 
+def printable(text: str) -> str:
+    r"""Return a text on one line as a terminal may show it: characters that would command it are written out.
+
+    Examples
+    --------
+    >>> printable("a\x1b[2K")
+    'a\\x1b[2K'
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def _line(text: str, length: int = 300) -> str:
-    """Return a text on one line, without control characters that a user's file may hold, and not endless."""
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[: length + 1])
+    """Return a text on one line that is not endless."""
+    shown = printable(text[: length + 1])
     return shown if len(text) <= length else shown[: length - 1] + "…"
 
 

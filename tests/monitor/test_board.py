@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.latency.cores import covered
 from penstock.monitor.board import BINS, Board, Latencies, step_of, summary, tail
 
 
@@ -77,6 +78,18 @@ def test_marks_tell_what_changed() -> None:
     mine.add_latency("out", np.array([101.5]), 107.0)
     assert mine.mark() == 1
     assert mine.mark() == mine.length
+
+
+@given(st.lists(st.tuples(st.floats(92, 128), st.floats(0, 8)), max_size=40), st.sampled_from([0.5, 1.0, 2.0]))
+def test_work_side_by_side_counts_once(spans: list[tuple[float, float]], step: float) -> None:
+    """A host is busy while any of its batches runs, in whatever order one hears of them."""
+    mine = board(80, step)
+    for begin, length in spans:
+        mine.add_busy("h1", begin, begin + length)
+    parts = covered([(begin, begin + length) for begin, length in spans], mine.start, np.inf)
+    edges = mine.start + step * np.arange(81)
+    wanted = sum((np.diff(np.clip(edges, *part)) / step for part in parts), np.zeros(80))
+    np.testing.assert_allclose(mine.busy[0], wanted, atol=1e-9)
 
 
 def test_a_long_gap_empties_the_window() -> None:

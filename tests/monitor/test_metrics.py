@@ -70,6 +70,21 @@ def test_a_controllers_counters_are_of_the_whole_run(controlled: Path) -> None:
     assert told(view)['penstock_sink_rows_total{sink="ledger"}'] == 1870
 
 
+def test_a_stream_that_keeps_nothing_drops_all(controlled: Path) -> None:
+    """A stream on which everything is dropped has the rate that arrives there, and nothing of it goes on."""
+    path = controlled / "control" / "state.json"
+    document = json.loads(path.read_text())
+    document["status"] |= {"keep": {"buys->paid": 0.0}, "rates": {"clicks": 10.0, "buys": 20.0}}
+    path.write_text(json.dumps(document))
+    view = ControlledView(controlled)
+    view.look(0.0)
+    live = view.live(0.0)
+    rates = {name: row[-1] for name, row in zip(view.board.streams, live["series"]["rates"], strict=True)}
+    assert live["series"]["keep"]["buys->paid"][-1] == 0
+    assert rates["buys->paid"] == pytest.approx(20, rel=1e-3)
+    assert rates["paid->billed"] == 0
+
+
 def test_what_a_controller_does_not_count_is_left_out(controlled: Path) -> None:
     """Where the folder holds only the last period, nothing of it stands under the name of a total."""
     path = controlled / "control" / "state.json"

@@ -111,16 +111,17 @@ def plain_board(view: LogView, found: Inspection) -> Board:
     busy, (host,) = [], mine.hosts
     for name, query in found.queries.items():
         batches, before, waited = query.batches, query.batches.start[0], 0.0
-        board.busy[:] = 0.0
+        alone = Board(mine.streams, mine.hosts, mine.sinks, begin=mine.start, step=mine.step, bins=mine.bins)
         columns = (batches.start, batches.end, batches.rows, batches.output, batches.lag)
         for start, end, rows, output, lag in zip(*(column.tolist() for column in columns), strict=True):
             board.add_flow("arrived", f"{name}-{name}->{name}", rows, before, start)
             board.add_flow("put" if lag > waited else "taken", f"{name}-{name}->{name}", abs(lag - waited), end, end)
             board.add_flow("arrived", f"{name}->{name}-out", output, start, end)
-            board.add_busy(host, start, end)
+            alone.add_busy(host, start, end)
             board.add_latency(f"{name}-out", np.array([start]), end)
             before, waited = start, lag
-        busy.append(board.busy.copy())
+        alone.slide(mine.last * mine.step)
+        busy.append(alone.busy)
     board.busy = np.max(busy, axis=0)
     return board
 

@@ -13,6 +13,7 @@ from folders import BEGIN, NETWORK, Folder, setting
 from penstock.errors import InputError
 from penstock.load.setting import setting_of
 from penstock.monitor import open_view, recent_runs
+from penstock.monitor.exposition import exposition
 from penstock.monitor.run import RunView
 from penstock.network import Network
 from penstock.network.model import Operator, Sink
@@ -100,6 +101,22 @@ def test_figures_are_those_of_the_batches(tmp_path: Path) -> None:
     assert totals["latency"]["count"] == 4000
     assert totals["latency"]["worst"] == pytest.approx(2 + 0.1 + 0.4 + 0.1 + 0.8, abs=0.02)
     assert view.begin == BEGIN
+
+
+def test_queries_side_by_side_keep_a_host_busy_once(tmp_path: Path) -> None:
+    """Where the batches of two queries of a host run at once, it is busy for as long as any of them runs."""
+    folder = Folder(tmp_path)
+    run = json.loads((tmp_path / "run.json").read_text())
+    folder.write("run.json", {**run, "units": [{"name": name, "host": "h1"} for name in ("a", "b")]})
+    for number in range(29):
+        for query, took in (("a", 0.3), ("b", 0.6)):
+            folder._batch(query, (number, BEGIN + 2 * (number + 1), took, 100), {}, {})
+    view = RunView(tmp_path)
+    view.look(BEGIN + 60)
+    busy = np.array(view.live(BEGIN + 60)["series"]["busy"][0], float)
+    assert busy[2:58].mean() == pytest.approx(0.3)
+    metrics = dict(line.rsplit(" ", 1) for line in exposition(view, BEGIN + 60).splitlines())
+    assert float(metrics['penstock_host_busy_ratio{host="h1"}']) == pytest.approx(0.3, rel=0.05)
 
 
 def test_backlog_is_what_was_not_taken(tmp_path: Path) -> None:

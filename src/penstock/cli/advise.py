@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
-import textwrap
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -265,10 +262,9 @@ def _advice(title: str, report: Report) -> None:
     if not report.advice:
         missed = any(latency.worst[1] > bound for latency in report.latency.values())
         also = f", and the bound of {human(bound)} is missed" if missed else ""
-        sys.stdout.write(f"{title}: none; no change of a setting pays{also}\n")
+        common.write(f"{title}: none; no change of a setting pays{also}")
         return
-    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
-    sys.stdout.write(title + "\n")
+    common.write(title)
     misses = [row.after.worst[1] > bound for row in report.advice]
     none_keeps = all(misses) and len(misses) > 1
     for number, (row, missed) in enumerate(zip(report.advice, misses, strict=True), 1):
@@ -276,9 +272,9 @@ def _advice(title: str, report: Report) -> None:
         if missed and not none_keeps:
             lines.append((f"still misses the bound of {human(bound)}", " " * 4))
         for text, indent in lines:
-            sys.stdout.write(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=" " * 4) + "\n")
+            common.write(text, indent, " " * 4)
     if none_keeps:
-        sys.stdout.write(f"no advice alone keeps the bound of {human(bound)}\n")
+        common.write(f"no advice alone keeps the bound of {human(bound)}")
 
 
 def _lines(number: int, row: Advice) -> list[tuple[str, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from penstock.cli.progress import progress as progress
-from penstock.errors import Infeasible, PenstockError
+from penstock.errors import Infeasible, PenstockError, printable
 from penstock.files import Document, to_json, write_json
 from penstock.units import two_digits
 
@@ -52,15 +54,22 @@ def fail(error: PenstockError, *, as_json: bool) -> NoReturn:
         say_notes()
         if as_json:
             sys.stdout.write(to_json({"feasible": False, "reason": error.reason, **error.document}))
-        say(f"penstock: no: {error}")
-    else:
-        say(f"penstock: {error}")
+    # What Spark says has many lines, with tabs.
+    for line in f"penstock: {'no: ' if isinstance(error, Infeasible) else ''}{error}".expandtabs().splitlines():
+        say(line)
     sys.exit(error.exit_code)
 
 
 def say(text: str) -> None:
     """Print a line for people."""
-    sys.stderr.write(text.rstrip("\n") + "\n")
+    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
+
+
+def write(text: str, indent: str = "", following: str = "") -> None:
+    """Print a paragraph for people on standard output, as wide as the terminal is where that can be read."""
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+    filled = textwrap.fill(printable(text), width, initial_indent=indent, subsequent_indent=following)
+    sys.stdout.write(filled + "\n")
 
 
 def say_gone(document: Document) -> None:
@@ -99,7 +108,7 @@ def show_hosts(rows: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table for people on standard output; numbers get four digits, and what is not known is left blank."""
+    """Print a table for people on standard output: numbers as of `number`, what is not known left blank."""
     from rich import box
     from rich.cells import cell_len
     from rich.console import Console
@@ -108,13 +117,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
     say_notes()
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    body = [
-        [
-            "" if cell is None or cell != cell else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-            for cell in row
-        ]
-        for row in rows
-    ]
+    body = [[_cell(cell) for cell in row] for row in rows]
     foldable = 0
     for index, column in enumerate(columns):
         cells = [row[index] for row in body]
@@ -131,7 +134,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     for row in body:
         # As it is: users' names may look like rich's markup.
         shown.add_row(*map(Line, row))
-    console, heading = Console(highlight=False), Line(title, style="italic")
+    console, heading = Console(highlight=False), Line(printable(title), style="italic")
     needed = console.measure(shown, options=console.options.update(width=_UNBOUNDED))
     # A file or pipe has no width; on a terminal texts fold, and what is too wide still is printed whole.
     wide = (
@@ -140,6 +143,17 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     # Both, or a terminal that calls itself dumb has 80 columns.
     console.width, console.height = wide, console.height
     console.print(heading, shown, soft_wrap=False)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number for people: so many digits, or all in front of the point where these are more."""
+    return f"{value:.0f}" if 10**digits - 0.5 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    return number(value) if isinstance(value, float) else printable(str(value))
 
 
 def _longest_word(cells: Sequence[str]) -> int:
@@ -164,8 +178,8 @@ def microseconds(row: Document) -> str:
 
 
 def between(pair: Sequence[float]) -> str:
-    """Return an interval for people, with three digits."""
-    return " to ".join(f"{value:.3g}" for value in pair)
+    """Return an interval for people, with three digits, or whole."""
+    return " to ".join(number(value, 3) for value in pair)
 
 
 def write_document(path: str, document: Document) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,7 +90,9 @@ def _show(found: Inspection) -> None:
     if found.findings:
         from penstock.inspection import alike
 
-        sys.stdout.write("findings\n" + "".join(_finding(*row) for row in alike(found.findings)))
+        common.write("findings")
+        for kind, about, says in alike(found.findings):
+            common.write(f"{kind:<19}{', '.join(about)}: {says}", " ", " " * 20)
     known = [query.fit.error for query in found.queries.values() if query.fit.error is not None]
     if known:
         low, high = f"{min(known):.1%}", f"{max(known):.1%}"
@@ -132,12 +131,6 @@ def _rate(rate: float) -> str:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
-
-
-def _finding(kind: str, about: list[str], says: str) -> str:
-    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
-    text = f"{kind:<19}{', '.join(about)}: {says}"
-    return textwrap.fill(text, width, initial_indent=" ", subsequent_indent=" " * 20) + "\n"
 
 
 def _row(name: str, query: Query) -> list[object]:

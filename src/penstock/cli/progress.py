@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from penstock.errors import printable
+
 Tell = Callable[[str, float], None]
 
 PATIENCE, APART, SILENCE = 3.0, 1.0, 30.0
@@ -42,7 +44,7 @@ def _bar() -> Iterator[Tell]:
     # Few refreshes: hosts may be pinned to every core of this machine.
     with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=2) as bar:
         task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, description=what, completed=share)
+        yield lambda what, share: bar.update(task, description=printable(what), completed=share)
 
 
 class Milestones:
@@ -63,5 +65,5 @@ class Milestones:
         if passed < PATIENCE or since < APART or (reached == self._told and since < SILENCE):
             return
         self._told, self._last = reached, passed
-        sys.stderr.write(f"{passed:5.0f} s  {share:4.0%}  {what}\n")
+        sys.stderr.write(f"{passed:5.0f} s  {share:4.0%}  {printable(what)}\n")
         sys.stderr.flush()

@@ -376,9 +376,9 @@ def _batched(
 
 def _print(document: Document) -> None:
     latency = document["latency"]
-    columns = ("mean", "p50", "p99", "max", "count")
+    columns, end = ("mean", "p50", "p99", "max", "count"), common.number(document["end"], 6)
     common.table(
-        f"{document['network']}: latency in s at the sinks, {document['policy']}, {document['end']:.6g} s simulated",
+        f"{document['network']}: latency in s at the sinks, {document['policy']}, {end} s simulated",
         ["sink", *columns],
         [
             *([name, *(row["latency"][c] for c in columns)] for name, row in document["sinks"].items()),

@@ -7,7 +7,9 @@ goes on, a board stays as large as it is.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,9 @@ STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 4
 
 CLASSES, LEAST, MOST = 200, 1e-4, 1e6
 """Classes of latency per factor of e, each half a per cent wide; the least and the most latency (s) they tell apart."""
+
+_since, _until = itemgetter(0), itemgetter(1)
+"""Of when a host worked."""
 
 
 def step_of(duration: float, bins: int = BINS) -> float:
@@ -119,6 +124,8 @@ class Board:
         flows = np.zeros((len(self.streams), bins))
         self.arrived, self.dropped, self.put, self.taken = (flows.copy() for _ in range(4))
         self.busy = np.zeros((len(self.hosts), bins))
+        self._worked: dict[str, list[tuple[float, float]]] = {}
+        """By host, when it worked (s since the epoch) as far as the window reaches: in order, apart from each other."""
         self.worst = np.full(bins, np.nan)
         self.tuples = np.zeros(bins)
         self.waiting = np.zeros(len(self.streams))
@@ -218,9 +225,19 @@ class Board:
             self.totals[:, place] = self.totals[:, place] + np.array([arrived, dropped, late, 1])
 
     def add_busy(self, host: str, begin: float, end: float) -> None:
-        """Note that a host worked."""
-        if host in self._host:
-            self._spread(self.busy[self._host[host]], (end - begin) / self.step, begin, end)
+        """Note that a host worked; what was noted of that time before counts once."""
+        if host not in self._host or end <= begin:
+            return
+        self.slide(end)
+        row, worked = self.busy[self._host[host]], self._worked.setdefault(host, [])
+        del worked[: bisect_left(worked, self.start, key=_until)]
+        first, behind = bisect_left(worked, begin, key=_until), bisect_right(worked, end, key=_since)
+        since = begin
+        for start, stop in [*worked[first:behind], (end, end)]:
+            if start > since:
+                self._spread(row, (start - since) / self.step, since, start)
+            since = max(since, stop)
+        worked[first:behind] = [(min([begin, *map(_since, worked[first:behind])]), since)]
 
     def add_share(self, host: str, share: float, begin: float, end: float) -> None:
         """Note the share of a time (s since the epoch) in which a host worked."""

@@ -147,12 +147,10 @@ class ControlledView(View):
         )
         rates = np.array([known["rates"].get(name, 0.0) for name in program.sources])
         keep = {name: share for name, share in known["keep"].items() if name in program.streams}
-        kept = program.flow(rates, keep)[program.arc]
-        for name, rate in zip(program.streams, kept.tolist(), strict=True):
-            share = keep.get(name, 1.0)
-            arrived = (rate / share if share > 0 else 0.0) * (end - begin)
+        offered = program.offered(rates, program.flow(rates, keep))[program.arc]
+        for name, arrived in zip(program.streams, (offered * (end - begin)).tolist(), strict=True):
             self.board.add_flow("arrived", name, arrived, begin, end)
-            self.board.add_flow("dropped", name, arrived * (1 - share), begin, end)
+            self.board.add_flow("dropped", name, arrived * (1 - keep.get(name, 1.0)), begin, end)
 
     def _totals(self) -> Document:
         """Return what the controller counted; one that counts nothing tells the latency of its last period only."""

@@ -18,6 +18,7 @@ from penstock.load import Statistics
 from penstock.load.setting import Setting
 from penstock.monitor.board import Board, summary, tail
 from penstock.monitor.expected import FOLLOWED, OVERLOAD_ONLY, Expected, Question, expect, uncosted, what_if
+from penstock.monitor.periods import highest, mean
 from penstock.network import Network
 from penstock.network.model import Operator
 from penstock.pictures.lanes import lay_out
@@ -304,30 +305,30 @@ class View:
                 found[self.board.hosts.index(host)] += row
         return found
 
+    def _edges(self, begin: int, end: int, origin: float, period: float) -> Array:
+        """Return the edges of bins of the window in periods (s) since an origin (s since the epoch)."""
+        board = self.board
+        return (board.start + np.arange(begin, end + 1, dtype=np.float64) * board.step - origin) / period
+
     def _offered(self, begin: int, end: int) -> list[float | None]:
         """Return the rates that the sources were told to have, array (sources, bins); nothing where nobody told."""
-        rates, board = self.setting.rates, self.board
+        rates = self.setting.rates
         if rates is None or self.begin is None:
             return []
-        when = board.start + (np.arange(begin, end) + 0.5) * board.step - self.begin
-        place = np.floor(when / rates.period).astype(int)
-        inside = (place >= 0) & (place < rates.periods)
-        values = np.where(inside, rates.values[:, np.clip(place, 0, rates.periods - 1)], np.nan)
-        return tail(values, 0, place.size)
+        return tail(mean(rates.values, self._edges(begin, end, self.begin, rates.period)), 0, end - begin)
 
     def _expected_series(self, begin: int, end: int) -> Document:
-        if self._expected is None:
+        """Return what is expected of each bin: the worst latency of what enters in it, and the load in the mean."""
+        found = self._expected
+        if found is None:
             return {}
-        board, found = self.board, self._expected
-        middle = board.start + (np.arange(begin, end) + 0.5) * board.step - self._expected_from
-        place = np.floor(middle / found.period).astype(int)
-        inside = (place >= 0) & (place < found.series.size)
-        place = np.clip(place, 0, found.series.size - 1)
-
-        def at(series: Array) -> list[float | None]:
-            return tail(np.where(inside, series[..., place], np.nan), 0, place.size)
-
-        return {"predicted": at(found.series), "low": at(found.low), "high": at(found.high), "load": at(found.load)}
+        edges = self._edges(begin, end, self._expected_from, found.period)
+        # The worst of a bin is at least that of each of its periods: so are its quantiles.
+        worst = {"predicted": found.series, "low": found.low, "high": found.high}
+        return {
+            **{name: tail(highest(series, edges), 0, end - begin) for name, series in worst.items()},
+            "load": tail(mean(found.load, edges), 0, end - begin),
+        }
 
     def _totals(self) -> Document:
         """Return what was counted over the whole run, and what is expected of it; None where nobody counted.
@@ -381,6 +382,7 @@ def _operator(operator: Operator, known: Statistics) -> Document:
         "selectivity": None if operator.selectivity is None else max(operator.selectivity, default=None),
         "resolution": 0.0 if row is None else row.resolution,
         "pin": operator.pin,
+        "routes": operator.route is not None,
         **{key: value for key, value in said.items() if value is not None},
     }
 

@@ -1,5 +1,6 @@
 // State, connection, and everything that follows the time shown.
 import { $, number, seconds, share, between, clock, escape, hue, plural, dash, predicted } from "./words.js";
+import { drops, entering, greatest, readers } from "./figures.js";
 import * as network from "./network.js";
 import { Chart } from "./charts.js";
 import * as forms from "./forms.js";
@@ -121,7 +122,6 @@ export function moment() {
     // Of a plan it is what is predicted: nothing was measured.
     busy: about.kind === "plan" ? load : series.busy.map((row, k) => ended ? worked[names[k]] ?? whole(row) : mean(row)),
     load,
-    offered: series.offered.map(row => ended ? whole(row) : row[cursor ?? end - 1] ?? null),
     backlog: series.backlog.map(row => row[cursor ?? end - 1] ?? null),
     measured: at(series.measured), predicted: at(series.predicted), low: at(series.low), high: at(series.high),
     ended,
@@ -133,20 +133,12 @@ function latest(row) {
   return 0;
 }
 
-// Each reader of a source sees all of it, but a query that was admitted later only what came since.
-const readers = source => state.about.streams.flatMap((stream, k) => stream.writer === source ? [k] : []);
-const greatest = values => values.reduce((best, value) => (value ?? null) !== null && (best === null || value > best) ? value : best, null);
-
 function stats(now) {
   const whole = now.ended, over = whole ? ", mean" : "";
   const { about, live } = state, totals = live.totals;
-  const into = about.sources.reduce((sum, source, n) => {
-    if (about.kind === "run" && now.offered?.length && now.offered[n] !== null) return sum + now.offered[n];
-    return sum + (greatest(readers(source).map(k => now.rates[k])) ?? 0);
-  }, 0);
+  const into = entering(about, now.rates);
   put("s-rate", `${number(into)}/s`);
-
-  const entered = about.sources.reduce((sum, source) => sum + (greatest(readers(source).map(k => totals.streams[about.streams[k].name]?.arrived)) ?? 0), 0);
+  const entered = entering(about, about.streams.map(stream => totals.streams[stream.name]?.arrived));
   put("s-rate-sub", entered ? `${number(entered)} ${whole ? "in all" : "so far"}` : "");
   const latency = whole ? totals.latency.worst : now.measured;
   $("s-latency").previousElementSibling.textContent = about.kind === "log" ? "Longest batch" : "Latency, worst";
@@ -161,10 +153,10 @@ function stats(now) {
   const waiting = now.backlog.reduce((sum, value) => sum + (value ?? 0), 0);
   put("s-backlog", about.kind === "plan" ? dash : number(Math.round(waiting)));
   put("s-backlog-sub", waiting && into ? `${seconds(waiting / into)} of input` : "");
-  const dropped = Object.values(totals.streams).reduce((sum, row) => sum + row.dropped, 0), late = Object.values(totals.streams).reduce((sum, row) => sum + row.late, 0);
+  const { dropped, arrived, streams } = drops(totals.streams), late = Object.values(totals.streams).reduce((sum, row) => sum + row.late, 0);
   const counted = Object.values(totals.streams).some(row => row.dropped !== null) || (about.kind === "run" && totals.whole);
   put("s-dropped", counted ? number(dropped) : dash);
-  put("s-dropped-sub", late ? `${plural(late, "row")} late` : dropped && entered ? `${share(dropped / entered)} of all rows` : "");
+  put("s-dropped-sub", late ? `${plural(late, "row")} late` : dropped ? `${share(dropped / arrived)} on ${plural(streams, "stream")}` : "");
 }
 
 function put(id, text, tone = "") {
@@ -228,7 +220,7 @@ function makeCharts() {
   ]));
   const rates = new Chart(parent, "Rates of the sources", some(about.sources, "rows per second"), "number", { pick });
   rates.set(about.sources.slice(0, SHOWN).map((source, n) => {
-    const all = () => { const rows = readers(source).map(k => series().rates?.[k] ?? []); return rows[0]?.map((_, at) => greatest(rows.map(row => row[at]))); };
+    const all = () => { const rows = readers(about, source).map(k => series().rates?.[k] ?? []); return rows[0]?.map((_, at) => greatest(rows.map(row => row[at]))); };
     return { label: source, colour: hue(n), form: "line", data: () => smooth(all(), about) };
   }).concat(about.kind !== "run" || about.sources.length > 4 ? [] : about.sources.map((source, n) =>
     ({ label: "expected", colour: hue(n), form: "dash", data: () => series().offered?.[n] }))));

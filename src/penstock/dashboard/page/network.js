@@ -1,5 +1,6 @@
 // The network: hosts are lanes, operators boxes, streams curves whose width follows the rate.
 import { $, number, seconds, share, escape, hue } from "./words.js";
+import { inflow, outflow } from "./figures.js";
 
 const BOX = { w: 138, h: 36 }, GAP = { x: 74, y: 14 }, PAD = { x: 14, top: 24 };
 const LABELLED = 60;
@@ -117,16 +118,10 @@ function tell(name, rates) {
     if (operator.pin) lines.push(`pinned to ${escape(operator.pin)}`);
     for (const key of ["where", "select", "on", "function"]) if (operator[key]) lines.push(`${key} <code>${escape(operator[key])}</code>`);
   } else lines.push(`<b>${escape(name)}</b> ${about.sinks[name] ? "sink" : "source"}`);
-  const into = inflow(name, rates), out = rates?.[about.streams.findIndex(stream => stream.writer === name)] ?? null;
+  const into = inflow(about, name, rates), out = outflow(about, name, rates);
   if (into !== null && !about.sources.includes(name)) lines.push(`${number(into)} rows/s in`);
   if (out !== null) lines.push(`${number(out)} rows/s out`);
   $("detail").innerHTML = lines.join(" · ");
-}
-
-// null where nobody knows any of it.
-function inflow(name, rates) {
-  const known = about.streams.map((stream, k) => stream.reader === name ? rates?.[k] ?? null : null).filter(rate => rate !== null);
-  return known.length ? known.reduce((a, b) => a + b, 0) : null;
 }
 
 export function choose(name) {
@@ -150,7 +145,7 @@ export function choose(name) {
 
 function table(rates) {
   const rows = Object.entries(about.operators).map(([name, operator]) => {
-    const into = inflow(name, rates);
+    const into = inflow(about, name, rates);
     return `<tr><td>${escape(name)}</td><td>${escape(about.placement[name] ?? "")}</td><td>${escape(operator.kind)}</td><td>${escape(operator.inputs.join(", "))}</td>` +
       `<td class="n">${operator.cost === null ? "" : escape(price(operator))}</td><td class="n">${into === null ? "" : number(into)}</td></tr>`;
   });
