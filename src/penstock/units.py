@@ -15,6 +15,11 @@ _SECONDS = {
     "h": 3600.0, "hour": 3600.0,
     "d": 86400.0, "day": 86400.0,
 }  # fmt: skip
+_SPOKEN = (
+    (86400.0, "d", 2), (3600.0, "h", 2), (60.0, "min", 2),
+    (1.0, "s", 1), (1e-3, "ms", 1), (1e-6, "µs", 1),
+)  # fmt: skip
+"""Seconds of the units in which durations are told, and from how many of them on."""
 _DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
 
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -161,15 +166,16 @@ def spark_interval(duration: float) -> str:
     return f"{round(duration * 1e6)} microseconds"
 
 
-def two_digits(value: float) -> str:
-    """Return a number for people, with two digits and no power of ten below a million.
+def digits(value: float, count: int) -> str:
+    """Return a number for people, with so many digits and no power of ten for large ones.
 
     Examples
     --------
-    >>> two_digits(0.4912), two_digits(134.2)
-    ('0.49', '130')
+    >>> digits(0.4912, 2), digits(134.2, 2), digits(999.7, 3), digits(1234.5, 3)
+    ('0.49', '130', '1,000', '1,230')
     """
-    return f"{float(f'{value:.2g}'):g}"
+    rounded = float(f"{value:.{count}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
 
 
 def human(duration: float) -> str:
@@ -177,13 +183,11 @@ def human(duration: float) -> str:
 
     Examples
     --------
-    >>> human(0.0123), human(90), human(150), human(9000)
-    ('12.3 ms', '90 s', '2.5 min', '2.5 h')
+    >>> human(0.0123), human(0.9997), human(90), human(150), human(9000)
+    ('12.3 ms', '1 s', '90 s', '2.5 min', '2.5 h')
     """
-    for factor, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if abs(duration) >= 2 * factor:
-            return f"{duration / factor:.3g} {unit}"
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if abs(duration) >= factor:
-            return f"{duration / factor:.3g} {unit}"
+    for factor, unit, least in _SPOKEN:
+        # As it will be written: 999.7 ms are 1 s.
+        if float(f"{abs(duration) / factor:.3g}") >= least:
+            return f"{digits(duration / factor, 3)} {unit}"
     return "0 s" if duration == 0 else f"{duration * 1e9:.3g} ns"

@@ -14,7 +14,7 @@ from penstock.advice import Aims, Burst, Report, advise, consult, deployed, with
 from penstock.advice.kinds import KINDS
 from penstock.advice.kinds.hosts import with_cores
 from penstock.advice.kinds.rate_limit import best_limit, limits
-from penstock.advice.measure import harm_of
+from penstock.advice.measure import correlation, harm_of
 from penstock.advice.replay import replay
 from penstock.advice.values import Advice, Facts
 from penstock.cluster import Cluster, Placement
@@ -198,6 +198,16 @@ def test_light_drivers_are_put_together(job: Any, deployment: Any) -> None:
     assert found.after.worst[2] <= 6.0
     heavy = (job("a", rates=700.0, driver="d"), job("b", rates=700.0, driver="e"))
     assert of_kind(ask(deployment(*heavy), latency=6.0), "together") == []
+
+
+def test_a_burst_does_not_make_loads_alike(job: Any, deployment: Any) -> None:
+    """The reason to put drivers together tells how alike their recorded loads are, without the burst behind them."""
+    wave = 100 + 50 * np.sin(np.arange(60))
+    jobs = (job("a", rates=wave, driver="d", trigger=2.0), job("b", rates=200 - wave, driver="e", trigger=2.0))
+    recorded = deployment(*jobs)
+    (found,) = of_kind(ask(with_burst(recorded, 3.0, 20.0), latency=60.0), "together")
+    assert correlation(recorded)[0, 1] == pytest.approx(-1)
+    assert "(load correlation -1.00)" in found.proposal.why
 
 
 def test_the_fewest_cores_that_keep_the_bound(job: Any, deployment: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,10 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cli.inspect import _rate
 from penstock.cluster import read_cluster
 from penstock.network import read_network
 from penstock.workload import read_rates
@@ -271,3 +274,22 @@ def test_any_batches_make_sane_files(
     load = penstock("load", *files, "--cluster", out / "cluster.toml", "--placement", out / "placement.json", "--json")
     assert load.code == 0, load.err
     assert penstock("inspect", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [(0.01234, "0.0123"), (99.96, "100"), (999.7, "1,000"), (1000.4, "1,000"), (12345.6, "12,346")]
+)
+def test_rates_are_numbers_as_people_write_them(rate: float, said: str) -> None:
+    """No rate is written with a power of ten, at the edges of rounding neither."""
+    assert _rate(rate) == said
+
+
+def test_headroom_is_a_number_as_people_write_it(
+    penstock: Any, make: SimpleNamespace, write: Callable[..., Path]
+) -> None:
+    """A large headroom is written in full."""
+    log = write(make.paced("light", cost=5e-5, rate=lambda number: 40 + 30 * np.sin(number)))
+    done = penstock("inspect", log)
+    (headroom,) = re.findall(r" >?([0-9,]+)x ", done.out)
+    assert 100 <= int(headroom.replace(",", "")) <= 2000
+    assert "e+" not in done.out

@@ -70,6 +70,20 @@ def test_a_burst_in_closed_form() -> None:
     assert (found.total.worst - low, high - found.total.worst) == pytest.approx((width, width), rel=0.2)
 
 
+def test_an_interval_is_over_what_its_total_is_over() -> None:
+    """Over tuples the interval is that of the tuples: of the only sink, not of the periods, most of which are quiet."""
+    model = load_model(chain([0.01]), Rates.of(1.0, {"s1": [125.0] * 20 + [10.0] * 80}))
+    placement, cluster = Placement({"o1.1": "h1"}), Cluster.uniform(1)
+    known = Statistics(operators={"o1.1": OperatorStatistics(cost=(0.01,), error=0.02)})
+    found = mace(model, placement, cluster, known).over_tuples()
+    told = with_interval(found, model, placement, cluster, known, np.random.default_rng(0))
+    (sink,) = told.sinks
+    assert told.total == told.sinks[sink]
+    assert told.total.mean > 2 * np.mean(told.series)
+    assert told.spread is not None
+    assert told.spread.total == told.spread.sinks[sink]
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_errors_of_a_mix_leave_what_was_measured_in_place(seed: int) -> None:

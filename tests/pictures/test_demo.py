@@ -122,15 +122,17 @@ def test_phases_are_where_they_are() -> None:
     series = {
         "time": time,
         "rate": {"s": np.where((time >= 20) & (time < 30), 400.0, 100.0)},
-        "hosts": {"h1": {"busy": np.where((time >= 20) & (time < 40), 1.0, 0.4)}, "h2": {"busy": np.full(60, 0.3)}},
+        "hosts": {
+            "h1": {"busy": np.where((time < 10) | ((time >= 20) & (time < 40)), 1.0, 0.4)},
+            "h2": {"busy": np.full(60, 0.3)},
+        },
         "latency": {"predicted": np.interp(time, [20, 30, 45], [1.0, 9.0, 1.0])},
     }
     assert bursts(series) == [(20.0, 30.0)]
-    ((host, begin, end),) = saturated(series)
-    assert host == "h1"
-    assert (begin, end) == pytest.approx((23, 38), abs=2)
+    assert [*saturated(series)] == ["h1"]
+    assert saturated(series)["h1"] == [pytest.approx((0, 7), abs=2), pytest.approx((23, 38), abs=2)]
     assert drains(series) == [(30.0, 45.0)]
-    assert bursts({"time": []}) == saturated({"time": []}) == drains({"time": []}) == []
+    assert bursts({"time": []}) == drains({"time": []}) == [*saturated({"time": []})] == []
 
 
 def test_smoothing_keeps_the_mean_and_leaves_gaps() -> None:
@@ -165,3 +167,33 @@ def test_costs_below_the_resolution_say_so() -> None:
     assert "< 0.49 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 4.9e-7})
     assert "< 130 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 1.3e-4})
     assert "3 µs" in _describe({"kind": "filter", "cost": [3e-6], "resolution": 4.9e-7})
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Figures that are drawn, in place of files."""
+    figures: list[Figure] = []
+    monkeypatch.setattr("penstock.pictures.demo.save", lambda figure, *_args, **_kwargs: figures.append(figure))
+    return figures
+
+
+def test_what_is_full_is_full_as_predicted(drawn: list[Figure]) -> None:
+    """Each interval in which a host is predicted to be full has a bar, and the words say that it was predicted."""
+    told = report()
+    told["series"]["hosts"] = {"h1": {"busy": ([1.0] * 8 + [0.0] * 4) * 2, "measured": [0.5] * 20}}
+    demo_picture(told, "picture.png")
+    loads = drawn[0].axes[2]
+    assert [text.get_text() for text in loads.texts] == ["h1 predicted full"]
+    bars = [line for line in loads.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 3]
+    assert len(bars) == 2
+
+
+def test_every_name_is_in_the_legend(drawn: list[Figure]) -> None:
+    """Hosts and sources whose names begin with an underscore stand in the legends as others do."""
+    told = report()
+    told["series"]["rate"] = {"_s": [100.0] * 20, "t": [50.0] * 20}
+    told["series"]["hosts"] = {"_h1": {"busy": [0.5] * 20}, "h2": {"busy": [0.3] * 20}}
+    demo_picture(told, "picture.png")
+    words = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in drawn[0].axes[:3]]
+    assert "_h1" in words[0]
+    assert words[1:] == [["_s", "t"], ["_h1 predicted", "_h1 measured", "h2 predicted", "h2 measured"]]

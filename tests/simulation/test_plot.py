@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock.cluster import Cluster, Placement
+from penstock.cluster import Cluster, Host, Placement
 from penstock.network import Network, Operator, Sink, Source
 from penstock.simulation import MicroBatch, Options, Recording, simulate
 from penstock.simulation.plot import plot
@@ -25,10 +25,16 @@ NETWORK = Network.of(
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Figures that are drawn, in place of files."""
+    figures: list[Any] = []
+    monkeypatch.setattr("penstock.simulation.plot.save", lambda figure, _path: figures.append(figure))
+    return figures
+
+
+@pytest.fixture
+def lines(drawn: list[Any]) -> dict[str, Any]:
     """The lines of the latency by sink, in batches of 1 s sampled each 0.6 s; behind '' the axes."""
-    drawn: list[Any] = []
-    monkeypatch.setattr("penstock.simulation.plot.save", lambda figure, _path: drawn.append(figure))
     rates, placement = Rates.constant({"clicks": 100.0}, 120.0), Placement({"views": "h1", "seldom": "h2"})
     options = Options(microbatch=MicroBatch(trigger=1.0))
     record = Recording(trace=True, sample=0.6)
@@ -60,3 +66,44 @@ def test_the_legend_covers_nothing(lines: dict[str, Any]) -> None:
     axes = lines[""]
     axes.figure.draw_without_rendering()
     assert axes.get_legend().get_window_extent().x0 >= axes.get_window_extent().x1
+
+
+def many(drawn: list[Any]) -> Any:
+    """Return the picture of twelve sinks, each on a host of its own; the busier a host, the fewer rows wait for it."""
+    names = [f"_h{k:02d}" for k in range(12)]
+    network = Network.of(
+        "many",
+        [Source(name="s")],
+        [Operator(name=f"o{k}", kind="map", inputs=("s",), cost=(0.002 + 0.0007 * k,)) for k in range(12)],
+        [Sink(name=f"_t{k:02d}", input=f"o{k}") for k in range(12)],
+    )
+    cluster = Cluster.of([Host(name=name) for name in names])
+    placement = Placement({f"o{k}": name for k, name in enumerate(names)})
+    rates = Rates.constant({"s": 90.0}, 20.0)
+    plot("x.png", simulate(network, cluster, placement, rates, Options(), record=Recording(trace=True, sample=0.5)))
+    return drawn[0]
+
+
+def test_every_name_is_in_the_legend(drawn: list[Any]) -> None:
+    """Sinks and hosts whose names begin with an underscore stand in the legends, and so do those that are grey."""
+    for axes in many(drawn).axes:
+        words = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert len(words) == 11
+        assert all(word.startswith("_") for word in words[:-1])
+        assert words[-1] == "2 others"
+
+
+def test_a_colour_is_the_same_host_in_both_panels(drawn: list[Any]) -> None:
+    """The ten hosts with a colour are chosen once for a figure, and each has its colour wherever it is drawn."""
+    _, *panels = many(drawn).axes
+    colours = [
+        {text.get_text(): line.get_color() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)}
+        for legend in (axes.get_legend() for axes in panels)
+    ]
+    assert colours[0] == colours[1]
+    assert len({*colours[0].values()}) == 11
+
+
+def test_heights_begin_at_nothing(drawn: list[Any]) -> None:
+    """Latency, what waits and busy shares are drawn from 0 on, so that heights can be compared."""
+    assert [axes.get_ylim()[0] for axes in many(drawn).axes] == [0, 0, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import attrs
 import numpy as np
@@ -234,16 +235,16 @@ def test_estimate_tells_headroom_and_when_models_differ(penstock, tmp_path) -> N
     assert penstock(*words[:-1], "--model", "pipelined").out.count("10")
 
 
-@pytest.mark.parametrize("model", ["pipelined", "microbatch"])
+@pytest.mark.parametrize("model", ["mace", "pipelined", "microbatch"])
 def test_estimate_is_checked_with_the_simulator(penstock, examples, model) -> None:
-    """On request the simulated latency stands beside the estimated one, with how far the estimate is above it."""
+    """On request the simulated latency stands beside the estimated one of tuples, with how far that is above it."""
     two = examples / "two-chains"
     placement = "views=h1,scored=h1,paid=h2,billed=h2"
     words = ["estimate", two / "network.toml", "--hosts", 2, "--rates", two / "rates.csv", "--placement", placement]
     found = penstock(*words, "--model", model, "--check-with", "simulation", "--json").document
     check = found["simulation"]
     for word, key in (("worst", "max"), ("p99", "p99"), ("p50", "p50"), ("mean", "mean")):
-        assert check["disagreement"][word] == pytest.approx(found[word] / check["latency"][key] - 1)
+        assert check["disagreement"][word] == pytest.approx(found["tuples"][word] / check["latency"][key] - 1)
     assert abs(check["disagreement"]["worst"]) < 0.1
     assert "checked with the simulator" in penstock(*words, "--check-with", "simulation").out
     assert penstock(*words, "--check-with", "spark").code == 2
@@ -272,3 +273,44 @@ def test_what_overlaps_is_not_certain(penstock, tmp_path) -> None:
         assert first["interval"]["worst"][0] <= first["worst"] <= first["interval"]["worst"][1]
         assert found["certain"] == (first["interval"]["worst"][1] < second["interval"]["worst"][0])
         assert found["certain"] == sure
+
+
+@pytest.mark.parametrize(("model", "units"), [("mace", "periods"), ("pipelined", "slices"), ("microbatch", "tuples")])
+def test_rows_of_an_estimate_say_what_they_are_over(penstock, tmp_path, model, units) -> None:
+    """A burst has most of the tuples in few of the periods: what a row is over stands in it, and only sink is all."""
+    network = (
+        "name = 'n'\n[sources.s]\n[operators.a]\nkind = 'map'\ninput = 's'\ncost = 0.002\n[sinks.t]\ninput = 'a'\n"
+    )
+    (tmp_path / "network.toml").write_text(network)
+    rates = "time,s\n" + "".join(f"{t},{1000 if 50 <= t < 60 else 20}\n" for t in range(200))
+    (tmp_path / "rates.csv").write_text(rates)
+    words = ["estimate", tmp_path / "network.toml", "--hosts", 1, "--rates", tmp_path / "rates.csv"]
+    words += ["--placement", "a=h1", "--model", model]
+    found = penstock(*words, "--check-with", "simulation", "--json").document
+    sink = found["sinks"]["t"]
+    assert found["tuples"] == pytest.approx({word: sink[word] for word in found["tuples"]})
+    assert (found["mean"] == pytest.approx(sink["mean"])) == (units == "tuples")
+    assert abs(found["simulation"]["disagreement"]["mean"]) < 0.15
+    said = [line.split("  ")[0].strip() for line in penstock(*words).out.splitlines()]
+    assert f"all {units}" in said
+    assert said.count("all tuples") == 1
+    assert "tuples of t" in said
+
+
+@pytest.mark.parametrize("model", ["mace", "pipelined", "microbatch", "sharing"])
+def test_what_reaches_no_sink_has_no_latency(penstock, tmp_path, model) -> None:
+    """A row without tuples is blank, and where no sink has any, models of tuples say that nothing can be told."""
+    (tmp_path / "network.toml").write_text(
+        "name = 'n'\n[sources.s]\n[sources.idle]\n"
+        "[operators.a]\nkind = 'map'\ninput = 's'\ncost = 0.002\n"
+        "[operators.b]\nkind = 'map'\ninput = 'idle'\ncost = 0.001\n"
+        "[sinks.busy]\ninput = 'a'\n[sinks.never]\ninput = 'b'\n"
+    )
+    words = ["estimate", tmp_path / "network.toml", "--hosts", 1, "--placement", "a=h1,b=h1", "--model", model]
+    shown = penstock(*words, "--rates", "s=600,idle=0").out
+    rows = dict(re.findall(r"^ (all \w+|tuples of \w+) *(.*?) *$", shown, re.M))
+    assert rows["tuples of busy"]
+    assert rows["tuples of never"] == ""
+    done = penstock(*words, "--rates", "s=0,idle=0")
+    assert re.findall(r"^ (?:all tuples|tuples of busy) *(.*?) *$", done.out, re.M) == ["", ""]
+    assert ("no latency can be told" in done.err) == (model in ("microbatch", "sharing"))

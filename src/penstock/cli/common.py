@@ -11,7 +11,7 @@ from typing import NoReturn
 from penstock.cli.progress import progress as progress
 from penstock.errors import Infeasible, PenstockError, printable
 from penstock.files import Document, to_json, write_json
-from penstock.units import two_digits
+from penstock.units import digits
 
 MEASURING = ("calibrate", "control", "run")
 """Commands that find out what a network leaves open, and so assume nothing."""
@@ -174,7 +174,7 @@ def microseconds(row: Document) -> str:
     """Return an operator's cost for people (µs), or that it is below what calibration can tell from nothing."""
     cost, least = row.get("cost") or 0.0, row.get("resolution") or 0.0
     cost = max(cost) if isinstance(cost, list | tuple) else cost
-    return f"< {two_digits(1e6 * least)}" if cost < least else f"{1e6 * cost:.4g}"
+    return f"< {digits(1e6 * least, 2)}" if cost < least else f"{1e6 * cost:.4g}"
 
 
 def between(pair: Sequence[float]) -> str:

@@ -13,7 +13,7 @@ from penstock.files import Document
 
 if TYPE_CHECKING:
     from penstock.cluster import Cluster, Placement
-    from penstock.latency.estimate import Estimate
+    from penstock.latency.estimate import Estimate, Quantiles
     from penstock.load.setting import Setting
     from penstock.workload import Rates
 
@@ -94,13 +94,15 @@ def _crowded(cluster: Cluster, placed: Placement) -> list[str]:
 
 
 def _print(name: str, found: Estimate, document: Document) -> None:
-    words = ("worst", "p99", "p50", "mean")
-    rows = [["all", *(document[word] for word in words)]]
-    if found.spread is not None and found.spread.draws:
+    words = [*MEASURED]
+    rows = [_row(f"all {found.units}", found.total)]
+    if found.spread is not None and found.spread.draws and found.total.weight:
         rows.append(["p05 to p95", *(common.between(found.spread.total[word]) for word in words)])
-    rows += [[sink, row.worst, row.p99, row.p50, row.mean] for sink, row in found.sinks.items()]
+    if found.units != "tuples":
+        rows.append(_row("all tuples", found.tuples))
+    rows += [_row(f"tuples of {sink}", row) for sink, row in found.sinks.items()]
     common.table(
-        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}", ["sink", *words], rows
+        f"{name}: latency in s by the model {found.model}, bottleneck {found.bottleneck}", ["over", *words], rows
     )
     if found.episodes:
         common.table(
@@ -119,11 +121,11 @@ def _print(name: str, found: Estimate, document: Document) -> None:
     if "simulation" in document:
         check = document["simulation"]
         common.table(
-            "checked with the simulator: latency in s",
+            "checked with the simulator: latency in s over all tuples",
             ["", "estimated", "simulated", "disagreement"],
             [
-                [word, document[word], check["latency"][key], _share(check["disagreement"][word])]
-                for word, key in MEASURED.items()
+                [word, estimated, check["latency"][key], _share(check["disagreement"][word])]
+                for (word, key), estimated in zip(MEASURED.items(), _row("", found.tuples)[1:], strict=True)
             ],
         )
     bar = found.error
@@ -136,19 +138,24 @@ def _print(name: str, found: Estimate, document: Document) -> None:
         common.say(f"note: {note}")
 
 
+def _row(name: str, latency: Quantiles) -> list[object]:
+    """Return a row of the table; what is over nothing is left blank."""
+    return [name, *(value if latency.weight else None for value in latency.by_key().values())]
+
+
 def _share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:+.1f} %"
 
 
 def _checked(found: Estimate, deployed: Setting, rates: Rates, seed: int) -> Document:
-    """Return the simulator's latency, and how far the estimate is above it, as a share."""
+    """Return the simulator's latency, and how far that of the estimated tuples is above it, as a share."""
     from penstock.control.as_modelled import simulated
 
     latency = {key: float(value) for key, value in simulated(deployed, rates, found.model, seed).latency.items()}
     return {
         "latency": latency,
         "disagreement": {
-            word: getattr(found.total, word) / latency[key] - 1 if latency["count"] and latency[key] else None
+            word: getattr(found.tuples, word) / latency[key] - 1 if latency["count"] and latency[key] else None
             for word, key in MEASURED.items()
         },
     }

@@ -126,7 +126,9 @@ def _part_row(name: str, query: Query) -> list[object]:
 
 
 def _rate(rate: float) -> str:
-    return f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
+    from penstock.units import digits
+
+    return digits(rate, 3) if rate < 1000 else f"{rate:,.0f}"
 
 
 def _count(number: int, one: str, many: str) -> str:
@@ -138,13 +140,13 @@ def _row(name: str, query: Query) -> list[object]:
 
     import numpy as np
 
-    from penstock.units import human
+    from penstock.units import digits, human
 
     fit, capacity = query.fit, query.capacity
     if capacity.headroom is not None:
-        headroom = f"{capacity.headroom:.2g}x"
+        headroom = f"{digits(capacity.headroom, 2)}x"
     else:
-        headroom = "" if capacity.least is None else f">{capacity.least:.2g}x"
+        headroom = "" if capacity.least is None else f">{digits(capacity.least, 2)}x"
     return [
         name,
         "?" if math.isnan(query.rate) or (not query.rate and query.batches.rows.any()) else _rate(query.rate),

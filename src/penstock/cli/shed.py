@@ -61,7 +61,7 @@ def command(
             "--plot",
             metavar="FILE",
             callback=options.output,
-            help="Draw score against load, with the baselines (SVG, PNG or PDF).",
+            help="Draw score against rates, with the baselines (SVG, PNG or PDF).",
         ),
     ] = None,
 ) -> None:

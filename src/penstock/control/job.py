@@ -234,7 +234,7 @@ def add_estimate(report: Document, job: Job, rates: Rates) -> None:
         return
     loads = load_model(job.statistics.complete(job.network), rates)
     name = default_model(job.cluster, job.network, job.placement)
-    found = model_of(name)(loads, job.placement, job.cluster, job.statistics)
+    found = model_of(name)(loads, job.placement, job.cluster, job.statistics).over_tuples()
     rng = np.random.default_rng(job.seed)
     found = with_interval(found, loads, job.placement, job.cluster, job.statistics, rng)
     report["model"] = name

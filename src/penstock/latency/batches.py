@@ -14,7 +14,7 @@ from penstock.errors import InputError
 from penstock.files import Document
 from penstock.latency.carried import Carried, carried
 from penstock.latency.draws import DRAWS, Draws, by_chance, certain, draw
-from penstock.latency.estimate import Estimate, Quantiles, Spread, too_long
+from penstock.latency.estimate import UNTOLD, Estimate, Quantiles, Spread, too_long
 from penstock.latency.fragments import Fragment, fragments
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.latency.microbatch import COMMIT, READING, MicrobatchResult, predicted
@@ -310,7 +310,7 @@ def microbatch_estimate(
     if max((batch.duration for batch in result.batches), default=0.0) > 0.999 * LONGEST:
         raise too_long()
     _, latency, weight = result.whole()
-    series = result.worst(model.period, model.rates.periods)
+    total, series = Quantiles.of(latency, weight), result.worst(model.period, model.rates.periods)
     capacity = np.array([host.capacity for host in cluster.hosts.values()])
     scale = np.array([hosts.factor[name] for name in cluster.hosts]) * capacity
     excess = cumulative_excess(model.host_load(placement, cluster) * scale[:, None], capacity, model.period)
@@ -318,13 +318,13 @@ def microbatch_estimate(
     return Estimate(
         model="microbatch",
         period=model.period,
-        total=Quantiles.of(latency, weight),
+        total=total,
         series=series,
         bottleneck=bar.host,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
         sinks={name: Quantiles.of(row[1], row[2]) for name, row in result.sinks.items()},
         error=bar,
-        notes=NOTES if placed.measured else (*NOTES, UNMEASURED),
+        notes=(*NOTES, *([] if placed.measured else [UNMEASURED]), *([] if total.weight else [UNTOLD])),
         statistics=described(statistics),
         steady=_steady(model, placement, hosts),
     )

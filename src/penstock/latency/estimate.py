@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -20,12 +20,16 @@ def too_long() -> InputError:
 
 @attrs.frozen
 class Quantiles:
-    """Latency in s: the largest, 99th percentile, median, mean."""
+    """Latency in s: the largest, 99th percentile, median, mean, and the weight that they are over.
+
+    Without weight the others are 0 and tell nothing.
+    """
 
     worst: float = 0.0
     p99: float = 0.0
     p50: float = 0.0
     mean: float = 0.0
+    weight: float = attrs.field(default=0.0, eq=False)
 
     @classmethod
     def of(cls, values: ArrayLike, weights: ArrayLike | None = None) -> Quantiles:
@@ -42,10 +46,22 @@ class Quantiles:
         given, total = given[order], np.cumsum(weight[order])
         at = np.searchsorted(total, np.array([0.99, 0.5]) * total[-1] * (1 - 1e-12)).clip(max=given.size - 1)
         mean = float(given @ weight[order] / total[-1])
-        return cls(float(given[-1]), float(given[at[0]]), float(given[at[1]]), mean)
+        return cls(float(given[-1]), float(given[at[0]]), float(given[at[1]]), mean, float(total[-1]))
+
+    @classmethod
+    def over(cls, parts: Iterable[tuple[Array, Array]]) -> Quantiles:
+        """Summarise all of some parts together, each of them values and weights."""
+        values, weights = zip((np.zeros(0), np.zeros(0)), *parts, strict=True)
+        return cls.of(np.concatenate(values), np.concatenate(weights))
+
+    def by_key(self) -> dict[str, float]:
+        """Return what reports hold."""
+        return {key: getattr(self, key) for key in KEYS}
 
 
 KEYS = ("worst", "p99", "p50", "mean")
+
+UNTOLD = "no tuple reaches a sink, so that no latency can be told"
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -76,7 +92,7 @@ class Spread:
         """Return the interval of a prediction of which no error is known: nothing but the prediction."""
 
         def pairs(row: Quantiles) -> dict[str, tuple[float, float]]:
-            return {key: (getattr(row, key), getattr(row, key)) for key in KEYS}
+            return {key: (value, value) for key, value in row.by_key().items()}
 
         by_sink = {name: pairs(row) for name, row in sinks.items()}
         return cls(draws=0, total=pairs(total), sinks=by_sink, low=series, high=series)
@@ -172,7 +188,11 @@ class Estimate:
     period
         Length of a period of the series (s).
     total
-        Over the whole run.
+        Over the whole run: over its ``units``.
+    units
+        What the total is over: ``periods``, ``slices`` or ``tuples``.
+    tuples
+        Over the tuples of all sinks, as latency is measured.
     series
         Array (periods,): seconds of latency of what enters in each period.
     bottleneck
@@ -202,6 +222,8 @@ class Estimate:
     model: str
     period: float
     total: Quantiles
+    units: str = "tuples"
+    tuples: Quantiles = attrs.field(default=attrs.Factory(lambda self: self.total, takes_self=True))
     series: Array
     bottleneck: str
     excess: Mapping[str, Array]
@@ -215,17 +237,22 @@ class Estimate:
     steady: Document | None = None
     spread: Spread | None = None
 
+    def over_tuples(self) -> Estimate:
+        """Return the same with its total over tuples, to stand beside what was measured."""
+        return attrs.evolve(self, total=self.tuples, units="tuples")
+
     def document(self) -> Document:
         """Return the keys of ``penstock estimate --json``."""
         return {
             "model": self.model,
             "period": self.period,
-            **attrs.asdict(self.total),
+            **self.total.by_key(),
+            "tuples": self.tuples.by_key(),
             "series": self.series,
             "bottleneck": self.bottleneck,
             "hosts": {name: {"excess": series} for name, series in self.excess.items()},
             "links": {name: {"excess": series} for name, series in self.links.items()},
-            "sinks": {name: {**attrs.asdict(row), **self._interval(name)} for name, row in self.sinks.items()},
+            "sinks": {name: {**row.by_key(), **self._interval(name)} for name, row in self.sinks.items()},
             "bounds": dict(self.bounds),
             "error": {**attrs.asdict(self.error), "relative": self.error.relative},
             "notes": list(self.notes),

@@ -73,6 +73,7 @@ def _recomputed(
             for operator, factor in zip(network.operators.values(), row, strict=True)
         ]
         answers.append(decide(load_model(network.having(dear), model.rates), placement, cluster, statistics))
-    rows = np.array([attrs.astuple(answer.total) for answer in answers])
-    sinks = {name: np.array([attrs.astuple(answer.sinks[name]) for answer in answers]) for name in found.sinks}
+    totals = [answer.tuples if found.units == "tuples" else answer.total for answer in answers]
+    rows = np.array([[*total.by_key().values()] for total in totals])
+    sinks = {name: np.array([[*answer.sinks[name].by_key().values()] for answer in answers]) for name in found.sinks}
     return spread_of(rows, sinks, np.array([answer.series for answer in answers]))

@@ -83,7 +83,7 @@ def mace(
     Returns
     -------
     Estimate
-        The totals are over periods (section V-B), those of the sinks over their tuples.
+        The total is over periods (section V-B), those of the sinks are over their tuples.
     """
     network = model.network
     load = model.host_load(placement, cluster)
@@ -104,6 +104,7 @@ def mace(
     printed = max(peak + ways.longest.get(name, 0.0) for name, peak in peaks.items())
     proved = upper_bounds(model, placement, cluster, peaks)
     service = 2 * service_times(network, placement, cluster)
+    late = _late(model, ways, waits)
     notes: tuple[str, ...] = NOTES
     if len({placement[name] for name in placement}) > 1:
         notes += ("backlog that forms on one host after another adds up: see the model pipelined",)
@@ -111,11 +112,13 @@ def mace(
         model="mace",
         period=model.period,
         total=Quantiles.of(series),
+        units="periods",
+        tuples=Quantiles.over(late.values()),
         series=series,
         bottleneck=bottleneck,
         excess=dict(zip(names, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
-        sinks=_sinks(model, ways, waits),
+        sinks={name: Quantiles.of(*row) for name, row in late.items()},
         bounds={"lower": worst, "printed": printed + model.period + service, **attrs.asdict(proved)},
         error=error_bar(model, placement, cluster, statistics),
         notes=notes,
@@ -320,11 +323,14 @@ class _Follower:
         return found
 
 
-def _sinks(model: LoadModel, ways: Ways, waits: Mapping[str, Array]) -> dict[str, Quantiles]:
-    """Return for each sink the largest wait of the hosts and links on its ways, with their delays, over its tuples."""
+def _late(model: LoadModel, ways: Ways, waits: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    """Return for each sink the largest wait (s) of the hosts and links on its ways, with their delays, and its tuples.
+
+    Each of them arrays (periods,).
+    """
     found = {}
     for name, sink in model.network.sinks.items():
         weight = model.arrivals[model.stream_index[f"{sink.input}->{name}"]]
         rows = [waits[place] + delay for place, delay in ways.least[name].items() if place in waits]
-        found[name] = Quantiles.of(np.max(rows, axis=0) if rows else np.zeros(weight.size), weight)
+        found[name] = np.max(rows, axis=0) if rows else np.zeros(weight.size), weight
     return found

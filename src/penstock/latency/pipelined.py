@@ -50,7 +50,7 @@ def pipelined(
     -------
     Estimate
         A period's value is that of its end, or a peak inside it, so that on one host the series is that of Mace. The
-        totals are over slices, those of the sinks over their tuples.
+        total is over slices, those of the sinks are over their tuples.
 
     Raises
     ------
@@ -71,15 +71,15 @@ def pipelined(
     # Where nothing leaves, the wait is that of a tuple that would come: as in Mace, which knows hosts only.
     silent = np.logical_not(real.any(axis=0))
     shown = np.where(real | silent, late, 0.0).max(axis=0, initial=0.0)
-    sinks = {}
+    at_sinks = {}
     for name, sink in network.sinks.items():
         row = stations.ends.get(sink.input)
         if row is None:
             weight = np.repeat(model.arrivals[model.stream_index[f"{sink.input}->{name}"]], fine)
-            sinks[name] = Quantiles.of(np.zeros(weight.size), weight)
+            at_sinks[name] = np.zeros(weight.size), weight
         else:
             share = next(s.share for s in network.outputs(sink.input) if s.reader == name)
-            sinks[name] = Quantiles.of(late[row], tuples[row] * share)
+            at_sinks[name] = late[row], tuples[row] * share
     bar = error_bar(model, placement, cluster, statistics)
     excess = cumulative_excess(model.host_load(placement, cluster), capacity, model.period)
     series = _by_period(shown, fine)
@@ -91,11 +91,13 @@ def pipelined(
         model="pipelined",
         period=model.period,
         total=attrs.evolve(Quantiles.of(shown), worst=worst),
+        units="slices",
+        tuples=Quantiles.over(at_sinks.values()),
         series=series,
         bottleneck=bottleneck,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
         links={name: row for name, (row, _) in links.items()},
-        sinks=sinks,
+        sinks={name: Quantiles.of(*row) for name, row in at_sinks.items()},
         bounds={"lower": worst, "upper": worst + width + _single(model, placement, cluster)},
         error=bar,
         notes=NOTES,

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, base_name
 from penstock.errors import InputError
-from penstock.latency.estimate import Estimate, Quantiles, episodes
+from penstock.latency.estimate import UNTOLD, Estimate, Quantiles, episodes
 from penstock.latency.fluid import Fluid
 from penstock.latency.mace import cumulative_excess, described, error_bar
 from penstock.load import LoadModel, Statistics
@@ -60,19 +60,20 @@ def sharing(
         sinks[name] = Quantiles.of(late, table[:, 2])
         every += rows
     whole = np.array(every, float).reshape(-1, 3)
+    total = Quantiles.of(np.maximum(whole[:, 1], 0.0), whole[:, 2])
     series = shown.reshape(model.rates.periods, -1).max(axis=1)
     bar = error_bar(model, placement, cluster, statistics)
     row = list(cluster.hosts).index(bar.host)
     return Estimate(
         model="sharing",
         period=model.period,
-        total=Quantiles.of(np.maximum(whole[:, 1], 0.0), whole[:, 2]),
+        total=total,
         series=series,
         bottleneck=bar.host,
         excess=dict(zip(cluster.hosts, excess, strict=True)),
         sinks=sinks,
         error=bar,
-        notes=NOTES,
+        notes=NOTES if total.weight else (*NOTES, UNTOLD),
         statistics=described(statistics),
         episodes=episodes(bar.host, excess[row] / capacity[row], model.period),
     )

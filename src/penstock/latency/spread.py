@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import attrs
 import numpy as np
 
 from penstock.arrays import Array
@@ -70,10 +69,10 @@ def batch_draws(
             here = [probe.latency(Shown.of(made, batches, probe.inlet), series[k]) for probe in ways]
             if here:
                 joined = _joined(here)
-                sinks[name][k] = attrs.astuple(_summary(*joined))
+                sinks[name][k] = _summary(*joined)
                 seen.append(joined)
         if seen:
-            rows[k] = attrs.astuple(_summary(*_joined(seen)))
+            rows[k] = _summary(*_joined(seen))
     return rows, sinks, series
 
 
@@ -93,5 +92,5 @@ def _joined(parts: list[tuple[Array, Array, float]]) -> tuple[Array, Array, floa
     return np.concatenate(latency), np.concatenate(weight), max(worst)
 
 
-def _summary(latency: Array, weight: Array, worst: float) -> Quantiles:
-    return attrs.evolve(Quantiles.of(latency, weight), worst=worst)
+def _summary(latency: Array, weight: Array, worst: float) -> list[float]:
+    return [*(Quantiles.of(latency, weight).by_key() | {"worst": worst}).values()]

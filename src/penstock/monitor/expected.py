@@ -263,7 +263,7 @@ def what_if(
         "notes": [OVERLOAD_ONLY] if expected.model == "mace" else [],
         "latency": {key: getattr(expected.total, key) for key in KEYS},
         "interval": interval,
-        "sinks": {name: attrs.asdict(row) for name, row in expected.sinks.items()},
+        "sinks": {name: row.by_key() for name, row in expected.sinks.items()},
         "hosts": {
             name: {"work": float(work[k]), "busy": float(busy[k]), "quota": host.quota}
             for k, (name, host) in enumerate(setting.cluster.hosts.items())

@@ -85,12 +85,12 @@ def demo_picture(report: Document, path: str | os.PathLike[str], theme: str = "l
 
 
 def _rates(axes: Axes, series: Document, theme: Theme) -> None:
-    time = _numbers(series["time"])
+    time, lines = _numbers(series["time"]), []
     for k, (source, values) in enumerate(sorted(series.get("rate", {}).items())):
         rate = _numbers(values)[: time.size]
         shade = (theme.ink, theme.faint)[k % 2]
         axes.fill_between(time[: rate.size], rate, step="post", color=shade, alpha=0.2, linewidth=0)
-        axes.step(time[: rate.size], rate, where="post", color=shade, linewidth=1.5, label=source)
+        lines += axes.step(time[: rate.size], rate, where="post", color=shade, linewidth=1.5, label=source)
     axes.set_ylim(0, 1.3 * max(axes.get_ylim()[1], 1e-9))
     axes.set_ylabel("tuples/s")
     _panel(axes, series, "Rate of the source" if len(series.get("rate", {})) < 2 else "Rate of the sources", theme)
@@ -99,16 +99,16 @@ def _rates(axes: Axes, series: Document, theme: Theme) -> None:
             _name(axes, (begin + end) / 2, "burst", theme)
     axes.tick_params(labelbottom=False)
     if len(series.get("rate", {})) > 1:
-        axes.legend(frameon=False, fontsize=9, loc="upper right", ncols=3)
+        axes.legend(handles=lines, frameon=False, fontsize=9, loc="upper right", ncols=3)
 
 
 def _loads(axes: Axes, series: Document, colour: Mapping[str, str], theme: Theme) -> None:
-    time = _numbers(series["time"])
+    time, lines = _numbers(series["time"]), []
     for host, load in sorted(series.get("hosts", {}).items()):
         busy = load.get("busy", load.get("predicted"))
         for key, values, form in (("predicted", busy, "-"), ("measured", load.get("measured"), (0, (1, 1.2)))):
             row = smoothed(_numbers(values)[: time.size], _step(time))
-            axes.plot(
+            lines += axes.plot(
                 time[: row.size] + _step(time) / 2,
                 row,
                 color=colour[host],
@@ -120,16 +120,19 @@ def _loads(axes: Axes, series: Document, colour: Mapping[str, str], theme: Theme
     axes.set_ylim(0, 1.4)
     axes.set_yticks([0, 0.5, 1.0])
     _panel(axes, series, "Share of its time that each host is busy", theme)
-    for number, (host, begin, end) in enumerate(saturated(series)):
+    for number, (host, spells) in enumerate(saturated(series).items()):
         level = 1.05 + 0.15 * (number % 2)
-        axes.plot([begin, end], [level, level], color=colour[host], linewidth=3, solid_capstyle="butt")
-        axes.text((begin + end) / 2, level + 0.02, f"{host} saturated", color=colour[host], ha="center", va="bottom",
-                  fontsize=9)  # fmt: skip
+        for begin, end in spells:
+            axes.plot([begin, end], [level, level], color=colour[host], linewidth=3, solid_capstyle="butt")
+        # What was measured lies below, and may say otherwise.
+        begin, end = max(spells, key=lambda spell: spell[1] - spell[0])
+        axes.text((begin + end) / 2, level + 0.02, f"{host} predicted full", color=colour[host], ha="center",
+                  va="bottom", fontsize=9)  # fmt: skip
     axes.set_ylabel("busy share")
     axes.tick_params(labelbottom=False)
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(handles, labels, frameon=False, fontsize=9, ncols=max(1, len(labels)), loc="lower right",
+    if lines:
+        # Told which: names that begin with an underscore would be left out.
+        axes.legend(handles=lines, frameon=False, fontsize=9, ncols=len(lines), loc="lower right",
                     bbox_to_anchor=(1, 0.99), borderaxespad=0.0, handlelength=1.8, columnspacing=1.0)  # fmt: skip
 
 
@@ -215,16 +218,16 @@ def bursts(series: Document) -> list[tuple[float, float]]:
     return _spells(time, total > (usual + top) / 2) if top > 1.15 * usual else []
 
 
-def saturated(series: Document) -> list[tuple[str, float, float]]:
-    """Return hosts and the longest interval (s) in which each is busy nearly all of its time, as predicted."""
-    time, found = _numbers(series["time"]), []
+def saturated(series: Document) -> dict[str, list[tuple[float, float]]]:
+    """Return by host the intervals (s) in which it is busy nearly all of its time, as predicted; none without any."""
+    time, found = _numbers(series["time"]), {}
     for host, load in sorted(series.get("hosts", {}).items()):
         row = np.nan_to_num(_numbers(load.get("busy"))[: time.size])
         busy = np.zeros(time.size, np.bool_)
         busy[: row.size] = smoothed(row, _step(time)) >= FULL
         spells = _spells(time, busy)
         if spells:
-            found.append((host, *max(spells, key=lambda spell: spell[1] - spell[0])))
+            found[host] = spells
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.files import Document
 from penstock.pictures.layers import layered
-from penstock.units import two_digits
+from penstock.units import digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,9 +176,9 @@ def _describe(operator: Document) -> str:
     parts = []
     least = operator.get("resolution") or 0.0
     if cost is not None and cost < least:
-        parts.append(f"< {two_digits(least * 1e6)} µs")
+        parts.append(f"< {digits(least * 1e6, 2)} µs")
     elif cost is not None:
-        parts.append(f"{two_digits(cost * 1e3)} ms" if cost >= 1e-3 else f"{cost * 1e6:.3g} µs")
+        parts.append(f"{digits(cost * 1e3, 2)} ms" if cost >= 1e-3 else f"{cost * 1e6:.3g} µs")
     if selectivity is not None:
         parts.append(f"×{selectivity:.2g}")
     kind = str(operator.get("kind", ""))

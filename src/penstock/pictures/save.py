@@ -43,5 +43,17 @@ def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 120) -> None:
 
     kind = kind_of(path)
     FigureCanvasAgg(figure)
+    _plain(figure)
     with mpl.rc_context({"svg.hashsalt": "penstock"}), atomic(path, "wb") as file:
         figure.savefig(file, format=kind, dpi=dpi, metadata=UNDATED[kind])
+
+
+def _plain(figure: Figure) -> None:
+    """Draw texts as they are: names may hold dollar signs, and only ticks of logarithmic axes are formulas."""
+    from matplotlib.axis import Tick
+    from matplotlib.text import Text
+
+    ticks = {text for tick in figure.findobj(Tick) for text in tick.findobj(Text)}
+    for text in figure.findobj(Text):
+        if text not in ticks:
+            text.set_parse_math(False)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import InputError
+from penstock.pictures.lines import draw_lines, highest
 from penstock.pictures.save import save
 from penstock.simulation.result import SimulationResult
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-MOST = 10
-"""Lines that have a colour each; more cannot be told apart."""
 
 LEAST = 20
 """Intervals that the latency of a sink is drawn over at least, where they are made longer."""
@@ -51,33 +44,20 @@ def plot(path: str | os.PathLike[str], result: SimulationResult) -> None:
         if mine is not None and len(mine):
             edges = _edges(np.concatenate(([0.0], series.times)), mine["egress"])
             late[name] = edges[1:], _mean(mine["egress"], mine["egress"] - mine["stimulus"], edges)
-    _draw(top, late)
-    for axes, rows in ((centre, series.queued), (bottom, series.busy)):
-        _draw(axes, {name: (series.times, row) for name, row in zip(result.hosts, rows, strict=True)})
+    queued, busy = (
+        {name: (series.times, row) for name, row in zip(result.hosts, rows, strict=True)}
+        for rows in (series.queued, series.busy)
+    )
+    draw_lines(top, late, highest(late))
+    hosts = highest(queued, busy)
+    draw_lines(centre, queued, hosts)
+    draw_lines(bottom, busy, hosts)
     top.set(ylabel="latency (s)", title="latency at the sinks, mean of each interval")
     centre.set(ylabel="tuples", title="tuples that wait for each host")
     bottom.set(ylabel="busy", xlabel="time (s)", title="share of each interval that a host worked", ylim=(0, 1.05))
-    for axes in (top, centre, bottom):
-        axes.grid(alpha=0.3)
-        if axes.get_lines():
-            # Beside the axes, where it covers nothing.
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
+    for axes in (top, centre):
+        axes.set_ylim(bottom=0)
     save(figure, path)
-
-
-def _draw(axes: Axes, rows: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
-    """Draw lines: those with the highest means in colour, and others, where there are more, in grey."""
-    # nan where nothing came
-    height = {
-        name: float(np.nanmean(values)) if np.isfinite(values).any() else 0.0 for name, (_, values) in rows.items()
-    }
-    highest = set(sorted(rows, key=lambda name: -height[name])[:MOST])
-    rest = "" if len(rows) <= MOST else f"{len(rows) - MOST} lower ones"
-    for name in sorted(rows, key=lambda name: name in highest):
-        times, values = rows[name]
-        style = {"label": name} if name in highest else {"color": "lightgrey", "label": rest, "zorder": 1}
-        rest = rest if name in highest else ""
-        axes.plot(times, values, marker="o", markersize=3, markevery=_alone(values), **style)
 
 
 def _edges(edges: NDArray[np.float64], times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -88,13 +68,6 @@ def _edges(edges: NDArray[np.float64], times: NDArray[np.float64]) -> NDArray[np
     busy = np.flatnonzero(np.histogram(times, edges)[0])
     apart = int(np.median(np.diff(busy))) if busy.size > 1 else 1
     return np.append(edges[: -1 : 2 * apart], edges[-1]) if 1 < apart <= edges.size / (2 * LEAST) else edges
-
-
-def _alone(values: NDArray[np.float64]) -> list[int]:
-    """Return which values stand between nan: no line goes through them."""
-    known = np.concatenate(([False], ~np.isnan(values), [False]))
-    found: list[int] = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:]).tolist()
-    return found
 
 
 def _mean(times: NDArray[np.float64], values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy as np
 from penstock.advice.kinds.common import known, moved
 from penstock.advice.replay import replay
 from penstock.advice.values import Aims, Deployment, Proposal
+from penstock.arrays import Array
 
 SLOWER = 1.05
 """Without a bound, the worst latency of a query may grow by this factor."""
@@ -51,10 +52,8 @@ def together(deployment: Deployment, aims: Aims) -> Iterator[Proposal]:
             setting="driver",
             old=small,
             new=large,
-            why=f"together the queries of both drivers want {peak:.2g} of {cores:.3g} cores at most "
-            f"(load correlation {np.corrcoef(loads[small], loads[large])[0, 1]:+.2f})"
-            if loads[small].std() > 0 and loads[large].std() > 0
-            else f"together the queries of both drivers want {peak:.2g} of {cores:.3g} cores at most",
+            why=f"together the queries of both drivers want {peak:.2g} of {cores:.3g} cores at most"
+            + _alike(loads[small][: deployment.recorded], loads[large][: deployment.recorded]),
             after=after,
             about=names,
             saves=deployment.drivers[small],
@@ -66,6 +65,13 @@ def _met(spans: Mapping[str, tuple[float, float]], one: str, other: str) -> bool
     if one not in spans or other not in spans:
         return True
     return max(spans[one][0], spans[other][0]) < min(spans[one][1], spans[other][1])
+
+
+def _alike(one: Array, other: Array) -> str:
+    """Return how alike two recorded loads are, in words; nothing of loads that never change."""
+    if not (one.std() > 0 and other.std() > 0):
+        return ""
+    return f" (load correlation {np.corrcoef(one, other)[0, 1]:+.2f})"
 
 
 def _bearable(before: float, after: float, aims: Aims) -> bool:
