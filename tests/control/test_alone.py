@@ -83,6 +83,20 @@ def test_hosts_that_form_no_tree_are_told_so(tmp_path):
     assert "two hosts" in line["why"]
 
 
+def test_what_takes_long_to_refuse_is_tried_once(tmp_path, monkeypatch):
+    """A table that would be too large is not made at every look: that it is lasts as long as what it is made from."""
+    tries = []
+
+    def refuse(*_):
+        tries.append(1)
+        raise InputError("the table would be too large")
+
+    monkeypatch.setattr("penstock.control.policies.alone.make_tables", refuse)
+    _, lines = controlled(tmp_path, CHAINED, stepped((30, 60.0)), until=20.0)
+    assert [line["why"] for line in lines] == ["hosts cannot decide alone: the table would be too large"]
+    assert len(tries) < 4
+
+
 @pytest.mark.parametrize("rate", [50.0, 300.0, 900.0])
 def test_second_host_sees_what_the_first_lets_through(rate):
     """Along a chain of hosts both fractions hold, and together they leave every host with what it can work off."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -228,6 +229,7 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
         assert moved.document["decided"]["moves"] == [{"operator": "scored", "from": "h1", "to": "h3"}]
         assert penstock("move", "scored", "h9").code == 2
         assert penstock("move", "views", "h3", "--dry-run", "--json").document["acted"] is False
+        assert penstock("move", "views", "h1", "--dry-run").code == 1
         admitted = penstock(
             "admit", network, examples / "two-chains" / "alarm.toml", "--hosts", 3, "--rates", "clicks=100,buys=20",
             "--placement", PLACED, "--latency", 5, "--apply", "--json",
@@ -253,6 +255,28 @@ def test_controller_at_work_is_reached(penstock, network, here, examples):
     assert {"rare", "alarmed"} <= set(report["placement"])
     assert report["balanced"]
     assert penstock("status", "--json").document["alive"] is False
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "words"),
+    [
+        (
+            ["move", "a", "h2"],
+            {"decided": {"moves": []}, "refused": ["'a' is pinned to 'h1'"], "why": "asked"},
+            "pinned",
+        ),
+        (["move", "a", "h2"], {"decided": {}, "refused": [], "why": "nothing may move now"}, "nothing may move now"),
+        (["drain", "h1"], {"why": "no other host is left than 'h1'"}, "no other host"),
+        (["drain", "h1"], {"decided": {}, "refused": [], "why": "h1 is to become empty"}, None),
+    ],
+)
+def test_a_dry_run_says_why_nothing_would_be_done(penstock, monkeypatch, command, answer, words):
+    """Who asks dry for what would be refused is told why, with exit 1; a host that is empty can become so."""
+    told = {"done": False, "acted": False, **answer}
+    monkeypatch.setattr("penstock.control.folder.folder_of", lambda _: SimpleNamespace(ask=lambda *_: told))
+    done = penstock(*command, "--dry-run")
+    assert done.code == (0 if words is None else 1)
+    assert words is None or words in done.err
 
 
 def test_killed_command_is_started_again(penstock, network, here):

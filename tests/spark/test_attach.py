@@ -50,7 +50,7 @@ def test_columns_of_topics_are_asked_of_the_clusters_broker(monkeypatch: pytest.
     kafka = {"bootstrap": "127.0.0.1:1"}
     cluster = attrs.evolve(cluster, spark=SparkSettings(kafka=kafka))
     engine: Any = SimpleNamespace(cluster=cluster, sessions={"h1": None}, schedules=lambda *_, **__: {})
-    system: Any = SimpleNamespace(deployment=deployment)
+    system: Any = SimpleNamespace(deployment=deployment, claim=SimpleNamespace(given_up=frozenset()))
     with pytest.raises(Seen):
         grown(engine, system, network("old", "new"), {"new": "h1"})
     with pytest.raises(Seen):

@@ -82,7 +82,7 @@ class Stage:
         )
         self.units = {each.name: each for each in (unit("a", "h1"), unit("b", "h2"))}
         self.system: Any = SimpleNamespace(
-            units=self.units, down=set(), growing=False, move=self.move,
+            units=self.units, down=set(), growing=False, move=self.move, claim=SimpleNamespace(given_up=frozenset()),
             copies=SimpleNamespace(
                 runners={}, lose=lambda _: None, succeed=lambda _: False, patience=lambda: 0.0, carry=self.carry
             ),
@@ -104,7 +104,7 @@ class Stage:
         self.changes.members = Membership(self.engine, self.system, self.changes.pool, self.changes._begin_there)
         self.live = SparkEngine.__new__(SparkEngine)
         self.live.engine, self.live.system, self.live.changes = self.engine, self.system, self.changes
-        self.live._told, self.live._failures = [], {}
+        self.live._told, self.live._failures, self.live._first = [], {}, frozenset({"a", "b"})
 
     def add(self, cluster: Cluster, host: StandIn) -> None:
         """Take a host in, as `Engine.add` does."""
@@ -300,6 +300,25 @@ def test_query_that_could_not_be_attached_is_told_of(stage: Stage, monkeypatch: 
     told = [{key: each[key] for key in ("unit", "host", "why")} for each in stage.live._told]
     assert told == [{"unit": "c", "host": "h3", "why": "it was not attached: the folder cannot be read"}]
     assert stage.changes.jobs == {}
+
+
+def test_attached_query_that_fails_is_given_up_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was attached and fails again and again ends once no other unit changes its shape; the rest goes on."""
+    found = Grown(stage.system.deployment, (), (), (stage.units["b"],))
+    ended: list[Grown] = []
+    monkeypatch.setattr(live, "shrunk", lambda *_: found)
+    monkeypatch.setattr(changing, "attach", lambda _system, change, _intervals: ended.append(change))
+    stage.live._first, stage.system.growing = frozenset({"a"}), True
+    stage.system.goes_on = lambda _: False
+    for _ in range(live.AGAIN + 1):
+        stage.live._failed("b", EngineError("poison"))
+        stage.settle()
+    assert ended == []
+    stage.system.growing = False
+    stage.live._failed("b", EngineError("poison"))
+    stage.settle()
+    assert ended == [found]
+    assert [told["unit"] for told in stage.live._told if "given up, with all of b" in told["why"]] == ["b"]
 
 
 def test_end_is_that_of_what_runs_now(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

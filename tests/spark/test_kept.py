@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import psutil
 import pytest
 from hosts_kit import READY, gone, script, within
 
+from penstock.cluster import Cluster, Host
 from penstock.errors import HostError, InputError
-from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch
+from penstock.spark.hosts import EmbeddedHost, KeptHost, Launch, start_hosts
 from penstock.spark.hosts.kept import Kept
 from penstock.spark.hosts.kept_file import changing, end, read_kept
 
@@ -27,6 +29,7 @@ from penstock.spark.hosts.kept_file import changing
 host = EmbeddedHost("h1", launch=Launch(java=sys.argv[1], folder=sys.argv[2], outlive=True)).start()
 with changing(sys.argv[3]) as hosts:
     hosts["h1"] = host.let_go()
+host.outlive()
 """
 
 
@@ -57,6 +60,39 @@ def test_a_host_outlives_penstock(tmp_path: Path) -> None:
     assert end(file) == []
     with pytest.raises(HostError, match="does not run any more"):
         host.start()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_no_host_is_left_that_no_file_names(tmp_path: Path, sent: signal.Signals) -> None:
+    """When ``hosts start`` is ended before all hosts are there and noted, none of its hosts stays."""
+    pids = tmp_path / "pids"
+    body = f'print(os.getpid(), file=open({str(pids)!r}, "a"), flush=True); time.sleep(600)'
+    script(tmp_path / "bin", body)
+    words = ["hosts", "start", "--hosts", "2", "--file", str(tmp_path / "hosts.json")]
+    environ = {**os.environ, "JAVA_HOME": "", "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    code = (
+        "import sys; from pathlib import Path; from penstock.spark.hosts import java;"
+        f"java.find = lambda: Path({str(tmp_path / 'bin' / 'java')!r});"
+        "from penstock.cli.app import main; main()"
+    )
+    starting = subprocess.Popen([sys.executable, "-c", code, *words], env=environ, stderr=subprocess.PIPE, text=True)
+    assert within(60, lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    javas = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    starting.send_signal(sent)
+    _, said = starting.communicate(timeout=60)
+    assert starting.returncode == (-sent if sent == signal.SIGKILL else 128 + sent)
+    assert "Traceback" not in said
+    assert within(20, lambda: gone(javas))
+    assert read_kept(tmp_path / "hosts.json") == {}
+
+
+def test_an_address_is_no_host_that_was_left(tmp_path: Path) -> None:
+    """Where a cluster says where a host is, one of the same name that runs here is another one, and is not taken."""
+    file = leave(tmp_path)
+    cluster = Cluster(hosts={"h1": Host(name="h1", spark="sc://127.0.0.1:9")})
+    with pytest.raises(HostError, match="cannot be reached"), start_hosts(cluster, kept=file):
+        pass
+    assert end(file) == ["h1"]
 
 
 def test_the_supervisor_goes_with_its_java(tmp_path: Path) -> None:

@@ -462,6 +462,33 @@ def test_queries_are_attached_while_all_goes_on(start: Start, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_a_query_that_fails_is_given_up_and_the_rest_goes_on(start: Start, tmp_path: Path) -> None:
+    """What was attached and fails again and again ends alone, also for the next controller; the rest loses nothing."""
+    live, seen = start(LONG), []
+    live.wait(live.now + 2)
+    wrong = {"kind": "map", "input": "bids", "select": ["event", "CAST('x' || event AS BIGINT) as n"]}
+    network = parse_network(
+        {
+            **DOCUMENT,
+            "operators": {**DOCUMENT["operators"], "wrong": wrong},
+            "sinks": {**DOCUMENT["sinks"], "wrongs": {"input": "wrong"}},
+        }
+    )
+    assert not live.apply(Plan(network=network, placement={"wrong": "h3"})).refused
+    while not any("was given up, with all of wrong" in each["why"] for each in live.report()["failures"]):
+        assert live.wait(live.now + 0.5)
+    settle(live, seen)
+    refused = live.apply(Plan(network=network, placement={"wrong": "h3"})).refused
+    assert "failed here" in refused[0].why
+    live.close()
+    again = start(LONG)
+    assert "wrong" not in again.network.operators
+    report = finish(again, seen)
+    assert report["balanced"] is True
+    check(tmp_path, LONG)
+
+
+@pytest.mark.slow
 def test_keep_fractions_and_triggers_change(start: Start, tmp_path: Path) -> None:
     """Keep fractions hold from the next batch on; what is not known, or cannot be, is refused and changes nothing."""
     live, seen = start(live=True), []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from penstock.cli.progress import progress as progress
@@ -34,6 +37,19 @@ def begin(command: str) -> None:
 def measuring() -> bool:
     """Return whether the command at work measures what others assume."""
     return _command in MEASURING
+
+
+@contextmanager
+def ending_when_asked() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that what it has begun is cleaned up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def note(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import attrs
 import typer
 
 from penstock.cli import common, options
@@ -176,8 +177,8 @@ def command(
         place, began = Folder(directory), time.perf_counter()
         identity = request.identity_of(control, graph, rates, priced=simulated) | _identity(wanted, inputs, goal, run)
         with place.held():
-            if not folder.fresh:
-                left_by(place, identity)  # refuses before anything runs
+            before = None if folder.fresh else left_by(place, identity)  # refuses before anything runs
+            wanted = attrs.evolve(wanted, since=0.0 if before is None else before["state"]["at"])
             with common.progress() as tell, rehearsed(run.engine, wanted, control, tell) as running:
                 controller = Controller(
                     engine=running, control=control, folder=place, scenario=happenings, identity=identity, tell=tell,

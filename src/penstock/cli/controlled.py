@@ -42,6 +42,7 @@ def _status(folder: Folder, json: bool) -> None:
         "alive": folder.alive,
         "starting": folder.starting,
         "over": bool(known.get("over")),
+        **({"failed": known["failed"]} if "failed" in known and not folder.alive else {}),
         **({} if age is None else {"looked": age}),
         **known.get("status", {}),
         "last": [*lines, *(row[0] for row in known.get("state", {}).get("open", ()))][-5:],
@@ -78,7 +79,9 @@ def _stands(document: Document) -> str:
     if document["alive"]:
         age = document.get("looked", 0.0)
         return f"runs, but last looked {age:.0f} s ago" if age > max(LATE, 3 * document.get("every", 0.0)) else "runs"
-    return "is over" if document["over"] else "was killed: start it again"
+    if document["over"]:
+        return "is over"
+    return f"failed: {document['failed']}" if "failed" in document else "was killed: start it again"
 
 
 def _steered(document: Document) -> str:
@@ -161,9 +164,11 @@ def _ask(kind: str, given: Document, directory: str | None, json: bool) -> None:
     from penstock.control.folder import folder_of
 
     answer = folder_of(directory).ask(kind, given)
-    if not answer["done"] and not given.get("dry"):
-        reasons = [*answer.get("refused", ()), answer["why"]]
-        raise Infeasible(reasons[0], **answer)
+    refused = list(answer.get("refused", ()))
+    # A dry run does nothing: it says what would be done, or why nothing would. A host may be empty already.
+    dry = bool(given.get("dry")) and "decided" in answer
+    if (refused or not (answer["decided"] or kind == "drain")) if dry else not answer["done"]:
+        raise Infeasible([*refused, answer["why"]][0], **answer)
     if json:
         common.answer(answer)
         return

@@ -44,6 +44,8 @@ class Wanted:
         Of everything random.
     trigger, overhead, move_time, pace
         Of the simulator.
+    since
+        Virtual time up to which the simulator does again what it had done (s).
     apart
         Operators that are queries of their own on Spark.
     hosts
@@ -64,6 +66,7 @@ class Wanted:
     overhead: float | None = None
     move_time: float = 0.5
     pace: float | None = None
+    since: float = 0.0
     apart: tuple[str, ...] = ()
     hosts: Callable[[], Hosts] = dict
     ready: Callable[[], object] = lambda: None
@@ -94,7 +97,7 @@ def simulation(wanted: Wanted, tell: Report) -> Iterator[Engine]:
     batches = None if wanted.trigger is None else MicroBatch(trigger=wanted.trigger, overhead=wanted.overhead or 0.0)
     write_json(Path(wanted.directory) / "control" / ABOUT, wanted.setting.document())
     options = Options(duration=wanted.seconds, move_time=wanted.move_time, microbatch=batches, seed=wanted.seed)
-    record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace))
+    record = Recording(progress=None if wanted.pace is None else held_back(wanted.pace, wanted.since))
     yield SimulationEngine(wanted.network, wanted.cluster, wanted.placement, wanted.rates, options, record=record)
 
 
@@ -223,10 +226,14 @@ def first_placement(
 
 @contextmanager
 def rehearsed(engine: str, wanted: Wanted, control: Control, tell: Report) -> Iterator[Engine]:
-    """Give an engine; where time does not wait, its controller rehearses while hosts start, before anything runs."""
+    """Give an engine; where time does not wait, its controller rehearses while hosts start, before anything runs.
+
+    The folder says why, if one of them fails.
+    """
+    from penstock.control.folder import Folder
     from penstock.control.rehearsal import rehearse
 
-    with ThreadPoolExecutor(1) as pool:
+    with Folder(wanted.directory).noting_failure(), ThreadPoolExecutor(1) as pool:
         if engine == "spark":
             wanted = attrs.evolve(wanted, ready=pool.submit(rehearse, control).result)
         with ENGINES[engine](wanted, tell) as running:

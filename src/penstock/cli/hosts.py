@@ -46,7 +46,7 @@ def start(
     if (cluster_file is None) == (hosts is None):
         raise InputError("expected either --cluster or --hosts", hint="--hosts 2")
     cluster = Cluster.uniform(hosts) if hosts is not None else read_cluster(str(cluster_file))
-    with common.progress() as tell, locating(cluster_file):
+    with common.ending_when_asked(), common.progress() as tell, locating(cluster_file):
         tell("starting hosts", 0.0)
         made = leave_hosts(cluster, file)
     _show({"hosts": {name: _row(kept) for name, kept in made.items()}, "file": file}, json)

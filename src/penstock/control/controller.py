@@ -111,8 +111,10 @@ class Controller:
         if self.control.journaled:
             self._replay()
         else:
-            self.totals = Totals.read(known.get("status", {}).get("totals"))
+            # What runs has gone on without a controller, and what came meanwhile is seen no more.
+            self.totals = Totals.read(known.get("status", {}).get("totals")).counted_by(self.engine.report())
             self._coming = [each for each in self._coming if each.at > self.state.at]
+        self._asked = [self._waiting(int(number), since) for number, since in known.get("waiting", ())]
 
     def _lift(self) -> None:
         """Lift what an earlier controller has left in force: perhaps none of these policies ever would."""
@@ -133,7 +135,6 @@ class Controller:
             self.totals = self.totals.after(self.engine.observe())
             while journal and journal[0][0] <= self.engine.now + 1e-9:
                 self.engine.apply(read_plan(journal.pop(0)[1]))
-            self._asked.clear()
 
     def _next(self, now: float) -> float:
         """Return the time of the next look (s)."""
@@ -145,11 +146,11 @@ class Controller:
             due = self._coming.pop(0)
             if not self.engine.wait(max(due.at, self.engine.now)):
                 return False
-            self._happen(due.event)
+            self._happen(due.event, len(self.scenario) - len(self._coming) - 1)
         return self.engine.wait(until)
 
-    def _happen(self, event: Event) -> None:
-        """Let an event happen, and note where it cannot; a query that is asked for waits for the next look."""
+    def _happen(self, event: Event, number: int) -> None:
+        """Let an event of the scenario happen, and note where it cannot; a query waits for the next look."""
         try:
             if not isinstance(event, Admit):
                 self.engine.happen(event)
@@ -160,7 +161,13 @@ class Controller:
             found = Proposal(policy="scenario", plan=Plan(), why=f"refused: {error}", asked=True)
             self._asked.append(Asked(None, lambda _now: found))
             return
-        self._asked.append(Asked(None, lambda now: admit(now, event)))
+        self._asked.append(self._waiting(number))
+
+    def _waiting(self, number: int, since: float | None = None) -> Asked:
+        """Return the query that an event of the scenario asks for, first looked at ``since``."""
+        event = self.scenario[number].event
+        assert isinstance(event, Admit)  # noqa: S101 - others do not wait
+        return Asked(None, lambda now: admit(now, event), since, number)
 
     def _step(self) -> bool:
         """Wait for the next look, and take it; return whether it goes on."""
@@ -197,6 +204,7 @@ class Controller:
             "begun": self._begun,
             "told": self._told,
             "state": self.state.document(),
+            "waiting": [[each.number, each.since] for each in self._asked if each.number is not None],
         }
         if turned is not None:
             status = status_of(turned, self.state)
@@ -209,6 +217,7 @@ class Controller:
 
     def _finish(self) -> Document:
         """Write down what is still open, stop the engine, and return the report."""
+        self._decline()
         if self._last is not None:
             seen = self._last.seen
             if self.engine.now > self.state.at + 1e-9:
@@ -220,12 +229,21 @@ class Controller:
         self.engine.close()
         report = self.engine.report()
         self._save(self._last, over=True)
+        self._decline()
         return {
             **report,
             "decisions": self.state.decisions,
             "moves": [dict(move) for move in self.state.moves],
             "acted": self.control.act,
         }
+
+    def _decline(self) -> None:
+        """Answer what was asked for and is not decided: it will not be any more."""
+        for request in self.folder.requests():
+            self._take(request)
+        asked, self._asked = self._asked, []
+        for identity in (each.identity for each in asked if each.identity is not None):
+            self.folder.reply(identity, {"done": False, "why": "the controller ends, and nothing was changed"})
 
     def _take(self, request: Request) -> None:
         """Put what is asked for on the list of the next look."""

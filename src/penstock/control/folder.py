@@ -141,6 +141,17 @@ class Folder:
         """Replace the state file."""
         _replace(self.path / "state.json", to_json(dict(document)))
 
+    @contextlib.contextmanager
+    def noting_failure(self) -> Iterator[None]:
+        """Write down why a controller ends that has remembered anything, until one goes on."""
+        try:
+            yield
+        except Exception as error:
+            with contextlib.suppress(InputError):
+                if (known := self.read()) is not None:
+                    self.write({**known, "failed": str(error)})
+            raise
+
     def tell(self, lines: Iterable[Mapping[str, object]]) -> None:
         """Add lines to the history."""
         text = _lines(lines)
@@ -229,24 +240,25 @@ class Folder:
         request = self.path / "requests" / f"{identity}.json"
         _replace(request, json.dumps({**given, "kind": kind, "token": token}))
         answer, end = self.path / "replies" / f"{identity}.json", time.monotonic() + patience
-        while time.monotonic() < end:
+        alive = True
+        while alive and time.monotonic() < end:
+            # It may answer as the last thing that it does.
+            alive = self.alive
             if answer.exists():
                 document: Document = json.loads(answer.read_bytes())
                 answer.unlink(missing_ok=True)
                 if document.pop("wrong", False):
                     raise InputError(document["why"])
                 return document
-            if not self.alive:
-                break
             time.sleep(0.02)
-        starting = self.starting
         try:
             request.unlink()
         except FileNotFoundError:
             came = "what came of it will be in: penstock history"
         else:
             came = "nothing was changed"
-        what = "is still starting" if starting else f"did not answer within {patience:g} s"
+        starting = "is still starting" if self.starting else f"did not answer within {patience:g} s"
+        what = starting if alive else "has ended meanwhile"
         raise EngineError(f"the controller in {self.directory} {what} ({came})")
 
 

@@ -132,11 +132,14 @@ class Asked:
         What makes a proposal of it.
     since
         When it was first looked at (s).
+    number
+        Of the event of a scenario that asks for it.
     """
 
     identity: str | None
     proposal: Proposing
     since: float | None = None
+    number: int | None = None
 
 
 @attrs.frozen(eq=False)

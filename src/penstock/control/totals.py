@@ -50,6 +50,19 @@ class Totals:
             {name: row["busy"] * seconds for name, row in known["hosts"].items()} if seconds else {},
         )
 
+    def counted_by(self, report: Document) -> Totals:
+        """Return the totals with what a run's report counts besides: rows that came while nobody looked.
+
+        Neither may have counted all: a report lacks what a batch that goes on has done so far.
+        """
+        latency = {name: row["latency"] for name, row in report["sinks"].items()}
+        sinks = {name: {**row, "worst": row["max"]} for name, row in latency.items()}
+        told = Totals.read({"streams": report["streams"], "sinks": sinks})
+        names, mine = self._with(told.streams, np.zeros_like(told.rows))
+        _, theirs = told._with(names, np.zeros_like(mine))
+        most = {name: max(self.sinks.get(name, (0, 0.0, 0.0)), row) for name, row in told.sinks.items()}
+        return attrs.evolve(self, streams=names, rows=np.maximum(mine, theirs), sinks={**self.sinks, **most})
+
     def after(self, seen: Observation) -> Totals:
         """Return the totals with one period more."""
         streams, rows, sinks, hosts = self.streams, self.rows, dict(self.sinks), dict(self.hosts)

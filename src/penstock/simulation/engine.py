@@ -40,13 +40,24 @@ _MOST_PERIODS = 10_000_000
 
 
 def held_back(
-    pace: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    pace: float,
+    since: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Callable[[float], None]:
-    """Return a ``progress`` that lets no more than ``pace`` virtual seconds pass per second of the clock."""
-    begun = clock()
+    """Return a ``progress`` that lets no more than ``pace`` virtual seconds pass per second of the clock.
+
+    The clock begins at the virtual time ``since``: what comes before has been seen already.
+    """
+    begun: float | None = None
 
     def hold(now: float) -> None:
-        ahead = now / pace - (clock() - begun)
+        nonlocal begun
+        if now < since:
+            return
+        if begun is None:
+            begun = clock() - (now - since) / pace
+        ahead = (now - since) / pace - (clock() - begun)
         if ahead > 0:
             sleep(ahead)
 

@@ -21,6 +21,9 @@ STEP = 0.05
 FINE = 0.02
 """The same of what a host can work off."""
 
+Made = tuple[dict[str, dict[str, object]], int]
+"""Documents of tables by host, and how many bytes hosts send each other to make them."""
+
 MOST = 500
 """Streams beyond which tables take too long to make between two looks."""
 
@@ -39,12 +42,12 @@ class Alone:
     reserve
         Share of the capacity that is left free: nothing here works off a backlog.
     made
-        Tables of late; they say nothing that the situation does not.
+        Tables of late, and why there were none; they say nothing that the situation does not.
     """
 
     error: float = 0.02
     reserve: float = 0.03
-    made: Remembered[tuple[dict[str, dict[str, object]], int]] = attrs.field(factory=Remembered, eq=False, repr=False)
+    made: Remembered[Made | InputError] = attrs.field(factory=Remembered, eq=False, repr=False)
 
     def __call__(self, now: Situation, rng: np.random.Generator) -> Proposal | None:
         """Return the tables that hosts should have, if they have others."""
@@ -64,7 +67,7 @@ class Alone:
             hard=False,
         )
 
-    def tables(self, now: Situation) -> tuple[dict[str, dict[str, object]], int]:
+    def tables(self, now: Situation) -> Made:
         """Return the documents of all hosts' tables, and how many bytes hosts send each other to make them.
 
         Raises
@@ -76,13 +79,20 @@ class Alone:
         room = np.exp(np.floor(np.log(now.usable * (1 - self.reserve)) / FINE + 1e-6) * FINE)
         upto = self.upto(now)
 
-        def make() -> tuple[dict[str, dict[str, object]], int]:
+        def make() -> Made | InputError:
             cluster = now.cluster(dict(zip(now.hosts, room.tolist(), strict=True)))
             program = build_program(priced(now.flow, cost, selectivity), cluster, now.seen.placement)
-            made = make_tables(program, upto, self.error)
+            try:
+                made = make_tables(program, upto, self.error)
+            except InputError as error:
+                # That a table is too large takes as long to find out as to make one.
+                return error
             return {host: table.document() for host, table in made.hosts.items()}, sum(made.sent.values())
 
-        return self.made.of((*placed(now), *(row.tobytes() for row in (cost, selectivity, room, upto))), make)
+        found = self.made.of((*placed(now), *(row.tobytes() for row in (cost, selectivity, room, upto))), make)
+        if isinstance(found, InputError):
+            raise found.with_traceback(None)
+        return found
 
     def upto(self, now: Situation) -> Floats:
         """Return the greatest rates that tables are made for, array (sources,): powers of four, so that few are made.

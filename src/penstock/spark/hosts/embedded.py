@@ -54,7 +54,7 @@ class Launch:
     secrets
         Environment variables that the host's processes do not get: tokens of other hosts.
     outlive
-        Whether it goes on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
+        Whether it may be left to go on when penstock ends, until it is stopped (`penstock.spark.hosts.kept`).
     record
         A file into which it writes the archive of its classes when it is stopped (`penstock.spark.hosts.classes`).
     """
@@ -73,7 +73,7 @@ class EmbeddedHost:
 
     It listens on 127.0.0.1 only, on a port that the kernel chooses unless ``launch`` names one, and asks for a random
     token that travels in the environment. Its files are in a folder of its own. It ends with penstock, also by
-    ``kill -9``, unless it is to outlive it.
+    ``kill -9``, unless it was left to outlive it.
 
     Parameters
     ----------
@@ -179,8 +179,7 @@ class EmbeddedHost:
                 return self
             self._stopping.clear()
             java = Path(self._how.java) if self._how.java is not None else java_runtime.find()
-            if not self._how.outlive:
-                atexit.register(self.stop)
+            atexit.register(self.stop)
             try:
                 supervised = self._launch(java)
                 self._await_ready()
@@ -193,7 +192,7 @@ class EmbeddedHost:
         return self
 
     def let_go(self) -> Kept:
-        """Leave the host to whoever finds it by what is returned; only one that outlives penstock is left running."""
+        """Return by what others find the host, which is to outlive penstock: it does once it is told to (`outlive`)."""
         jvm, root = self._jvm, self._root
         if not self._how.outlive or jvm is None or root is None or self._port is None:
             raise HostError(f"host {self.name} does not outlive penstock, or does not run")
@@ -205,6 +204,12 @@ class EmbeddedHost:
             name=self.name, port=self._port, cores=self.cores, token=str(token), pid=jvm.pid, began=jvm.create_time(),
             supervisor=root.pid, supervised=root.create_time(),
         )  # fmt: skip
+
+    def outlive(self) -> None:
+        """Let the host go on when penstock ends, now that what `let_go` returned is written down."""
+        if self._how.outlive and self._supervised is not None:
+            atexit.unregister(self.stop)
+            self._supervised.leave()
 
     def session(self, session_id: str | None = None) -> SparkSession:
         """Return a new session (``pyspark.sql.connect``), or the one of that id again.
@@ -271,7 +276,6 @@ class EmbeddedHost:
             lifeline=str(lifeline),
             nursery=settings.nursery(nursery),
             grace=GRACE if self._how.record is None else classes.RECORDING,
-            outlive=self._how.outlive,
         )
         supervised.launch(self.name, plan)
         return supervised

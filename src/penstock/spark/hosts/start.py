@@ -94,7 +94,10 @@ def begin_hosts(
         Waits until they are ready but for those, and returns them by name. It raises a HostError if one cannot be
         started or reached, or none is left of those of a run that goes on.
     """
-    hosts, mine = _made(cluster, launch or Launch(), names, pin, {} if kept is None else read_kept(kept))
+    # Where the cluster says an address, a host of that name which runs here is another one.
+    embedded = {name for name, host in cluster.hosts.items() if host.spark is None}
+    there = {} if kept is None else {name: each for name, each in read_kept(kept).items() if name in embedded}
+    hosts, mine = _made(cluster, launch or Launch(), names, pin, there)
     first = [host for name, host in hosts.items() if going_on is None or name in going_on or name not in mine]
     forgiven = () if going_on is None else hosts.keys() - mine
     with ThreadPoolExecutor(max(1, len(hosts))) as pool:
@@ -159,9 +162,13 @@ def leave_hosts(cluster: Cluster, file: str | os.PathLike[str]) -> dict[str, Kep
             except BaseException:
                 _stop_all(made)
                 raise
-        found = {host.name: host.let_go() for host in made if isinstance(host, EmbeddedHost)}
+        left = [host for host in made if isinstance(host, EmbeddedHost)]
+        found = {host.name: host.let_go() for host in left}
         known |= found
-        return found
+    # Only now: a host that no file names could not be found to end it.
+    for host in left:
+        host.outlive()
+    return found
 
 
 def _cpus(hosts: Sequence[Host]) -> dict[str, list[int]]:

@@ -73,6 +73,10 @@ class Supervised:
         """Tell the supervisor that the host answers."""
         self._say(supervisor.READY)
 
+    def leave(self) -> None:
+        """Tell the supervisor that the host is to outlive penstock."""
+        self._say(supervisor.LEAVE)
+
     def end(self) -> None:
         """Ask the supervisor to end everything; do it here if it is gone."""
         stdin, stdout = self._pipes()

@@ -2,12 +2,13 @@
 
 It runs in a session of its own, so that neither Ctrl-C nor the end of a terminal reaches the JVM. It holds one end of a
 pipe; when the other end closes, however penstock ended, it kills the JVM and its Python workers and removes their
-folders, unless the host is to outlive penstock. Should it be killed itself, the kernel kills the JVM, whose parent it
-is, and the workers, whose lifeline it holds (`lifeline/sitecustomize.py`). It is a script of the standard library alone
-(``python -I -S supervisor.py``): it starts in 20 ms, weighs 10 MB, and imports nothing of penstock.
+folders, unless it was told that the host outlives penstock. Should it be killed itself, the kernel kills the JVM, whose
+parent it is, and the workers, whose lifeline it holds (`lifeline/sitecustomize.py`). It is a script of the standard
+library alone (``python -I -S supervisor.py``): it starts in 20 ms, weighs 10 MB, and imports nothing of penstock.
 
 Arguments: the folders to remove. Standard input: one JSON line, a `Plan`, later ``ready`` when the host has answered,
-and ``stop`` or the end of file. Standard output: one JSON line ``{pid}`` or ``{error}``.
+``leave`` when it is to outlive penstock, and ``stop`` or the end of file. Standard output: one JSON line ``{pid}`` or
+``{error}``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL = 0.25
 """Seconds between two looks at penstock and the JVM."""
 
-READY, STOP = b"ready\n", b"stop\n"
+READY, LEAVE, STOP = b"ready\n", b"leave\n", b"stop\n"
 """What penstock says."""
 
 LINUX = sys.platform == "linux"
@@ -53,8 +54,6 @@ class Plan(NamedTuple):
         when the host is ready: a JVM needs its whole core until then.
     grace
         Seconds that it has to end when asked.
-    outlive
-        Whether the host goes on when penstock ends, until the supervisor is asked to end it (SIGTERM).
     """
 
     argv: list[str]
@@ -65,7 +64,6 @@ class Plan(NamedTuple):
     lifeline: str
     nursery: list[str]
     grace: float
-    outlive: bool
 
 
 def main() -> None:
@@ -128,16 +126,19 @@ def launch(plan: Plan, argv: list[str], stdin: int = subprocess.DEVNULL) -> int:
 def watch(child: int, penstock: int, plan: Plan, stopping: list[int], ready: int) -> None:
     """Wait until penstock says stop or is gone, then end the JVM and what it started.
 
-    The descriptor ``ready`` is closed as soon as the host answers.
+    The descriptor ``ready`` is closed as soon as the host answers. Once it is left, the host goes on without penstock,
+    until this process is asked to end it (SIGTERM).
     """
-    running, gone = True, False
+    running, gone, left = True, False, False
     while True:
         # Of a host that outlives penstock the pipe says nothing any more.
-        word = None if plan.outlive and gone else listen()
+        word = None if left and gone else listen()
         gone = gone or word == b""
         if word and word.startswith(READY):
             os.close(ready)
             word = word[len(READY) :]
+        if word and word.startswith(LEAVE):
+            left, word = True, word[len(LEAVE) :]
         if running and (status := reap(child)) is not None:
             running = False
             Path(plan.exit).write_text(str(os.waitstatus_to_exitcode(status)))
@@ -147,9 +148,9 @@ def watch(child: int, penstock: int, plan: Plan, stopping: list[int], ready: int
                 terminate(child, plan.grace)
             break
         # A child that penstock forked may hold the pipe open: the parent's id says that penstock is gone.
-        if not running if plan.outlive else (gone or os.getppid() != penstock):
+        if not running if left else (gone or os.getppid() != penstock):
             break
-        if plan.outlive and gone:
+        if left and gone:
             time.sleep(POLL)
     kill_rest()
 

@@ -22,6 +22,7 @@ from penstock.spark.run.reshape import Border, go_on
 from penstock.spark.run.rows import rows_of_logs
 from penstock.spark.run.system import System
 from penstock.spark.run.units import Unit
+from penstock.spark.shipped.gate import take_over
 from penstock.workload.nexmark import Schedule
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Grown:
-    """A deployment with a query attached.
+    """A deployment with a query attached, or given up.
 
     Attributes
     ----------
@@ -39,12 +40,15 @@ class Grown:
     fresh
         Units of the new query.
     again
-        Units that run and must from now on write logs for the new ones.
+        Units that run and must from now on write logs for the new ones, or for those no longer that are gone.
+    gone
+        Units of a query that is given up.
     """
 
     deployment: Deployment
     fresh: tuple[Unit, ...]
     again: tuple[Unit, ...]
+    gone: tuple[Unit, ...] = ()
 
 
 def grown(
@@ -70,6 +74,7 @@ def grown(
     whole = _restricted(now.network, network, placement)
     check_network(whole, engine.cluster.spark)
     _refuse_copies(system, placement)
+    _refuse_again(system, whole)
     hosts = sorted(set(placement.values()))
     schemas = derive_schemas(engine.sessions[hosts[0]], whole, now.messages)
     check_topics(whole, now.kafka)
@@ -93,7 +98,7 @@ def grown(
     again = []
     for unit in [*system.units.values()]:
         shape = unit.reshaped(whole)
-        if _exits(whole, shape.fragment) != _exits(system.deployment.network, unit.fragment):
+        if exits(whole, shape.fragment) != exits(system.deployment.network, unit.fragment):
             if unit.copies:
                 raise InputError(f"it reads what {unit.name!r} has no log of, and that has copies", at="network")
             again.append(shape)
@@ -103,7 +108,7 @@ def grown(
 
 
 def attach(system: System, change: Grown, interval: Mapping[str, float]) -> None:
-    """Stop what must write for the new query, let it go on in its new shape, and start the new query.
+    """Stop what is given up, and what must write for others than before; let that go on, and start the new query.
 
     The new query takes what comes from now on of logs and schedules, and what Spark's own sources hold.
     """
@@ -117,6 +122,10 @@ def attach(system: System, change: Grown, interval: Mapping[str, float]) -> None
 def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> None:
     ready = {unit.name: system.compile(unit, change.deployment) for unit in change.again}
     again: list[Unit] = []
+    for unit in change.gone:
+        if unit.name in system.runners:
+            system.runners[unit.name].end(system.hosts[unit.host])
+        take_over(system.deployment.place, unit.name, deliver=False)
     for unit in change.again:
         runner = system.runners[unit.name]
         runner.end(system.hosts[unit.host])
@@ -131,7 +140,7 @@ def _attach(system: System, change: Grown, interval: Mapping[str, float]) -> Non
             apart=after.apart, real_time=after.real_time, live=after.live, since=since,
         )  # fmt: skip
 
-    system.place([*again, *fresh], change=changed)
+    system.place([*again, *fresh], [unit.name for unit in change.gone], changed)
     for unit in again:
         system.deliver(ready[unit.name], unit)
         system.begin(unit.name, interval[unit.host])
@@ -181,7 +190,16 @@ def _refuse_copies(system: System, placement: Mapping[str, str]) -> None:
             raise InputError("a query is attached without copies", at=f"placement.{name}", hint=hint)
 
 
-def _exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]:
+def _refuse_again(system: System, whole: Network) -> None:
+    """Refuse names of what was given up: what that has left in the run's folder would be taken for the new query's."""
+    for kind in ("operators", "sinks"):
+        for name in getattr(whole, kind):
+            if name in system.claim.given_up and name not in getattr(system.deployment.network, kind):
+                hint = "give operators and sinks of the query other names"
+                raise InputError("a query with this name failed here, and was given up", at=f"{kind}.{name}", hint=hint)
+
+
+def exits(network: Network, part: Fragment) -> tuple[frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Return what leaves a query: if it changes, so does the query's plan."""
     graph = Graph(network, part)
     return part.cuts, tuple((origin, tuple(graph.logs(origin))) for origin in graph.origins)

@@ -189,13 +189,15 @@ class Changes:
 
     def decided(self) -> dict[str, float]:
         """Return the keep fractions in force; where hosts decide alone, those of their last batches."""
+        streams = {stream.name for stream in self.system.deployment.network.streams}
         if not self.tables:
-            return dict(self.keep)
+            # Some may be those of a query that was given up.
+            return {name: share for name, share in self.keep.items() if name.partition("#")[0] in streams}
         found: dict[str, float] = {}
         for name, unit in self.system.units.items():
             if unit.host in self.tables:
                 found |= limits_of(self.system.deployment.place, name)
-        return {stream: share for stream, share in found.items() if share < 1}
+        return {stream: share for stream, share in found.items() if share < 1 and stream in streams}
 
     def _trigger(self, host: str, interval: float, wanted: Wanted) -> None:
         self.members.known(host)
@@ -362,10 +364,23 @@ class Changes:
                 self.start(unit, unit.host)
 
     def _grow(self, found: Grown) -> None:
-        """Begin to attach queries."""
+        """Begin to attach queries, or to give one up."""
         self.system.growing = True
         job = self.pool.submit(lambda: attach(self.system, found, self.intervals()))
-        self._begun((*found.again, *found.fresh), job)
+        self._begun((*found.again, *found.fresh, *found.gone), job)
+
+    def give_up(self, found: Grown) -> None:
+        """Begin to end a query that was attached.
+
+        Raises
+        ------
+        InputError
+            If what it hangs together with changes now.
+        """
+        if self.system.growing:
+            raise InputError("another unit changes its shape", at="network", hint="wait until it runs")
+        self._free([unit.name for unit in (*found.again, *found.gone)])
+        self._grow(found)
 
     def intervals(self) -> dict[str, float]:
         """Return the interval of the micro-batches of each host."""
@@ -403,6 +418,11 @@ class Changes:
         fresh = () if wanted.grown is None else wanted.grown.fresh
         moving = {name for name in self.moving if host in self.targets[name].values()}
         return sorted(moving | {unit.name for unit in fresh if unit.host == host})
+
+    def start_prepared(self, unit: Unit) -> None:
+        """Begin to start a unit that is compiled and may deliver."""
+        hosts = dict.fromkeys(unit.fragment.operators, unit.host)
+        self._do(unit.name, hosts, lambda: self.system.begin(unit.name, self.pace.on(unit.host)))
 
     def start(self, unit: Unit, host: str) -> None:
         """Begin to start a unit on a host, another one or again on its own."""

@@ -78,12 +78,16 @@ CLAIMED = (
 
 @attrs.frozen
 class Claim:
-    """What a run's folder says of it: its identity, its units, and the network if queries were attached to it."""
+    """What a run's folder says of it: its identity, its units, and the network if queries were attached to it.
+
+    ``given_up``: operators and sinks of queries that were attached, failed, and run no longer.
+    """
 
     run: str
     units: tuple[Unit, ...]
     since: Mapping[str, int]
     grown: Network | None = None
+    given_up: frozenset[str] = frozenset()
 
 
 @contextlib.contextmanager
@@ -174,7 +178,8 @@ def claim(deployment: Deployment) -> Claim:
             )
     _tell(deployment)
     grown = None if there["grown"] is None else _as_told(there["grown"], deployment.network)
-    return Claim(str(there["run"]), tuple(map(Unit.of, there["units"])), there["since"], grown)
+    units, given_up = tuple(map(Unit.of, there["units"])), frozenset(there.get("given_up", ()))
+    return Claim(str(there["run"]), units, there["since"], grown, given_up)
 
 
 def _as_told(grown: Document, network: Network) -> Network:
@@ -196,6 +201,7 @@ def note(deployment: Deployment, claim: Claim) -> None:
         "run": claim.run,
         "units": [unit.document() for unit in claim.units],
         "since": dict(claim.since),
+        "given_up": sorted(claim.given_up),
     }
     _tell(deployment)
     (deployment.place / "run.json").replace(json.dumps(document, indent=1).encode())

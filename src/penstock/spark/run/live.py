@@ -22,6 +22,7 @@ from penstock.spark.compile import Pace
 from penstock.spark.compile.deciding import tellable
 from penstock.spark.run.changing import Changes
 from penstock.spark.run.deaths import dead
+from penstock.spark.run.detach import shrunk
 from penstock.spark.run.ending import Ending
 from penstock.spark.run.engine import Engine
 from penstock.spark.run.folder import epoch_of, note_sessions, open_schedules, owned
@@ -82,6 +83,7 @@ class SparkEngine:
         self._told: list[Document] = []
         self._over = False
         self._asked = 0.0
+        self._first = frozenset(deployment.network.operators)
         self._held = contextlib.ExitStack()
         self._held.enter_context(owned(deployment.place))
         try:
@@ -109,11 +111,17 @@ class SparkEngine:
         with contextlib.suppress(FileNotFoundError):
             self.changes.keep = dict(json.loads((place / ANNOUNCED).read())["keep"])
         self.changes.tell_copies()
+        # What was attached and fails is to take nothing with it: it starts as what fails later does.
+        units, runners = self.system.units, self.system.runners
+        attached = {name for name, unit in units.items() if self._first.isdisjoint(unit.fragment.operators)}
+        later = [name for name in self.system.reachable if name in attached - runners.keys()]
         try:
-            self.system.start(self.changes.intervals(), self.system.reachable)
+            self.system.start(self.changes.intervals(), [n for n in self.system.reachable if n not in later])
         except BaseException:
             self.system.stop()
             raise
+        for name in later:
+            self.changes.start_prepared(units[name])
         open_schedules(self.system.deployment, self.changes.pace.interval)
 
     def _followed(self, answers: Answers) -> Follower:
@@ -185,7 +193,7 @@ class SparkEngine:
             latency=seen.latency,
             keep=keep,
             tables=dict(self.changes.tables),
-            limits=dict(self.changes.pace.limits),
+            limits={name: rate for name, rate in self.changes.pace.limits.items() if name in network.sources},
             triggers=self.changes.triggers(),
             **known,
         )
@@ -302,7 +310,7 @@ class SparkEngine:
             return
         if unit is None:
             # A unit that is gone since two were fused is told of by the other one.
-            if name not in self.network.operators:
+            if name not in self.network.operators and name not in self.system.claim.given_up:
                 host = self.changes.targets[name][name]
                 why = f"it was not attached: {short(error)}"
                 self._told.append({"time": self.now, "unit": name, "host": host, "why": why})
@@ -321,12 +329,32 @@ class SparkEngine:
             # The change failed before anything was stopped.
             return
         if self._again(name):
-            raise EngineError(f"unit {name!r} fails again and again: {short(error)}")
-        if unit.copies:
+            self._give_up(unit, error)
+        elif unit.copies:
             # Another one leads meanwhile, where there is one.
             self.changes.start_copy(unit, unit.saved, host)
         else:
             self.changes.start(unit, host)
+
+    def _give_up(self, unit: Unit, error: BaseException) -> None:
+        """Let the rest go on without a query that was attached and fails again and again.
+
+        Raises
+        ------
+        EngineError
+            If what failed is not of such a query alone.
+        """
+        found = shrunk(self.system, self._first, unit)
+        if found is None:
+            raise EngineError(f"unit {unit.name!r} fails again and again: {short(error)}")
+        try:
+            self.changes.give_up(found)
+        except InputError:
+            # Its query has failed, and is looked at again.
+            return
+        what = ", ".join(sorted(name for each in found.gone for name in each.fragment.operators))
+        why = f"it was given up, with all of {what}: it failed again and again: {short(error)}"
+        self._told.append({"time": self.now, "unit": unit.name, "host": unit.host, "why": why})
 
     def happen(self, event: Event) -> None:
         """Let an event of a scenario happen now.

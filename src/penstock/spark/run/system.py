@@ -306,8 +306,10 @@ class System:
                 self.compiled.pop(name, None)
                 self.runners.pop(name, None)
             self.units |= {unit.name: unit for unit in units}
+            lost = {*before.network.operators, *before.network.sinks} - {*after.network.operators, *after.network.sinks}
             self.claim = attrs.evolve(
                 self.claim,
+                given_up=self.claim.given_up | lost,
                 units=tuple(self.units[name] for name in sorted(self.units)),
                 since=after.since,
                 grown=self.claim.grown if after.network is before.network else after.network,
