@@ -161,7 +161,7 @@ _NUMBER_HINT = "a number has a decimal point and no unit"
 
 
 def convert(value: object, shape: type[T], at: str) -> T:
-    """Check a parsed value against a msgspec type.
+    """Check a parsed value against a msgspec type; a whole number may be written with a point, as in ``2.0``.
 
     Raises
     ------
@@ -172,6 +172,10 @@ def convert(value: object, shape: type[T], at: str) -> T:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `")
+        if re.fullmatch(r"Expected `(.* )?int\b.*`, got `float`", problem):
+            mended = _without_point(value, re.findall(_STEP, path))
+            if repr(mended) != repr(value):
+                return convert(mended, shape, at)
         where = (at + path.rstrip("`").lstrip("$").replace("key", "")).lstrip(".").removesuffix("[...]")
         if unknown := re.search(r"unknown field `(.*)`", problem):
             known = _part(shape, path)[0].get("properties", ())
@@ -205,6 +209,25 @@ def convert(value: object, shape: type[T], at: str) -> T:
             problem = re.sub(r"(?<=^expected )\w+", lambda kind: _kind(kind[0]), problem)
             problem += "" if came is _UNKNOWN else f", got {shortened(came)}"
         raise InputError(problem, at=where or None, hint=_described(shape, path)) from None
+
+
+MOST = 2**53
+"""Numbers below are exact as floats."""
+
+
+def _without_point(value: Any, steps: Sequence[tuple[str, str]]) -> Any:
+    """Return a document in which a number at the end of a msgspec path is an int where it is whole."""
+    if not steps:
+        return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < MOST else value
+    (key, index), *rest = steps
+    if isinstance(value, dict):
+        # Of a dictionary's values and a list's items msgspec does not always say which one it is.
+        return {name: _without_point(each, rest) if key in ("", name) else each for name, each in value.items()}
+    if isinstance(value, list):
+        return [
+            _without_point(each, rest) if index in ("...", str(place)) else each for place, each in enumerate(value)
+        ]
+    return value
 
 
 def _seconds(text: str) -> float:

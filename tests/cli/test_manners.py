@@ -113,3 +113,20 @@ def test_tables_show_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> No
     common.table("t", ["[b]name[/b]"], [["[/closed]"], ["clicks[eu]"]])
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("[b]name[/b]", "[/closed]", "clicks[eu]"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["place"], "missing argument 'NETWORK' (see penstock place -h)"),
+        (["place", "x.toml", "--hots", "2"], "no such option: --hots (did you mean '--hosts'?)"),
+        (["nothing"], "no such command 'nothing' (see penstock -h)"),
+        (["hosts", "nothing"], "no such command 'nothing' (see penstock hosts -h)"),
+        (["load", "x.toml", "--hosts", "two"], "--hosts: expected a whole number, got 'two' (see penstock load -h)"),
+    ],
+)
+def test_a_command_line_that_does_not_parse_is_one_message(root: Path, words: list[str], said: str) -> None:
+    """What is wrong with options is said like what is wrong with files, on one line, and the exit code is 2."""
+    done = begin(root, *words, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.replace("python -m penstock.cli.app", "penstock") == f"penstock: {said}\n"

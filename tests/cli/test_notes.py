@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from penstock.cli import common
+from penstock.cli import common, reading
+from penstock.cluster import Cluster
 from penstock.errors import Infeasible, InputError
+from penstock.network import read_network
 
 TWO = Path("examples/two-chains")
 RATES = ["--rates", "clicks=10,buys=5"]
@@ -143,3 +146,52 @@ def test_notes_of_a_refused_command_are_forgotten(penstock: Any, root: Path, tmp
     done = penstock("inspect", "examples/event-log/spark-4.3.zstd", "--json")
     assert done.code == 0, done.err
     assert "is assumed" not in done.err
+
+
+def test_periods_that_do_not_fit_the_duration_are_told(penstock: Any, root: Path) -> None:
+    """Inline rates are cut into equal periods: where the one given does not fit, the one taken is named."""
+    words = ["load", TWO / "network.toml", "--hosts", 2, *RATES, "--duration", 10, "--json", "--period"]
+    assert penstock(*words, 2.5).err == ""
+    outcome = penstock(*words, 3)
+    assert outcome.document["period"] == 2.5
+    assert outcome.err == "note: 10 s are no whole number of periods of 3 s: 2.5 s are taken\n"
+
+
+@pytest.mark.parametrize("algorithm", [None, "random", "connected"])
+def test_without_rates_sources_bring_equally_much(
+    root: Path, capsys: pytest.CaptureFixture[str], algorithm: str | None
+) -> None:
+    """A placement needs no rates: equal ones are assumed, and told, and quotas that they exceed forbid nothing."""
+    network = read_network(TWO / "network.toml")
+    common.begin("run")
+    for cluster in (Cluster.uniform(2), Cluster.uniform(2, 1e-9)):
+        placed = reading.decide_placement(network, cluster, None, algorithm, None, 0)
+        assert placed.keys() == network.operators.keys()
+    assert algorithm == "random" or set(placed.values()) == {"h1", "h2"}
+    common.say_notes()
+    said = "note: operators are placed for equal rates of all sources; --rates says what comes\n"
+    assert capsys.readouterr().err == ("" if algorithm == "random" else said)
+
+
+def test_some_placements_need_no_costs(root: Path) -> None:
+    """Without rates, placements by chance and by whole queries are there without costs too; others name what lacks."""
+    network = read_network(TWO / "network.toml")
+    bare = network.having([attrs.evolve(each, cost=None) for each in network.operators.values()])
+    for algorithm in ("random", "connected"):
+        assert (
+            reading.decide_placement(bare, Cluster.uniform(2), None, algorithm, None, 0).keys() == bare.operators.keys()
+        )
+    with pytest.raises(InputError, match="has no cost"):
+        reading.decide_placement(bare, Cluster.uniform(2), None, None, None, 0)
+
+
+def test_a_missing_cost_is_missing_in_its_file(penstock: Any, root: Path, tmp_path: Path) -> None:
+    """Of a running and a new network the one is named that lacks a cost, and a plan names the file as well."""
+    text = (TWO / "alarm.toml").read_text().splitlines()
+    new, old = tmp_path / "new.toml", tmp_path / "old.toml"
+    new.write_text("\n".join(line for line in text if not line.startswith("cost")))
+    text = (TWO / "network.toml").read_text().splitlines()
+    old.write_text("\n".join(line for line in text if not line.startswith("cost")))
+    asked = ["admit", TWO / "network.toml", new, *PLACED, *RATES, "--latency", 9]
+    assert penstock(*asked).err.startswith(f"penstock: {new}: operators.")
+    assert penstock(*put("shed", old)).err.startswith(f"penstock: {old}: operators.")

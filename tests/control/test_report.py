@@ -13,6 +13,7 @@ from penstock.control.job import Job, finish
 from penstock.control.record import Record
 from penstock.files import to_json
 from penstock.latency.microbatch import MicrobatchResult
+from penstock.load import load_model
 from penstock.spark.run import Batch, Outcome
 from penstock.workload import Rates
 
@@ -77,7 +78,7 @@ def test_a_run_without_a_batch_has_a_report() -> None:
     nothing = Outcome(epoch=1.8e9, batches=[], visible=empty, stimulus=empty, taken={}, seconds=3.0)
     found = finish(Job(NETWORK, CLUSTER, PLACEMENT, "none"), nothing).report
     assert {name: row["busy"] for name, row in found["hosts"].items()} == {"h1": 0.0, "h2": 0.0}
-    assert found["latency"]["count"] == 0
+    assert found["latency"] == {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
     assert found["balanced"]
 
 
@@ -142,4 +143,27 @@ def test_no_costs_no_prediction() -> None:
     rates = Rates.of(1.0, {"s1": np.full(30, 120.0)})
     found = finish(Job(bare, CLUSTER, PLACEMENT, "none", rates=rates), outcome_of(result)).report
     assert found["predicted"] is None
-    assert "forecast" not in found
+    assert (found["forecast"], found["drift"], found["drifts"]) == ([], None, [])
+
+
+def test_hosts_without_operators_are_idle() -> None:
+    """A host of the cluster on which nothing ran is in the report, with nothing done."""
+    _, _, result = world(np.random.default_rng(4), 30)
+    cluster = attrs.evolve(CLUSTER, hosts={**CLUSTER.hosts, "h9": attrs.evolve(CLUSTER.hosts["h1"], name="h9")})
+    found = finish(Job(NETWORK, cluster, PLACEMENT, "none", statistics=STATISTICS), outcome_of(result)).report
+    assert found["hosts"]["h9"] == {"busy": 0.0}
+    assert found["hosts"]["h1"]["busy"] > 0
+
+
+def test_a_run_in_real_time_mode_says_how_many_rows_it_expects() -> None:
+    """What the model of real-time mode predicts has all keys of a prediction, also at each sink."""
+    course, _, result = world(np.random.default_rng(4), 30)
+    prompt = attrs.evolve(CLUSTER, spark=attrs.evolve(CLUSTER.spark, mode="real-time"))
+    job = Job(NETWORK, prompt, PLACEMENT, "none", statistics=STATISTICS, rates=course.rates)
+    report = finish(job, outcome_of(result)).report
+    expected = load_model(NETWORK, course.rates)
+    sink, *none = NETWORK.sinks
+    assert not none
+    count = round(float(expected.arrivals[expected.stream_index[NETWORK.inputs(sink)[0].name]].sum()))
+    assert report["predicted"].keys() == report["latency"].keys()
+    assert report["predicted"]["count"] == report["sinks"][sink]["predicted"]["count"] == count > 0

@@ -118,7 +118,7 @@ def test_growth_comes_with_its_selectivity() -> None:
 
 
 def test_the_document_has_all_that_is_known() -> None:
-    """What was measured is in the document as a person would write it, and nothing that was not."""
+    """What was measured is in the document as a person would write it; a cost that was not is null."""
     growth = Growth(exponent=1.5, at=20.0)
     full = OperatorStatistics(
         cost=(0.1, 0.1), selectivity=(0.25, 0.5), error=0.01, tuples=7, resolution=1e-6, state=512.0, overhead=0.03,
@@ -128,7 +128,7 @@ def test_the_document_has_all_that_is_known() -> None:
     known = Statistics(operators={"j": full, "a": OperatorStatistics()}, hosts=hosts, measured={"when": "today"})
     document = known.document()
     assert list(document["operators"]) == ["a", "j"]
-    assert document["operators"]["a"] == {"error": 0.0, "tuples": 0}
+    assert document["operators"]["a"] == {"cost": None, "selectivity": None, "error": 0.0, "tuples": 0}
     assert document["operators"]["j"] == {
         "cost": 0.1, "selectivity": [0.25, 0.5], "error": 0.01, "tuples": 7, "resolution": 1e-6, "state": 512.0,
         "overhead": 0.03, "growth": attrs.asdict(growth),
@@ -175,3 +175,9 @@ def test_refusals_name_the_key(document: object, at: str, says: str) -> None:
     assert says in refused.value.problem
     if at == "operators.jj":
         assert refused.value.hint == "did you mean 'j'?"
+
+
+def test_tuples_may_be_written_with_a_point() -> None:
+    """A whole count is read as other programs write it, and a cost that is null is one that was not measured."""
+    found = parse_statistics({"operators": {"a": {"cost": None, "selectivity": None, "tuples": 100000.0}}})
+    assert found.operators["a"] == OperatorStatistics(tuples=100_000)

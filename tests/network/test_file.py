@@ -284,3 +284,42 @@ input = "f_{name}"
     read = read_network(tmp_path / "n.toml")
     assert read.sources["a"].schema == '{"type": "record"}'
     assert read.sources["missing"].schema == str(places["missing"])
+
+
+def test_default_windows_go_to_operators_that_have_none() -> None:
+    """A default window is one of time or of tuples, and gives way where an operator has the other one itself."""
+    tables = {
+        "a": {"kind": "aggregate", "input": "s"},
+        "within": {"kind": "join", "inputs": ["s", "t"], "within": "3 seconds"},
+        "counted": {"kind": "join", "inputs": ["s", "t"], "window": [2, 3]},
+    }
+    document = {"name": "n", "sources": {"s": {}, "t": {}}, "operators": tables, "sinks": {}}
+
+    def found(**defaults: object) -> list[object]:
+        own = parse_network({**document, "defaults": defaults}).operators
+        a, within, counted = (own[name] for name in tables)
+        assert (within.window, within.counts, counted.window, counted.within) == (None, None, None, None)
+        return [a.window, a.slide, within.within, counted.counts]
+
+    assert found(window="10 seconds", slide="5 seconds", within="1 second") == [10, 5, 3, (2, 3)]
+    assert found(window=[5, 5], slide="5 seconds") == [None, None, 3, (2, 3)]
+    assert found(slide="5 seconds") == [None, None, 3, (2, 3)]
+    bare = {**document, "operators": {"j": {"kind": "join", "inputs": ["s", "t"]}}}
+    both = {"window": "10 seconds", "within": "1 second"}
+    assert parse_network({**bare, "defaults": both}).operators["j"].within == 1
+    assert parse_network({**bare, "defaults": {"window": [5, 5]}}).operators["j"].counts == (5, 5)
+
+
+def test_whole_numbers_may_be_written_with_a_point() -> None:
+    """5.0 is 5 where a whole number is wanted, 5.5 is none, and options of readers stay as they are written."""
+    sources = {"a": {"options": {"share": 2.0}}, "b": {}}
+
+    def read(window: list[float]) -> Network:
+        tables = {"j": {"kind": "join", "inputs": ["a", "b"], "window": window}}
+        return parse_network({"name": "n", "sources": sources, "operators": tables, "sinks": {}})
+
+    found = read([5.0, 6])
+    assert found.operators["j"].counts == (5, 6)
+    assert found.sources["a"].options == {"share": "2.0"}
+    with pytest.raises(InputError, match=r"operators\.j\.window\[0\]: expected a whole number, got 5\.5"):
+        read([5.5, 6.0])

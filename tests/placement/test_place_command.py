@@ -163,3 +163,17 @@ def test_tightened_bound(penstock, network):
     assert tight["lower_bound"] == pytest.approx(30.0)
     assert tight["value"] == plain["value"] >= tight["lower_bound"] - 1e-9
     assert penstock(*common, "--tighten", -1).code == 2
+
+
+@pytest.mark.parametrize("more", [[], ["--theta", "1"], ["--move-cost", "100"]])
+def test_copies_that_come_anew_were_nowhere(penstock, network, more):
+    """A previous placement names every operator; its further copies are placed, apart, and do not count as moved."""
+    outcome = penstock(
+        "place", network, "--hosts", 4, "--rates", "a=1,b=1", "--algorithm", "economical-replicated",
+        "--previous", "a1=h3,a2=h1,b1=h2", *more, "--json",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    document = outcome.document
+    assert set(document["placement"]) == {"a1", "a2", "b1", "a1#2", "a2#2", "b1#2"}
+    assert all(document["placement"][name] != document["placement"][f"{name}#2"] for name in ("a1", "a2", "b1"))
+    assert not any("#" in name for name in document["moved"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from penstock.spark.compile.functions import tells_rows
+from penstock.network import Operator
+from penstock.spark.compile.functions import import_function, tells_rows
 
 SHAPE = pa.schema([("n", pa.int64())])
 
@@ -51,3 +53,16 @@ def test_what_a_function_says_of_itself_counts() -> None:
     assert tells_rows(silent, SHAPE)
     silent.schema, silent.rows = "n bigint", "kept"  # type: ignore[attr-defined]
     assert tells_rows(silent, SHAPE)
+
+
+def test_what_users_code_prints_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a module prints when it is imported, and a function when it is asked, goes to standard error."""
+    (tmp_path / "loud.py").write_text(
+        "print('imported')\ndef passes(batches):\n    print('asked')\n    yield from batches\n"
+    )
+    function: Any = import_function(
+        Operator(name="p", kind="python", inputs=("s",), function="loud:passes", folder=str(tmp_path))
+    )
+    function.schema = "n bigint"
+    assert tells_rows(function, SHAPE)
+    assert capsys.readouterr() == ("", "imported\nasked\n")

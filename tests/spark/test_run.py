@@ -534,6 +534,22 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
     assert not (here / ".penstock").exists()
 
 
+def test_operators_that_no_sample_row_reaches_are_unmeasured(here: Path, penstock: Any) -> None:
+    """Where a filter lets no row of the sample through, what is behind it has neither cost nor selectivity: null."""
+    (here / "network.toml").write_text(re.sub("where = .*", """where = "kind = 'nothing'\"""", CLICKS))
+    write_clicks(here / "clicks.json", 0, 500)
+    words = ["--cluster", "cluster.toml", "--budget", "0.5", "--sample", "clicks.json", "--out", "known.json", "--json"]
+    done = penstock("calibrate", "network.toml", *words)
+    assert done.code == 0, done.err
+    views, euros = (done.document["operators"][name] for name in ("views", "euros"))
+    assert (views["selectivity"], euros["cost"], euros["selectivity"], euros["tuples"]) == (0, None, None, 0)
+    assert "note: no sample row reached operators.euros: " in done.err
+    asked = penstock("load", "network.toml", "--hosts", 1, "--rates", "clicks=1", "--statistics", "known.json")
+    assert (
+        "operators.euros.cost: has no cost (give it, or pass --statistics from calibrate, with sample rows" in asked.err
+    )
+
+
 def test_columns_of_a_csv_sample_are_those_of_its_header(here: Path, penstock: Any) -> None:
     """A header whose columns stand in another order than the schema's, or lack one, is refused and not misread."""
     (here / "network.toml").write_text(CLICKS)

@@ -19,7 +19,7 @@ def busy(batches: list[Batch], history: History | None = None) -> float:
     """Return how busy the only host was."""
     nothing = {"z": np.zeros(0)}
     outcome = Outcome(1000.0, batches, nothing, nothing, {}, 10.0, history=history or History())
-    found: float = summary(outcome, NETWORK, {"a": "h1"})["hosts"]["h1"]["busy"]
+    found: float = summary(outcome, NETWORK, {"a": "h1"}, ["h1"])["hosts"]["h1"]["busy"]
     return found
 
 
@@ -37,3 +37,13 @@ def test_what_is_in_the_history_does_not_make_a_host_idle() -> None:
     """Where older batches are known no longer, the share is that of the time since."""
     kept = [batch("a", 5, 1096.0, 1.0), batch("a", 6, 1098.0, 2.0)]
     assert busy(kept, History(upto={"a": 5})) == pytest.approx(3 / 4)
+
+
+def test_a_run_without_rows_has_no_latency_and_idle_hosts() -> None:
+    """Latencies of no rows are not known, and hosts without operators were there: they did nothing."""
+    batches = [batch("a", 0, 1000.0, 1.0), batch("a", 1, 1004.0, 1.0)]
+    outcome = Outcome(1000.0, batches, {"z": np.zeros(0)}, {"z": np.zeros(0)}, {}, 5.0)
+    found = summary(outcome, NETWORK, {"a": "h1"}, ["h2", "h1"])
+    assert found["hosts"] == {"h1": {"busy": 0.4}, "h2": {"busy": 0.0}}
+    none = {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
+    assert found["latency"] == found["sinks"]["z"]["latency"] == none

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
 import pkgutil
+import re
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -19,6 +22,7 @@ from penstock.cli.common import begin, fail
 from penstock.cli.options import flat
 from penstock.errors import InputError, PenstockError
 from penstock.extras import missing
+from penstock.files import suggest
 
 
 class Row(NamedTuple):
@@ -70,8 +74,38 @@ def load_command(name: str) -> typer.core.TyperCommand | typer.core.TyperGroup:
     return command  # type: ignore[return-value]
 
 
+_UsageError: type[Any] = typer.BadParameter.__base__ or Exception
+"""What Typer raises where a command line does not parse: of click, or of its own copy of it."""
+_HELP: type[Any] | tuple[()] = getattr(sys.modules[_UsageError.__module__], "NoArgsIsHelpError", ())
+
+
+@contextlib.contextmanager
+def _in_one_message() -> Iterator[None]:
+    """Say what is wrong with a command line as we say what is wrong with a file."""
+    try:
+        yield
+    except _HELP:
+        raise
+    except _UsageError as error:
+        problem, near = error.format_message().partition(" (Possible options")[0], getattr(error, "possibilities", None)
+        value = re.match(r"Invalid value for (.+?): ", problem)
+        at, problem = value and value[1].replace("'", ""), problem[value.end() if value else 0 :].strip().rstrip(".")
+        hint = suggest(error.option_name, near) if near else f"see {error.ctx.command_path} -h" if error.ctx else None
+        raise InputError(problem[:1].lower() + problem[1:], at=at, hint=hint) from None
+
+
 class LazyGroup(typer.core.TyperGroup):
     """Lists the commands from the tables above, and imports the one that is called: starting takes a third."""
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        """Parse what stands in front of the command."""
+        with _in_one_message():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the rest, and call the command."""
+        with _in_one_message():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name, loaded."""

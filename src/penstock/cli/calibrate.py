@@ -75,6 +75,8 @@ def command(
             statistics = calibrate_alone(engine, name, graph, samples, Precision(*wish), report=tell)
             tell("overhead", 0.95)
             statistics = Record.of_user().applied(measure_overhead(engine, name, statistics), cluster)
+    for unseen in (name for name, row in statistics.operators.items() if row.tuples == 0):
+        common.note(f"note: no sample row reached operators.{unseen}: what it costs and lets through was not measured")
     if out is not None:
         statistics.write(out)
     document = statistics.document()
@@ -92,7 +94,7 @@ def _show(network: str, name: str, statistics: Statistics) -> None:
             [
                 o,
                 common.microseconds(attrs.asdict(row)),
-                max(row.selectivity or (0.0,)),
+                None if row.selectivity is None else max(row.selectivity),
                 "" if row.growth is None else f"rate^{row.growth.exponent:.2g}",
                 f"{row.error:.1%}",
                 row.tuples,

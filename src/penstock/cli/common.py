@@ -187,8 +187,13 @@ def _numeric(cell: str) -> bool:
 
 
 def microseconds(row: Document) -> str:
-    """Return an operator's cost for people (µs), or that it is below what calibration can tell from nothing."""
-    cost, least = row.get("cost") or 0.0, row.get("resolution") or 0.0
+    """Return an operator's cost for people (µs), or that it is below what calibration can tell from nothing.
+
+    It is blank where it is not known.
+    """
+    cost, least = row.get("cost"), row.get("resolution") or 0.0
+    if cost is None:
+        return ""
     cost = max(cost) if isinstance(cost, list | tuple) else cost
     return f"< {digits(1e6 * least, 2)}" if cost < least else f"{1e6 * cost:.4g}"
 

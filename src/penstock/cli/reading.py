@@ -5,7 +5,10 @@ Imported inside the commands, so that ``--help`` does not wait for it.
 
 from __future__ import annotations
 
+import math
 import os
+
+import attrs
 
 from penstock.cli.common import measuring, note
 from penstock.cli.options import DURATION, NetworkOptions
@@ -89,6 +92,8 @@ def get_rates(network: Network, rates: str, duration: float, period: float) -> R
     read, file = read_rates(rates, duration, period), file_of(rates)
     if file is not None and duration != DURATION:
         note(f"note: --duration is how long inline rates last; those of {file} last as long as it says")
+    elif file is None and not math.isclose(read.period, period, rel_tol=1e-6):
+        note(f"note: {duration:g} s are no whole number of periods of {period:g} s: {read.period:g} s are taken")
     with locating(file):
         return read.check(network.sources, inline=file is None)
 
@@ -137,7 +142,7 @@ def get_keep(given: str | None, network: Network, *, copies: bool = False) -> di
 def decide_placement(
     network: Network, cluster: Cluster, placement: str | None, algorithm: str | None, rates: Rates | None, seed: int
 ) -> Placement:
-    """Read a placement, or let an algorithm decide it."""
+    """Read a placement, or let an algorithm decide it; without rates, for sources that bring equally much."""
     if algorithm is not None:
         from penstock.placement import algorithm as known
 
@@ -146,13 +151,31 @@ def decide_placement(
         return get_placement(placement, network, cluster)
     if len(cluster.hosts) == 1:
         return Placement(dict.fromkeys(network.operators, next(iter(cluster.hosts))))
-    if rates is None:
-        raise InputError(
-            "expected a placement, or rates to decide it", at="--placement", hint="give --placement or --rates"
-        )
     import numpy as np
 
-    from penstock.placement import Problem, place
+    from penstock.placement import Problem, Terms, place
 
-    problem = Problem(load_model(network, rates), cluster, None, network.pins)
-    return place(problem, algorithm or "correlation", np.random.default_rng(seed)).placement
+    name = algorithm or "correlation"
+    model = _even_load(network, cluster, name) if rates is None else load_model(network, rates)
+    problem, rng = Problem(model, cluster, None, network.pins), np.random.default_rng(seed)
+    # Of how much there is in all nothing is known without rates: quotas then only guide.
+    return place(problem, name, rng, Terms(overload=rates is None)).placement
+
+
+UNWEIGHED = ("random", "connected")
+"""Placement algorithms that answer also where costs are not known."""
+
+HALF = 0.5
+"""Share of the cluster that is assumed to be busy where no rates are known."""
+
+
+def _even_load(network: Network, cluster: Cluster, algorithm: str) -> LoadModel:
+    """Return the load where all sources bring equally much, and half of the cluster is busy; it is noted."""
+    if algorithm in UNWEIGHED and any(operator.cost is None for operator in network.operators.values()):
+        alike = [attrs.evolve(each, cost=(1.0,) * len(each.inputs)) for each in network.operators.values()]
+        network = network.having(alike)
+    if algorithm != "random":
+        note("note: operators are placed for equal rates of all sources; --rates says what comes")
+    model = load_model(network, Rates.constant(dict.fromkeys(network.sources, 1.0), 1.0))
+    usable, load = sum(host.usable for host in cluster.hosts.values()), float(model.mean_load.sum())
+    return load_model(network, model.rates.scaled(HALF * usable / load)) if load > 0 else model

@@ -231,9 +231,7 @@ def command(
         **_events(events),
     )
     run.check()
-    _check_warmup(run.warmup, arrivals, inputs.duration)
-    if not run.drain:
-        _check_times(settings, arrivals, inputs.duration)
+    _note_late(settings, arrivals)
     began = time.perf_counter()
     job, seeds = Job(graph, cluster, placed, arrivals, settings), range(run.seed, run.seed + run.repeat)
     try:
@@ -307,17 +305,6 @@ def _shed(plan: str | None, period: float) -> Shed | None:
     return Shed(table=read_table(plan), period=period)
 
 
-def _check_warmup(warmup: float, arrivals: Rates | Arrivals, duration: float | None) -> None:
-    """Refuse a warm-up after which nothing is left to measure."""
-    end = _end(arrivals, duration)
-    if 0 < warmup >= end:
-        raise InputError(
-            f"expected less than the {end:g} s of the input, got {warmup:g}",
-            at="--warmup",
-            hint="nothing would be left to measure",
-        )
-
-
 def _end(arrivals: Rates | Arrivals, duration: float | None) -> float:
     """Return when the input ends, and with it a run that does not drain (s)."""
     from penstock.workload import Rates
@@ -327,20 +314,23 @@ def _end(arrivals: Rates | Arrivals, duration: float | None) -> float:
     return arrivals.duration if isinstance(arrivals, Rates) else float(arrivals.times[-1])
 
 
-def _check_times(settings: Options, arrivals: Rates | Arrivals, duration: float | None) -> None:
-    """Refuse what would happen after the end of the run, which is to say never."""
+def _note_late(settings: Options, arrivals: Rates | Arrivals) -> None:
+    """Note what comes to nothing since the run is over by then: a warm-up, and events."""
     from penstock.workload import Rates
 
-    end, start = _end(arrivals, duration), arrivals.start if isinstance(arrivals, Rates) else 0.0
-    hint = f"times count from the beginning of the rates, which is {start:.15g} in their file" if start else None
+    end, start = _end(arrivals, settings.duration), arrivals.start if isinstance(arrivals, Rates) else 0.0
+    if settings.drain:
+        return
+    if 0 < settings.warmup >= end:
+        common.note(f"note: --warmup lasts until the run ends at {end:.6g} s: no latency is measured")
+    since = f"; times count from the beginning of the rates, which is {start:.15g} in their file" if start else ""
     times = {
         "--fail": [event.at for event in settings.failures],
         "--recover": [event.at for event in settings.recoveries],
         "--move": [event.at for event in settings.moves],
     }
     for option, late in ((option, at) for option, given in times.items() for at in given if at >= end):
-        problem = f"expected a time before the end of the run at {end:.6g} s, got {late:.15g}"
-        raise InputError(problem, at=option, hint=hint)
+        common.note(f"note: {option} at {late:.15g} s changes nothing, since the run ends at {end:.6g} s{since}")
 
 
 def _steering(wish: RebalanceOptions, warmup: float) -> Steering | None:

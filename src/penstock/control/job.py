@@ -238,8 +238,15 @@ def add_estimate(report: Document, job: Job, rates: Rates) -> None:
     rng = np.random.default_rng(job.seed)
     found = with_interval(found, loads, job.placement, job.cluster, job.statistics, rng)
     report["model"] = name
-    for row, told in [(report, found.total), *((report["sinks"][sink], told) for sink, told in found.sinks.items())]:
-        row["predicted"] = {"mean": told.mean, "p50": told.p50, "p99": told.p99, "max": told.worst}
+    counts = {
+        sink: float(sum(loads.arrivals[loads.stream_index[each.name]].sum() for each in job.network.inputs(sink)))
+        for sink in job.network.sinks
+    }
+    rows = [(report, found.total, sum(counts.values()))]
+    rows += [(report["sinks"][sink], told, counts[sink]) for sink, told in found.sinks.items()]
+    for row, told, count in rows:
+        figures = {"mean": told.mean, "p50": told.p50, "p99": told.p99, "max": told.worst}
+        row["predicted"] = {**figures, "count": round(count * loads.period)}
     if found.spread is not None:
         report |= found.spread.document()
         for sink, pairs in found.spread.sinks.items():

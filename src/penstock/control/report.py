@@ -55,11 +55,10 @@ def compare(
     shedder
         The plan table that the run followed, if it did.
     """
-    used = [name for name in cluster.hosts if name in set(placement.values())]
     # Queries are named by their first operators.
     host_of = dict(placement)
     stop = outcome.stop
-    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in used}
+    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in cluster.hosts}
     for batch in outcome.batches:
         # A query that was attached to the run later is on no host of this placement.
         if batch.query in host_of:
@@ -73,10 +72,13 @@ def compare(
         "sinks": {name: {"latency": summary(*outcome.latencies(name))} for name in network.sinks},
         "predicted": None,
         "model": None,
+        "forecast": [],
+        "drift": None,
+        "drifts": [],
         "streams": outcome.streams(network),
         "hosts": {
             name: {"busy": busy[name] / (stop - outcome.epoch), **speed_of(outcome, name, host_of, prediction)}
-            for name in used
+            for name in cluster.hosts
         },
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,

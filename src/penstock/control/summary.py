@@ -15,12 +15,12 @@ from penstock.latency.mace import error_bar as latency_bar
 from penstock.latency.microbatch import weighted_quantile
 
 
-def summary(latency: Array, weight: Array | None = None) -> dict[str, float]:
-    """Return mean, p50, p99, max and count of latencies (s)."""
+def summary(latency: Array, weight: Array | None = None) -> dict[str, float | None]:
+    """Return mean, p50, p99, max and count of latencies (s); None where there are none."""
     weights = np.ones(latency.size) if weight is None else weight
     total = float(weights.sum())
     if total <= 0:
-        return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0, "count": 0}
+        return {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
     there = weights > 0
     return {
         "mean": float(latency @ weights / total),

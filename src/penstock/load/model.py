@@ -140,14 +140,7 @@ def load_model(network: Network, rates: Rates) -> LoadModel:
         If a cost is missing, the rates do not fit the network, or a number leads beyond all bounds.
     """
     rates.check(network.sources)
-    for operator in network.operators.values():
-        if operator.cost is None:
-            raise InputError(
-                "has no cost",
-                file=network.file,
-                at=f"operators.{operator.name}.cost",
-                hint="give it, or pass --statistics from calibrate",
-            )
+    network.check_costs()
     index = {stream.name: row for row, stream in enumerate(network.streams)}
     arrivals = np.zeros((len(network.streams), rates.periods))
     # Slopes about the mean rates: exact for everything but time-window joins.

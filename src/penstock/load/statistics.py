@@ -173,10 +173,9 @@ class Statistics:
         """Return the content of a statistics file."""
 
         def row(known: OperatorStatistics) -> Document:
-            numbers = {
-                key: values[0] if len(set(values)) == 1 else list(values)
+            numbers: Document = {
+                key: None if values is None else values[0] if len(set(values)) == 1 else list(values)
                 for key, values in (("cost", known.cost), ("selectivity", known.selectivity))
-                if values is not None
             }
             told: Document = {"resolution": known.resolution} if known.resolution else {}
             if known.state is not None:

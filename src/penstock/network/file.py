@@ -251,9 +251,7 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
             raise InputError(
                 f"a {given.kind} has no {key!r}", at=f"{at}.{key}", hint=f"only {', '.join(_KEYS_OF_KINDS[key])} has it"
             )
-    fitting = {k: v for k, v in defaults.items() if k not in _KEYS_OF_KINDS or given.kind in _KEYS_OF_KINDS[k]}
-    if "input" in document or "inputs" in document:
-        fitting = {k: v for k, v in fitting.items() if k not in ("input", "inputs")}
+    fitting = _fitting(given.kind, document, defaults)
     table = convert({**fitting, **document}, OperatorTable, at)
     inputs = _inputs(table, at)
     window, counts = _windows(table, at)
@@ -284,6 +282,22 @@ def _operator(name: str, document: Document, defaults: Document, folder: str | N
         growth=growth_of(table.growth, f"{at}.growth"),
         folder=folder if table.function is not None else None,
     )
+
+
+def _fitting(kind: str, document: Document, defaults: Document) -> Document:
+    """Return the defaults that fit an operator: those of its kind that go with the keys it has itself."""
+    left_out = {key for key, kinds in _KEYS_OF_KINDS.items() if kind not in kinds}
+    if "input" in document or "inputs" in document:
+        left_out |= {"input", "inputs"}
+    # A default window is one of time for aggregates or of tuples for joins.
+    of_join, of_tuples = kind == "join", isinstance(defaults.get("window"), list)
+    if of_join != of_tuples or (of_join and "within" in document):
+        left_out.add("window")
+    if of_join and "window" in document:
+        left_out.add("within")
+    if "window" not in document and ("window" in left_out or "window" not in defaults):
+        left_out.add("slide")
+    return {key: value for key, value in defaults.items() if key not in left_out}
 
 
 def _size(value: str | float, at: str) -> float:

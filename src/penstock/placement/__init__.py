@@ -229,7 +229,7 @@ def place(
     shared = {"objective": measure, "weights": weights}
     parameters |= {key: shared[key] for key in sorted(_parameters(row) & set(shared))}
     solve = (terms.divided or Divided()).of(algorithm(name, **parameters))
-    again = copy.deepcopy(rng)
+    again, apart = copy.deepcopy(rng), row.replicas == "apart"
 
     def worth(where: Ints) -> float:
         return objective.value(arrays, where, measure, weights)
@@ -237,8 +237,8 @@ def place(
     def decide(lift: float) -> Ints:
         lifted = attrs.evolve(arrays, lift=lift)
         # Every further trial begins with the same random numbers.
-        where = _within(lifted, solve, rng if lift == 1.0 else copy.deepcopy(again), row.replicas == "apart")
-        return worthwhile(lifted, where, worth, terms.move_cost) if terms.move_cost else where
+        where = _within(lifted, solve, rng if lift == 1.0 else copy.deepcopy(again), apart)
+        return worthwhile(lifted, where, worth, terms.move_cost, apart=apart) if terms.move_cost else where
 
     if terms.soft:
         where, feasible = decide(math.inf), False
@@ -249,12 +249,12 @@ def place(
         seconds = parameters.get("seconds")
         where = improved(held, arrays, where, quotas=feasible, seconds=seconds)  # type: ignore[arg-type]
     short_links = over_link(arrays, where)
-    if short_links and not terms.overload and row.replicas != "apart" and (kept := _within_links(arrays)) is not None:
+    if short_links and not terms.overload and not apart and (kept := _within_links(arrays)) is not None:
         where, short_links = kept, []
     if wrong := [*([] if terms.overload else short_links), *over_memory(arrays, where)]:
         raise Infeasible("; ".join(wrong))
     placement = arrays.placement(where)
-    if found := faults(held, placement, apart=row.replicas == "apart", quotas=feasible, links=False):
+    if found := faults(held, placement, apart=apart, quotas=feasible, links=False):
         raise AssertionError(f"{name} gave a wrong placement: {'; '.join(found)}")
     tight = terms.tighten if measure == "latency" else 0
     moved = placement.moved(problem.previous or placement)

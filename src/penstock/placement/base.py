@@ -76,7 +76,8 @@ class Problem:
         arrays = as_arrays(self)
         count = len(arrays.names)
         light = arrays.names[count - math.floor(theta * count + TIE) :]
-        return attrs.evolve(self, pins={**{name: self.previous[name] for name in light}, **self.pins})
+        held = {name: self.previous[name] for name in light if name in self.previous}
+        return attrs.evolve(self, pins={**held, **self.pins})
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -94,7 +95,8 @@ class Arrays:
     capacity, usable
         Arrays (n,): benchmark cores of each host, and capacity times quota.
     fixed, previous
-        Arrays (m,): the host that an operator must stay on, or was on; -1 where there is none.
+        Arrays (m,): the host that an operator must stay on, or was on; -1 where there is none, as before for a copy
+        that comes anew.
     base, part
         Arrays (m,): which operator this is a copy of, and which connected part of the network it belongs to.
     writer, reader, rate
@@ -288,10 +290,10 @@ def as_arrays(problem: Problem) -> Arrays:
     previous = np.full(len(names), -1, np.int64)
     fixed = np.full(len(names), -1, np.int64)
     for index, name in enumerate(names):
-        if problem.previous is not None:
-            if name not in problem.previous:
-                raise InputError(f"operator {name!r} has no host", at="--previous", hint=f"add {name}=HOST")
+        if problem.previous is not None and name in problem.previous:
             previous[index] = _host(problem.previous[name], hosts, f"previous.{name}")
+        elif problem.previous is not None and "#" not in name:  # further copies come anew
+            raise InputError(f"operator {name!r} has no host", at="--previous", hint=f"add {name}=HOST")
         if name in problem.pins:
             fixed[index] = _host(problem.pins[name], hosts, f"operators.{name}.pin")
     parts = {name: number for number, query in enumerate(network.queries) for name in query}

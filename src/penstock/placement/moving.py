@@ -9,7 +9,9 @@ import numpy as np
 from penstock.placement.base import TIE, Arrays, Ints
 
 
-def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cost: float) -> Ints:
+def worthwhile(
+    arrays: Arrays, target: Ints, value: Callable[[Ints], float], cost: float, *, apart: bool = False
+) -> Ints:
     """Return the placement between the previous one and a target whose moves pay.
 
     A placement is judged by its objective plus ``cost`` for each benchmark core of load that moves. From the target,
@@ -24,15 +26,20 @@ def worthwhile(arrays: Arrays, target: Ints, value: Callable[[Ints], float], cos
         The objective, smaller is better.
     cost
         Units of the objective per benchmark core moved.
+    apart
+        Whether the copies of an operator are on different hosts.
     """
-    limit = arrays.limit * (1 + TIE)
+    limit, there = arrays.limit * (1 + TIE), arrays.previous >= 0
 
     def price(where: Ints) -> float:
         over, full = arrays.host_mean(where) > limit, arrays.over_memory(where) > 0
-        moved = where != arrays.previous
+        if apart and len(np.unique(np.stack([arrays.base, where]), axis=1).T) < len(where):
+            return float("inf")
+        moved = there & (where != arrays.previous)
         return float("inf") if over.any() or full.any() else value(where) + cost * float(arrays.mean[moved].sum())
 
-    stay = np.where(arrays.fixed >= 0, arrays.fixed, arrays.previous)
+    # Copies that come anew were nowhere: they move with nothing, and stay where they are wanted.
+    stay = np.where(arrays.fixed >= 0, arrays.fixed, np.where(there, arrays.previous, target))
     best, least = target.copy(), price(target)
     taken_back = True
     while taken_back:

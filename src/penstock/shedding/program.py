@@ -216,11 +216,7 @@ def build_program(network: Network, cluster: Cluster, placement: Mapping[str, st
 
 def _check(network: Network) -> None:
     """Refuse a network without a cost, or with a negative weight."""
-    for operator in network.operators.values():
-        if operator.cost is None:
-            raise InputError(
-                "has no cost", at=f"operators.{operator.name}.cost", hint="give it, or pass --statistics from calibrate"
-            )
+    network.check_costs()
     for sink in network.sinks.values():
         if sink.weight < 0:
             raise InputError(f"expected a weight of at least 0, got {sink.weight:g}", at=f"sinks.{sink.name}.weight")

@@ -116,6 +116,8 @@ def compile_run(
     state = _input(state, network, arrivals, options)
     wire(state, link_of)
     settle(state)
+    # Nothing happens at the end any more, nor after it.
+    controls = tuple(control for control in controls if control.at < state.g["end"][0])
     state.g["control"] = controls[0].at if controls else math.inf
     _scalars(state, options, replicated=numbers.replicated)
     return Compiled(
@@ -207,14 +209,7 @@ def _dropped_whole(network: Network, stream: Stream, keep: Mapping[str, float]) 
 
 
 def _check_ends(network: Network, cluster: Cluster) -> None:
-    for operator in network.operators.values():
-        if operator.cost is None:
-            raise InputError(
-                "has no cost",
-                file=network.file,
-                at=f"operators.{operator.name}.cost",
-                hint="give it, or pass --statistics from calibrate",
-            )
+    network.check_costs()
     for source in network.sources.values():
         if source.host is not None and source.host not in cluster.hosts:
             raise InputError(f"{source.host!r} is no host of the cluster", at=f"sources.{source.name}.host")

@@ -82,6 +82,8 @@ def admit(
     if running.rates is None:
         raise InputError("admission needs the rates of all sources", at="rates")
     network, cluster, placement, rates = running.network, running.cluster, running.placement, running.rates
+    for part in (network, new):
+        part.check_costs()  # The whole would name one file for both.
     whole = merged(network, new)
     limits = _limits(whole, sinks or {}, bound)
     loads = load_model(whole, rates)

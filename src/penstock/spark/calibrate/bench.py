@@ -43,17 +43,19 @@ class Bench:
         return cls(frames, counts, {name: _span(frame) for name, frame in frames.items()}, wish)
 
     def measured(self, operator: Operator, given: Sequence[str], speed: float) -> OperatorStatistics:
-        """Measure an operator, whose inputs are known under these names, on a host of some speed; keep its output."""
+        """Measure an operator, whose inputs are known under these names, on a host of some speed; keep its output.
+
+        One that no row reaches has what the network gives.
+        """
         name, frames = operator.name, self.frames
         inputs, sizes = [frames[each] for each in given], [self.counts[each] for each in given]
         free = attrs.evolve(operator, cost=(0.0,) * len(given)) if operator.kind == "delay" else operator
         frames[name] = kinds.apply(free, inputs).coalesce(1).cache()
         self.counts[name] = frames[name].count()
         self.span[name] = max(self.span[each] for each in given)
-        selectivity = _selectivity(operator, sizes, self.counts[name], self.span[name])
         taken = sum(sizes)
         if taken == 0:
-            return OperatorStatistics(cost=operator.cost, selectivity=selectivity, error=1.0)
+            return OperatorStatistics(cost=operator.cost, selectivity=operator.selectivity, error=1.0)
         for each, frame, size in zip(given, inputs, sizes, strict=True):
             if each not in self.base and size:
                 brief = attrs.evolve(self.wish, budget=min(self.wish.budget, 1.5))
@@ -63,7 +65,7 @@ class Bench:
         cost, relative, resolution = told_apart(slope, Slope.mixed(read))
         return OperatorStatistics(
             cost=(cost,) * len(given),
-            selectivity=selectivity,
+            selectivity=_selectivity(operator, sizes, self.counts[name], self.span[name]),
             error=relative,
             tuples=slope.tuples,
             resolution=resolution,
@@ -81,10 +83,10 @@ def _span(frame: DataFrame) -> float:
 
 
 def _selectivity(operator: Operator, sizes: Sequence[int], out: int, span: float) -> tuple[float, ...]:
-    """Return output per input tuple; of a join the share of the pairs within the window that match."""
+    """Return output per input tuple, of which there are some; of a join the share of the pairs within the window."""
     if operator.kind == "join":
         pairs = 2 * (operator.within or 0.0) * sizes[0] * sizes[1] / span if span > 0 else 0.0
         return (out / pairs if pairs > 0 else 0.0,) * 2
     if operator.kind == "union":
         return (1.0,) * len(sizes)
-    return (out / sizes[0] if sizes[0] else 0.0,)
+    return (out / sizes[0],)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -16,6 +19,19 @@ from penstock.spark.shipped.python_step import ROW, Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_turn = threading.RLock()
+
+
+@contextlib.contextmanager
+def users_code() -> Iterator[None]:
+    """Let what code of users prints in this process go to standard error: standard output is for answers.
+
+    One thread at a time, as the stream is the whole process's.
+    """
+    with _turn, contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def import_function(operator: Operator, *, anew: bool = False) -> Step:
@@ -35,7 +51,8 @@ def import_function(operator: Operator, *, anew: bool = False) -> Step:
     if place.partition(".")[0] in sys.stdlib_module_names:
         raise InputError(f"{place!r} is a module of Python's own", at=at, hint="give yours another name")
     try:
-        function: Step = getattr(user_module(place, operator.folder, anew=anew), name)
+        with users_code():
+            function: Step = getattr(user_module(place, operator.folder, anew=anew), name)
     except Exception as error:
         # The module is the user's code: whatever it raises is told in one message.
         problem = f"cannot be imported: {type(error).__name__}: {error}"
@@ -82,7 +99,8 @@ def tells_rows(function: Step, shape: pa.Schema) -> bool:
         return True
     empty = pa.RecordBatch.from_pylist([], schema=shape.append(pa.field(ROW, pa.int64())))
     try:
-        given = list(function(iter([empty])))
+        with users_code():
+            given = list(function(iter([empty])))
     except Exception:
         # It may not be made for batches without rows: then its first batch with rows will tell.
         return True

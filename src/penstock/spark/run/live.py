@@ -384,7 +384,8 @@ class SparkEngine:
         with self.system.lock:
             outcome = collect(self.system.deployment, self.system.queries, self.now)
             outcome = attrs.evolve(outcome, gone=self.system.gone)
-            return {**summary(outcome, self.network, self.system.deployment.placement), "failures": [*self._told]}
+            placement = self.system.deployment.placement
+            return {**summary(outcome, self.network, placement, self.cluster.hosts), "failures": [*self._told]}
 
     def close(self, *, stop: bool = True) -> None:
         """Stop the run, or leave its queries running for the next controller."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from penstock.files import Document
 
 
-def summary(outcome: Outcome, network: Network, placement: Mapping[str, str]) -> Document:
+def summary(outcome: Outcome, network: Network, placement: Mapping[str, str], hosts: Iterable[str]) -> Document:
     """Return placement, latencies, counts of streams, how busy the hosts were, and whether nothing was lost."""
+    busy = dict.fromkeys(hosts, 0.0) | _busy(outcome)
     return {
         "placement": dict(sorted(placement.items())),
         "latency": _latency(*outcome.latencies()),
         "sinks": {name: {"latency": _latency(*outcome.latencies(name))} for name in network.sinks},
         "streams": outcome.streams(network),
-        "hosts": {name: {"busy": share} for name, share in _busy(outcome).items()},
+        "hosts": {name: {"busy": share} for name, share in sorted(busy.items())},
         "balanced": outcome.balanced(network),
         "seconds": outcome.seconds,
         **({"gone": dict(outcome.gone)} if outcome.gone else {}),
@@ -40,14 +41,13 @@ def _busy(outcome: Outcome) -> dict[str, float]:
     # When batches were that are in the history is not known.
     known = [start for query, start in first.items() if outcome.history.upto.get(query, 0)]
     begin, end = max([outcome.epoch, *known]), outcome.stop
-    return {
-        host: sum(b - a for a, b in covered(rows, begin, end)) / (end - begin) for host, rows in sorted(spans.items())
-    }
+    return {host: sum(b - a for a, b in covered(rows, begin, end)) / (end - begin) for host, rows in spans.items()}
 
 
-def _latency(values: Array, weights: Array) -> dict[str, float]:
+def _latency(values: Array, weights: Array) -> dict[str, float | None]:
+    """Return mean, p50, p99, max and count of latencies (s); None where there are none."""
     if not weights.sum():
-        return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0, "count": 0}
+        return {"mean": None, "p50": None, "p99": None, "max": None, "count": 0}
     order = np.argsort(values)
     share = np.cumsum(weights[order]) / weights.sum()
 
