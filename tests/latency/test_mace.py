@@ -15,6 +15,7 @@ from penstock.latency.mace import cumulative_excess, mace, mace_series, relative
 from penstock.load import LoadModel, OperatorStatistics, Statistics, load_model
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator, Sink, Source, chain
+from penstock.simulation import Options, simulate
 from penstock.workload import Rates
 
 # A reconstruction of the paper's Fig. 3 that has all values which the text gives.
@@ -92,7 +93,7 @@ def plain_delays(
 ) -> tuple[dict[str, dict[str, float]], dict[str, float], dict[str, float]]:
     """Return the delays of ways over each host and link, by walking all ways.
 
-    By end the shortest of them, of those that tuples take if the end gets any; of all ends that get tuples the longest
+    By end the shortest of them, of those that tuples take if the end gets any; of all ends that get tuples the shortest
     of these, or else of all; and the longest of any way.
     """
     network = model.network
@@ -121,7 +122,7 @@ def plain_delays(
         for end in ends:
             for name, whole in least[end].items():
                 if name not in known:
-                    added[name] = max(added.get(name, 0.0), whole)
+                    added[name] = min(added.get(name, np.inf), whole)
     return least, added, longest
 
 
@@ -161,7 +162,12 @@ def test_answer_is_that_of_plain_definitions(seed: int) -> None:
     for name, row in waits.items():
         peaks[name] = float(row.max())
         lower[name] = row + added.get(name, 0.0)
-    series = np.max([*lower.values()], axis=0)
+    alone = []
+    for end, delays in least.items():
+        into = [f"{network.sinks[end].input}->{end}"] if end in network.sinks else [s.name for s in network.inputs(end)]
+        come = sum(model.arrivals[model.stream_index[name]] for name in into)
+        alone.append(np.where(come > 0, min(delays.values()), 0.0))
+    series = np.max([*lower.values(), *alone], axis=0)
     assert found.series == pytest.approx(series)
     assert found.total == Quantiles.of(found.series)
     assert found.bounds["lower"] == pytest.approx(series.max())
@@ -208,6 +214,24 @@ def test_links_count_for_the_tuples_that_cross_them() -> None:
     for rate in (0.0, 1.0):
         beside = case({"a": 20.0, "b": rate}, {**home, "b1": "h1", "b2": "h1"}, slow, {"a": "h2"})
         assert beside == {"all": 0.5, "sa": 0.5, "sb": 0.0}
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "stimulus", "round-robin"])
+@pytest.mark.parametrize("far", [[10, 10, 0, 0], [10, 10, 10, 10]])
+def test_a_delay_is_not_added_to_the_wait_of_others(policy: str, far: list[float]) -> None:
+    """No simulated run is faster than the lower bound where one query comes from afar and another one waits."""
+    operators = [Operator(name="first", kind="map", inputs=("far",), cost=(0.001,)),
+                 Operator(name="second", kind="map", inputs=("first",), cost=(0.001,)),
+                 Operator(name="heavy", kind="map", inputs=("near",), cost=(0.1,))]  # fmt: skip
+    sinks = [Sink(name="a", input="second"), Sink(name="b", input="heavy")]
+    network = Network.of("n", [Source(name="far"), Source(name="near")], operators, sinks)
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], links={("h2", "h1"): Link(5.0)})
+    placement = Placement({"first": "h2", "second": "h1", "heavy": "h1"})
+    rates = Rates.of(1.0, {"far": far, "near": [60.0, 60.0, 0.0, 0.0]})
+    found = mace(load_model(network, rates), placement, cluster)
+    assert found.bounds["lower"] == found.total.worst == pytest.approx(10.02)
+    run = simulate(network, cluster, placement, rates, Options(policy=policy, drain=True))
+    assert run.latency["max"] >= found.bounds["lower"]
 
 
 def test_error_bar_of_the_host_that_waits_most() -> None:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from penstock.cluster import Cluster, Host, Link, Placement
-from penstock.errors import Infeasible
+from penstock.errors import Infeasible, InputError
 from penstock.latency.mace import mace
 from penstock.load import load_model
 from penstock.network import Network, Operator, Sink, Source
 from penstock.network.shapes import chains
-from penstock.placement import ALGORITHMS, Problem, Terms, place
+from penstock.placement import ALGORITHMS, Problem, Terms, Weights, place
 from penstock.placement.linked import EVERY
 from penstock.workload import Rates
 
@@ -74,6 +74,26 @@ def test_exact_is_the_least_of_all_with_links(seed):
         if allowed(problem, placement):
             least = min(least, worst(problem, placement))
     assert answer.value == pytest.approx(least)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exact_is_the_least_or_refuses_where_not_all_are_tried(seed, monkeypatch):
+    """Of more placements than are tried, exact answers one only where none can be better: what hosts alone ask for."""
+    monkeypatch.setattr("penstock.placement.linked.EVERY", 10)
+    problem = linked(seed, operators=4)
+    names, hosts = list(problem.model.network.operators), list(problem.cluster.hosts)
+    placements = [dict(zip(names, where, strict=True)) for where in product(hosts, repeat=len(names))]
+    least = min(worst(problem, placement) for placement in placements if allowed(problem, placement))
+    alone = attrs.evolve(problem, cluster=Cluster.of(problem.cluster.hosts.values()))
+    bound = place(alone, "exact", np.random.default_rng(0)).value
+    assert least >= bound
+    if seed == 3:  # the only one in which hosts alone ask for as much as the best with links has
+        assert place(problem, "exact", np.random.default_rng(0)).value == pytest.approx(least)
+    else:
+        with pytest.raises(InputError, match="4 operators on 3 hosts are too many to try all placements"):
+            place(problem, "exact", np.random.default_rng(0))
+    free = attrs.evolve(problem, cluster=Cluster.of(problem.cluster.hosts.values(), Link(0.0, 1e9)))
+    assert place(free, "exact", np.random.default_rng(0)).value == pytest.approx(bound)
 
 
 @pytest.mark.parametrize("measure", ["latency", "balance", "hosts"])
@@ -174,3 +194,29 @@ def test_climbing_keeps_what_links_would_cut():
     problem = attrs.evolve(problems.antiphase(3), model=model, cluster=cluster)
     answer = place(problem, "mace-climb", np.random.default_rng(0))
     assert answer.value < 1.0
+
+
+@pytest.mark.parametrize("name", ["potential-greedy", "potential-greedy-linked", "potential-dynamic"])
+def test_what_a_source_sends_crosses_once_for_all_its_readers(name):
+    """A link with room left is used: the energy of network counts a source's tuples once, as the model's traffic."""
+    steps = [Operator(name="x", kind="map", inputs=("s",), cost=(0.002,), selectivity=(0.0,)),
+             Operator(name="y", kind="map", inputs=("s",), cost=(0.002,), selectivity=(0.0,)),
+             Operator(name="w", kind="map", inputs=("q",), cost=(0.2 / 30,)),
+             Operator(name="r", kind="map", inputs=("w",), cost=(0.002,))]  # fmt: skip
+    network = Network.of("n", [Source(name="s", host="h1"), Source(name="q")], steps, [Sink(name="t", input="r")])
+    cluster = Cluster.of([Host(name="h1"), Host(name="h2")], Link(1.0, 100.0))
+    model = load_model(network, Rates.constant({"s": 60.0, "q": 30.0}))
+    pins = dict.fromkeys("rxy", "h2")
+    weights = Weights(4.0, 0.0, 1.0)
+    terms = Terms(measure="potential", weights=weights)
+    answer = place(Problem(model, cluster, None, pins), name, np.random.default_rng(0), terms)
+    energies = {}
+    for host in ("h1", "h2"):
+        placed = Placement({**pins, "w": host})
+        # Two operators of h2's four or one of h1 with 0.2 cores, and at h1 a link that w sends on.
+        load = {"h1": 0.2, "h2": 0.3} if host == "h1" else {"h1": 0.0, "h2": 0.5}
+        used = float(model.link_traffic(placed)["h1", "h2"].mean()) / 100.0
+        count = {"h1": 1, "h2": 3} if host == "h1" else {"h1": 0, "h2": 4}
+        energies[host] = 4.0 * sum(count[h] * load[h] for h in load) + (host == "h1") * max(1.0, used)
+    assert answer.placement["w"] == min(energies, key=energies.__getitem__) == "h1"
+    assert answer.value == pytest.approx(energies["h1"])

@@ -274,14 +274,13 @@ def test_table_of_another_placement(penstock: Any, figure: Path, tmp_path: Path)
 
 def test_drops_that_no_run_makes_are_told(penstock: Any, tmp_path: Path) -> None:
     """Where no window behind a stream can be dropped whole, one is told that a run drops nothing there."""
-    window = 'kind = "aggregate"\ncost = 0.01\nwindow = '
     (tmp_path / "n.toml").write_text(
-        f'name = "n"\n[sources.s]\n[operators.w]\ninput = "s"\n{window}"1 minute"\n[operators.x]\ninput = "w"\n'
-        f'{window}"2 minutes"\n[sinks.t]\ninput = "x"\n'
+        'name = "n"\n[sources.s]\n[sources.r]\n[operators.w]\nkind = "join"\ninputs = ["s", "r"]\ncost = 0.01\n'
+        'within = "1 second"\nselectivity = 0.001\n'
+        '[operators.x]\ninput = "w"\nkind = "aggregate"\ncost = 0.01\nwindow = "2 minutes"\n[sinks.t]\ninput = "x"\n'
     )
-    said = penstock(
-        "shed", tmp_path / "n.toml", "--hosts", 1, "--placement", "w=h1,x=h1", "--planner", "exact", "--at", "s=500"
-    ).err
+    words = ("--hosts", 1, "--placement", "w=h1,x=h1", "--planner", "exact", "--at", "s=500,r=5")
+    said = penstock("shed", tmp_path / "n.toml", *words).err
     assert "s->w: no window behind it can be dropped whole, so that a run drops nothing" in " ".join(said.split())
 
 
@@ -295,3 +294,39 @@ def test_drops_of_whole_windows_are_told(penstock: Any, tmp_path: Path) -> None:
     busy, calm = (penstock("shed", tmp_path / "n.toml", *words, f"s={rate}").err for rate in (500, 50))
     assert "s->a: drops whole windows of 60 s" in " ".join(busy.split())
     assert "windows" not in calm
+
+
+WINDOWS = """
+name = "windows"
+[sources.clicks]
+[operators.minute]
+kind = "aggregate"
+input = "clicks"
+window = "10 seconds"
+cost = 0.01
+selectivity = 0.1
+[operators.hour]
+kind = "aggregate"
+input = "minute"
+window = "60 seconds"
+cost = 0.05
+selectivity = 0.1
+[sinks.out]
+input = "hour"
+"""
+
+
+def test_what_cannot_be_dropped_is_not_counted_on(penstock: Any, tmp_path: Path) -> None:
+    """In front of windows over windows nothing is dropped, and no table is saved; too much of it is an answer no."""
+    network = tmp_path / "windows.toml"
+    network.write_text(WINDOWS)
+    common = ("shed", network, "--hosts", 1, "--placement", "minute=h1,hour=h1", "--planner", "exact", "--json")
+    found = penstock(*common, "--at", "clicks=80").document
+    # Of the core 0.8 cannot be dropped, and the rest does half of what the second windows ask for.
+    assert found["keep"] == pytest.approx({"minute->hour": 0.5})
+    assert found["score"] == found["optimum"] == pytest.approx(0.4)
+    assert (found["full"], found["hosts"]["h1"]["load"]) == pytest.approx((0.8, 1.0))
+    much = penstock(*common, "--at", "clicks=200")
+    assert (much.code, "h1 gets 2 of 1 by what cannot be dropped" in much.err + much.out) == (1, True)
+    saved = penstock(*common, "--at", "clicks=80", "--save", tmp_path / "table.json")
+    assert (saved.code, "nothing on clicks->minute" in saved.err) == (2, True)

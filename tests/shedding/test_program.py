@@ -410,6 +410,38 @@ def test_routed_readers_divide_a_crossing() -> None:
     assert not program.feasible(program.flow(rates, {"s->o": 0.81}))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_each_routed_reader_crosses_with_tuples_of_its_own(seed: int) -> None:
+    """The optimum behind a route fills each link with the tuples worth most, and drops the others before they cross."""
+    rng = np.random.default_rng(seed)
+    names = [f"r{number}" for number in range(int(rng.integers(2, 6)))]
+    share = dict(zip(names, rng.dirichlet(np.ones(len(names))).tolist(), strict=True))
+    weight = {name: float(rng.integers(1, 9)) for name in names}
+    network = Network.of(
+        "routed",
+        [Source(name="s")],
+        [Operator(name="o", kind="map", inputs=("s",), cost=(0.0,), route=share)]
+        + [Operator(name=name, kind="map", inputs=("o",), cost=(0.0,)) for name in names],
+        [Sink(name=f"t-{name}", input=name, weight=weight[name]) for name in names],
+    )
+    width = {"h2": float(rng.uniform(1, 50)), "h3": float(rng.uniform(1, 50))}
+    cluster = Cluster.of(
+        [Host(name=host) for host in ("h1", *width)],
+        links={("h1", host): Link(bandwidth=b) for host, b in width.items()},
+    )
+    home = {name: str(rng.choice(["h1", "h2", "h3"])) for name in names}
+    program = build_program(network, cluster, Placement({"o": "h1", **home}))
+    best, room = 0.0, width | {"h1": np.inf}
+    for name in sorted(names, key=lambda name: -weight[name]):
+        passed = min(100 * share[name], room[home[name]])
+        room[home[name]] -= passed
+        best += weight[name] * passed
+    rates = np.array([100.0])
+    kept = Exact(program).plan(rates)
+    assert program.score(kept) == pytest.approx(best)
+    assert program.score(program.flow(rates, program.keep(rates, kept))) == pytest.approx(best)
+
+
 def test_copies_on_one_host_are_paid_for_twice() -> None:
     """Each copy of an operator costs its host, also where both are on the same one."""
     program = copied("h1", "h1")

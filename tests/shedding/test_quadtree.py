@@ -7,7 +7,7 @@ from itertools import count, pairwise
 
 import numpy as np
 import pytest
-from shedding_cases import random_program, two_hosts
+from shedding_cases import optimum, random_program, two_hosts
 
 from penstock.errors import InputError
 from penstock.shedding import Exact, LookUp, Question, build_table, division
@@ -59,6 +59,22 @@ def test_more_time_reaches_less_error() -> None:
     assert errors[0] == 1
     assert errors[-1] == 0.05
     assert tables[-1].entries == build_table("solver", Question(exact, upto, 0.05)).entries
+
+
+@pytest.mark.parametrize("planner", ["solver", "solver-w"])
+@pytest.mark.parametrize("upto", [(0.0, 400.0, 0.0), (300.0, 0.0, 200.0), (0.0, 0.0, 0.0)])
+def test_sources_without_rates_are_not_divided(planner: str, upto: tuple[float, ...]) -> None:
+    """A table for sources of which some bring nothing ends, and keeps its promise for the others."""
+    program = two_hosts((0.01, 0.02, 0.005), (0.015, 0.005, 0.01))
+    question = Question(Exact(program), np.array(upto), 0.05)
+    table = build_table(planner, question)
+    assert len(table.arrays["child"]) < 2_000
+    look_up, points = LookUp(program, table), np.random.default_rng(3).uniform(0, 1, (200, 3)) * upto
+    plans = [look_up.plan(point) for point in points]
+    assert all(program.feasible(kept) for kept in plans)
+    best = np.array([optimum(program, point) for point in points])
+    losses = 1 - np.array([program.score(kept) for kept in plans]) / np.where(best > 0, best, 1.0) - (best == 0)
+    assert (losses.max() if planner == "solver" else losses.mean()) <= table.error == 0.05
 
 
 class Slow(Exact):

@@ -23,6 +23,7 @@ from penstock.placement import Answer, Problem, terms_of
 from penstock.placement import place as decide
 from penstock.shedding import PLANNERS, Exact, LookUp, Question, build_program, build_table
 from penstock.shedding.answer import WITHOUT_TABLE
+from penstock.shedding.runs import Run
 from penstock.simulation import Options, SimulationResult
 from penstock.simulation import simulate as run
 from penstock.workload import Rates, read_rates
@@ -223,7 +224,7 @@ def shed(
     InputError
         If the planner or a source is unknown.
     Infeasible
-        With ``planner="replica"``: if copies alone cannot make room.
+        If what cannot be dropped is too much for a host; with ``planner="replica"``: if copies alone cannot make room.
     """
     if planner not in PLANNERS and planner not in WITHOUT_TABLE:
         known = [*PLANNERS, *WITHOUT_TABLE]
@@ -239,14 +240,15 @@ def shed(
         found = direct(program, cluster, placed, rates)
         told = {name: found[name] for name in ("keep", "score", "optimum", "full", "feasible")}
         return Shed(**told, load={name: row["load"] for name, row in found["hosts"].items()})
-    exact = Exact(program)
+    run = Run.of(program, rates)
+    program, exact = run.program, Exact(run.program)
     most = 2 * rates if upto is None else _at(network, upto)
     if (most < rates).any():
         raise InputError("expected rates of at least those of at", at="upto")
     kept = LookUp(program, build_table(planner, Question(exact, most, error))).plan(rates)
-    load = program.load(kept)
+    load = run.load(kept)
     return Shed(
-        keep=program.keep(rates, kept),
+        keep=run.keep(rates, kept),
         score=program.score(kept),
         optimum=program.score(exact.plan(rates)),
         full=program.score(program.flow(rates)),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.network import Network
     from penstock.shedding import LookUp, Program, Question
     from penstock.shedding.program import Matrix
+    from penstock.shedding.runs import Run
 
 
 class TableOptions(NamedTuple):
@@ -80,6 +81,7 @@ def command(
     program = build_program(graph, cluster, placed)
     from penstock.shedding import Exact, Question
     from penstock.shedding.answer import WITHOUT_TABLE
+    from penstock.shedding.runs import Run
 
     if (direct := WITHOUT_TABLE.get(wish.planner or "")) is not None:
         if wish.save is not None or plot is not None:
@@ -93,8 +95,16 @@ def command(
     most = _rates(wish.upto, graph, "--upto") if wish.upto else 2 * rates
     if (most < rates).any():
         raise InputError("expected rates of at least --at", at="--upto")
+    run = Run.of(program, rates)
+    if run.program.whole and (wish.save or wish.plan or plot):
+        raise InputError(
+            f"a table cannot tell what a run drops, which is nothing on {', '.join(sorted(run.program.whole))}",
+            at="--save" if wish.save else "--plan" if wish.plan else "--plot",
+            hint="leave it out, or let control --policy shed decide while it runs",
+        )
+    program = run.program
     question = Question(Exact(program), most, wish.error, _scale(wish.workload), wish.budget)
-    document = _planned(program, question, rates, wish)
+    document = _planned(run, question, rates, wish)
     if plot:
         from penstock.shedding.plot import draw_scores
 
@@ -122,16 +132,16 @@ def _check(wish: TableOptions, plot: str | None) -> None:
         kind_of(plot)
 
 
-def _planned(program: Program, question: Question, rates: Matrix, wish: TableOptions) -> Document:
+def _planned(run: Run, question: Question, rates: Matrix, wish: TableOptions) -> Document:
     from penstock.shedding import save_table
     from penstock.shedding.answer import look_up_document
 
     begun = time.perf_counter()
-    look_up = _look_up(program, question, wish)
+    look_up = _look_up(run.program, question, wish)
     seconds = time.perf_counter() - begun
     if wish.save:
         save_table(look_up.table, wish.save)
-    return look_up_document(look_up, question, rates) | {"seconds": seconds, "lookup": _shortest(look_up, rates)}
+    return look_up_document(look_up, question, rates, run) | {"seconds": seconds, "lookup": _shortest(look_up, rates)}
 
 
 def _look_up(program: Program, question: Question, wish: TableOptions) -> LookUp:

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from penstock.arrays import Array
+from penstock.arrays import Array, Bools
 from penstock.cluster import Cluster, base_name, hosts_by_operator
 from penstock.files import Document
 from penstock.latency.bounds import service_times, upper_bounds
@@ -75,10 +75,10 @@ def mace(
     """Estimate latency by Mace.
 
     Links with a bandwidth are further hosts whose cycles are tuples. With propagation delays a host's value is a lower
-    bound: Mace plus the shortest delay of a path through it to a sink (section VII-B), of sinks that get tuples that
-    with the longest. Sinks use no link: a tuple has left when its operator has put it out. Of ``bounds``, ``upper``,
-    ``relaxed`` and ``any`` are those of `penstock.latency.bounds.Bounds`; ``printed`` is that of theorem 2, which
-    several hosts can break.
+    bound: Mace plus the shortest delay of a path through it to a sink that gets tuples (section VII-B). Sinks use no
+    link: a tuple has left when its operator has put it out. Each sink is as late as what waits on its own ways, whoever
+    waits there, and may so exceed that bound. Of ``bounds``, ``upper``, ``relaxed`` and ``any`` are those of
+    `penstock.latency.bounds.Bounds`; ``printed`` is that of theorem 2, which several hosts can break.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def mace(
     waits = waits_of(cluster, excess, links)
     shortest = ways.shortest()
     lower = {name: row + shortest.get(name, 0.0) for name, row in waits.items()}
-    series = np.max(list(lower.values()), axis=0)
+    series = np.max([*lower.values(), *ways.unhindered()], axis=0)
     worst = float(series.max(initial=0.0))
     used = {name: float(row.max(initial=0.0)) for name, row in lower.items()}
     busy = dict(zip(names, (load / capacity[:, None]).max(axis=1, initial=0.0), strict=True))
@@ -223,14 +223,14 @@ class Ways:
     least
         By sink, and by operator that nobody reads, the least delay (s) of a way through each host or link ``a->b``.
         Streams without a tuple are no ways, but for an end that gets none.
-    idle
-        Ends that get no tuple.
+    busy
+        By end, whether it gets tuples, array (periods,).
     longest
         By host and link the largest delay of a way through it (s); none where links have none.
     """
 
     least: Mapping[str, Mapping[str, float]]
-    idle: frozenset[str]
+    busy: Mapping[str, Bools]
     longest: Mapping[str, float]
 
     @classmethod
@@ -239,15 +239,23 @@ class Ways:
         return _Follower(model, placement, cluster).ways()
 
     def shortest(self) -> dict[str, float]:
-        """Return for each host and link the delay that the tuples of some end have at least (s)."""
+        """Return the least delay (s) of a way through each host and link, to an end that gets tuples if there is one.
+
+        Whose tuples wait there is not known.
+        """
+        idle = {end for end, periods in self.busy.items() if not periods.any()}
         found: dict[str, float] = {}
-        for ends in (self.least.keys() - self.idle, self.idle):
-            before = frozenset(found)
+        for ends in (self.least.keys() - idle, idle):
+            near: dict[str, float] = {}
             for end in ends:
                 for place, delay in self.least[end].items():
-                    if place not in before:
-                        found[place] = max(found.get(place, 0.0), delay)
+                    near[place] = min(near.get(place, delay), delay)
+            found = near | found
         return found
+
+    def unhindered(self) -> list[Array]:
+        """Return the delay (s) that the tuples of each end have at least where nothing waits, arrays (periods,)."""
+        return [np.where(self.busy[end], min(ways.values(), default=0.0), 0.0) for end, ways in self.least.items()]
 
 
 class _Follower:
@@ -261,25 +269,27 @@ class _Follower:
         self.first = {name: copies[name][0] for name in self.network.operators}
         self.first |= {name: row.host for name, row in self.network.sources.items() if row.host is not None}
         self.rows = {name: row for row, name in enumerate(self.network.operators)}
-        rates = model.arrivals.max(axis=1, initial=0.0)
-        self.some = {stream.name: bool(rates[model.stream_index[stream.name]] > 0) for stream in self.network.streams}
+        self.periods = {name: model.arrivals[row] > 0 for name, row in model.stream_index.items()}
+        self.some = {name: bool(periods.any()) for name, periods in self.periods.items()}
 
     def ways(self) -> Ways:
         """Return all ways."""
         network, before = self.network, upstream(self.network)
-        ends = {sink.name: (sink.input, self.some[f"{sink.input}->{sink.name}"]) for sink in network.sinks.values()}
+        ends = {sink.name: (sink.input, self.periods[f"{sink.input}->{sink.name}"]) for sink in network.sinks.values()}
         for name in network.operators:
             if not network.outputs(name):
-                ends[name] = name, any(self.some[stream.name] for stream in network.inputs(name))
-        near = {busy: self._before(min, only=busy) for busy in {busy for _, busy in ends.values()}}
+                inputs = [self.periods[stream.name] for stream in network.inputs(name)]
+                ends[name] = name, np.any(inputs, axis=0)
+        near = {busy: self._before(min, only=busy) for busy in (False, True)}
         far = {} if self.free else self._before(max)
         least, longest = {}, dict[str, float]()
-        for end, (operator, busy) in ends.items():
+        for end, (operator, periods) in ends.items():
+            busy = bool(periods.any())
             way = sorted(before.get(operator, ()), key=self.rows.__getitem__, reverse=True)
             least[end] = self._through(way, operator, near[busy], min, only=busy)
             for place, delay in self._through(way, operator, far, max).items() if far else ():
                 longest[place] = max(longest.get(place, 0.0), delay)
-        return Ways(least, frozenset(end for end, (_, busy) in ends.items() if not busy), longest)
+        return Ways(least, {end: periods for end, (_, periods) in ends.items()}, longest)
 
     def _delay(self, start: str, end: str) -> float:
         if self.free:

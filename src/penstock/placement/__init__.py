@@ -20,7 +20,7 @@ from penstock.placement.climb import MaceClimb
 from penstock.placement.correlation import Connected, Correlation, EvenlyRandom, LargestFirst, Pairwise, Random
 from penstock.placement.economical import Economical, Replicated
 from penstock.placement.exact import Exact
-from penstock.placement.linked import improved, linked_latency, matters, whole
+from penstock.placement.linked import check_least, improved, linked_latency, matters, whole
 from penstock.placement.moving import worthwhile
 from penstock.placement.objective import OBJECTIVES, Weights
 from penstock.placement.potential import Potential
@@ -69,6 +69,8 @@ class Row:
         ``none``, ``free`` (copies are operators of their own) or ``apart`` (never on one host).
     minimises
         Whether it looks for the least objective.
+    proves
+        Whether its answer is the least of all.
     """
 
     factory: Callable[..., Algorithm]
@@ -76,6 +78,7 @@ class Row:
     objective: str = "latency"
     replicas: str = "none"
     minimises: bool = False
+    proves: bool = False
 
 
 ALGORITHMS: Mapping[str, Row] = {
@@ -98,7 +101,7 @@ ALGORITHMS: Mapping[str, Row] = {
     "economical-replicated": Row(Replicated, {"colouring": "first-fit"}, "hosts", "apart"),
     "economical-replicated-minimal": Row(Replicated, {"colouring": "minimal"}, "hosts", "apart"),
     "mace-climb": Row(MaceClimb, minimises=True),
-    "exact": Row(Exact, minimises=True),
+    "exact": Row(Exact, minimises=True, proves=True),
 }
 
 
@@ -246,8 +249,10 @@ def place(
         where, feasible = _allowed(decide, measure) if terms.overload else (decide(1.0), True)
     links = matters(problem, measure)
     if links and row.minimises:
-        seconds = parameters.get("seconds")
-        where = improved(held, arrays, where, quotas=feasible, seconds=seconds)  # type: ignore[arg-type]
+        seconds: float | None = parameters.get("seconds")  # type: ignore[assignment]
+        alone, where = where, improved(held, arrays, where, quotas=feasible, seconds=seconds)
+        if row.proves:
+            check_least(held, arrays, alone, where)
     short_links = over_link(arrays, where)
     if short_links and not terms.overload and not apart and (kept := _within_links(arrays)) is not None:
         where, short_links = kept, []

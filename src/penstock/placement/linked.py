@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from penstock.errors import InputError
 from penstock.latency.mace import mace
 from penstock.placement.base import TIE, Arrays, Ints, Problem
 from penstock.placement.correlation import Connected
@@ -88,6 +89,23 @@ def improved(
             break
         least, where = found
     return where
+
+
+def check_least(problem: Problem, arrays: Arrays, alone: Ints, where: Ints) -> None:
+    """Refuse a placement of `improved` that may not be the least of all; ``alone``: the best for free links.
+
+    Raises
+    ------
+    InputError
+        If not all were tried, and hosts alone would have less.
+    """
+    count, free = len(arrays.hosts), int(np.count_nonzero(arrays.fixed < 0))
+    if count**free > EVERY and linked_latency(problem, arrays, where) > latency(arrays, alone) * (1 + TIE) + TIE:
+        raise InputError(
+            f"{len(arrays.names)} operators on {count} hosts are too many to try all placements with their links",
+            at="--algorithm",
+            hint="take mace-climb",
+        )
 
 
 def _all(where: Ints, free: Ints, hosts: int) -> Iterator[Ints]:

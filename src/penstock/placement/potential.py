@@ -8,6 +8,8 @@ recommended weights (100, 1, 0.001) fit milliseconds, so (100, 1, 1) here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +111,11 @@ class _States:
         self.links = arrays.delay is not None and options.weights.network > 0
         self.out: list[list[int]] = [[] for _ in range(m)]
         self.into: list[list[int]] = [[] for _ in range(m)]
+        self.sent: dict[int, list[int]] = {}
         if self.links:
-            for edge, (writer, reader) in enumerate(zip(arrays.writer, arrays.reader, strict=True)):
+            ends = zip(arrays.writer, arrays.reader, arrays.senders.tolist(), strict=True)
+            for edge, (writer, reader, sender) in enumerate(ends):
+                self.sent.setdefault(sender, []).append(edge)
                 if writer >= 0:
                     self.out[writer].append(edge)
                 if reader >= 0:
@@ -132,11 +137,11 @@ class _States:
             energy = energy + weights.network * self._network(operator)
         return energy
 
-    def _sent(self, operator: int, state: int) -> dict[int, float]:
-        """Return what an operator sends to each host where a reader is placed."""
+    def _sent(self, edges: Sequence[int], state: int) -> dict[int, float]:
+        """Return what one operator or source sends on its edges to each host where a reader is placed."""
         arrays = self.arrays
         sent: dict[int, float] = {}
-        for edge in self.out[operator]:
+        for edge in edges:
             reader = arrays.reader[edge]
             end = int(self.where[state, reader]) if reader >= 0 else int(~reader)
             if end >= 0:
@@ -151,7 +156,7 @@ class _States:
         if delay is None or bandwidth is None:
             return energy
         for state in range(len(self.where)):
-            for end, rate in sorted(self._sent(operator, state).items()):
+            for end, rate in sorted(self._sent(self.out[operator], state).items()):
                 used = (self.flow[state, :, end] + rate) / bandwidth[:, end]
                 pull = delay[:, end] * np.where(used <= 1, 1.0, used)
                 pull[end] = 0.0
@@ -171,9 +176,14 @@ class _States:
             writer = int(arrays.writer[edge])
             start = int(self.where[state, writer]) if writer >= 0 else ~writer
             if start >= 0:
-                reached = sorted(self._sent(writer, state)) if arrays.shared[edge] and writer >= 0 else []
-                received.append((start, reached, float(arrays.rate[edge])))
+                received.append((start, self._reached(edge, state), float(arrays.rate[edge])))
         return received
+
+    def _reached(self, edge: int, state: int) -> list[int]:
+        """Return the hosts that the tuples of an edge cross to anyway, for other readers there."""
+        if not self.arrays.shared[edge]:
+            return []
+        return sorted(self._sent(self.sent[int(self.arrays.senders[edge])], state))
 
     def take(self, chosen: NDArray[np.int64]) -> None:
         """Let state j go on from state ``chosen[j]``."""
@@ -186,13 +196,12 @@ class _States:
         rows = np.arange(len(hosts))
         if self.links:
             for state, host in enumerate(hosts):
-                for end, rate in self._sent(operator, state).items():
+                for end, rate in self._sent(self.out[operator], state).items():
                     self.flow[state, host, end] += rate if end != host else 0.0
                 for edge in self.into[operator]:
                     writer = arrays.writer[edge]
                     start = int(self.where[state, writer]) if writer >= 0 else int(~writer)
-                    known = arrays.shared[edge] and writer >= 0 and int(host) in self._sent(int(writer), state)
-                    if start >= 0 and start != host and not known:
+                    if start >= 0 and start != host and int(host) not in self._reached(edge, state):
                         self.flow[state, start, host] += arrays.rate[edge]
         self.where[rows, operator] = hosts
         self.level[rows, hosts] += arrays.mean[operator]

@@ -10,6 +10,7 @@ from penstock.shedding.optimum import upper_bound
 from penstock.shedding.planners import PLANNERS, LookUp, Question
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.replica import replica_plan
+from penstock.shedding.runs import Run
 
 COPIES = (
     "a stream keeps one share for all copies of its reader, also in the optimum; --planner replica drops on some "
@@ -17,11 +18,11 @@ COPIES = (
 )
 
 
-def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Document:
+def look_up_document(look_up: LookUp, question: Question, rates: Matrix, run: Run) -> Document:
     """Return what a plan table says, beside the optimum and what there would be without limits."""
     program, table = look_up.program, look_up.table
     kept = look_up.plan(rates)
-    load = program.load(kept)
+    load = run.load(kept)
     # The optimum of a network with time-window joins is the best that was found; the bound says what it may miss.
     bound = {"bound": upper_bound(program, rates)} if program.products else {}
     copied = any(len(hosts) > 1 for hosts in program.places.values())
@@ -32,7 +33,7 @@ def look_up_document(look_up: LookUp, question: Question, rates: Matrix) -> Docu
         "optimum": program.score(question.exact.plan(rates)),
         "full": program.score(program.flow(rates)),
         **bound,
-        "keep": program.keep(rates, kept),
+        "keep": run.keep(rates, kept),
         "hosts": {name: {"load": float(load[k])} for k, name in enumerate(program.resources[: program.hosts])},
         "entries": table.entries,
         **PLANNERS[table.planner].facts(table),

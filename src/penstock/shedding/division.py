@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 MOST_CELLS = 3_000_000
 
 
+def unit(upto: Matrix) -> Matrix:
+    """Return the lower corners of the halves of a unit region, array (halves, sources).
+
+    A source that brings nothing is not divided: its halves would be the cell again, for ever.
+    """
+    axes = np.flatnonzero(upto > 0)
+    found = np.zeros((1 << len(axes), len(upto)))
+    found[:, axes] = (np.arange(len(found))[:, None] >> np.arange(len(axes))) & 1
+    return found
+
+
 class CornerPlans:
     """Plans for the lower corners of cells, made with the cells: whoever stops dividing has those of all."""
 
@@ -58,7 +69,11 @@ class Allowance:
     """
 
     def __init__(self, question: Question) -> None:
-        self._budget, self._clock, self._fan = question.budget, question.clock, 1 << len(question.upto)
+        self._budget, self._clock, self._fan = (
+            question.budget,
+            question.clock,
+            1 << int(np.count_nonzero(question.upto)),
+        )
         self._begun = self._last = self._clock()
         self._cells = 0
 

@@ -196,7 +196,7 @@ class Greedy:
             hosts[host] = Branches.of(part, curves)
             if part.parent is not None and part.inputs:
                 own = part.S[:, 0] > 0
-                arrives = float((flow[part.arcs[own]] / part.S[own, 0]).max())
+                arrives = float((flow[part.arcs[own]] / part.S[own, 0]).max(initial=0.0))
                 if arrives > 0:
                     curves[part.inputs[0]] = curve_of(hosts[host], arrives)
         self.hosts = [hosts[host] for host in parts]

@@ -145,12 +145,19 @@ def host_parts(program: Program) -> dict[str, HostPart]:
     Raises
     ------
     InputError
-        If hosts do not form trees, an operator has replicas, a link is limited, or a join has a time window.
+        If hosts do not form trees, an operator has replicas, a link is limited, a join has a time window, or a stream
+        drops nothing.
     """
     if program.products:
         raise InputError("d-fit needs a linear network, got a time-window join", at="--planner", hint="use exact")
     if program.hosts < len(program.limit):
         raise InputError("d-fit knows no limits of links", at="--planner", hint="use c-fit or exact")
+    if program.whole:
+        raise InputError(
+            f"d-fit would drop in front of windows that would not be whole: {', '.join(sorted(program.whole))}",
+            at="--planner",
+            hint="use c-fit or exact",
+        )
     place = {}
     for name, hosts in program.places.items():
         if len(hosts) > 1:

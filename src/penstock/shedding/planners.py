@@ -23,6 +23,7 @@ from penstock.shedding.solver import build_solver
 from penstock.shedding.solver_w import build_solver_w
 from penstock.shedding.tables import PlanTable, fingerprint
 from penstock.shedding.trees import Tables, kept_rates, make_tables, restored, stored
+from penstock.shedding.whole import worthwhile
 
 FURTHER, TRYING = (8.0, 5.0, 3.0, 2.0, 1.5, 1.25), 5.0
 """Factors on an error for which tables are too large, to find one that fits, and how long (s) to go on trying."""
@@ -71,11 +72,15 @@ class Planner:
         Returns the look-up of a table: overloaded rates in, array (sources,); kept rates out, array (arcs,).
     facts
         What else a table has to say, as JSON data.
+    worthwhile
+        Whether streams that are worth nothing are dropped first, and the table is for what is left: by that alone
+        nothing would be lost, while errors are shares of what is worth something.
     """
 
     build: Callable[[Question], PlanTable]
     answers: Callable[[Program, PlanTable], Answer]
     facts: Callable[[PlanTable], Document] = lambda _: {}
+    worthwhile: bool = False
 
 
 def build_exact(question: Question) -> PlanTable:
@@ -217,9 +222,9 @@ def reached_fact(table: PlanTable) -> Document:
 
 PLANNERS: dict[str, Planner] = {
     "exact": Planner(build_exact, answer_exact),
-    "solver": Planner(build_solver, descend, reached_fact),
-    "solver-w": Planner(build_solver_w, descend, reached_fact),
-    "c-fit": Planner(build_fit, answer_fit),
+    "solver": Planner(build_solver, descend, reached_fact, worthwhile=True),
+    "solver-w": Planner(build_solver_w, descend, reached_fact, worthwhile=True),
+    "c-fit": Planner(build_fit, answer_fit, worthwhile=True),
     "d-fit": Planner(build_distributed, answer_distributed, distributed_facts),
     "random-drop": Planner(build_formula("random-drop"), answer_formula(random_drop)),
     "input-only": Planner(build_formula("input-only"), answer_formula(input_only)),
@@ -232,7 +237,11 @@ BUDGETED = "solver", "solver-w"
 
 def build_table(planner: str, question: Question) -> PlanTable:
     """Build the table of a planner by its name."""
-    return PLANNERS[planner].build(question)
+    row, program = PLANNERS[planner], question.exact.program
+    left = worthwhile(program) if row.worthwhile else program
+    if left is program:
+        return row.build(question)
+    return attrs.evolve(row.build(attrs.evolve(question, exact=Exact(left))), fingerprint=fingerprint(program))
 
 
 class LookUp:
@@ -248,8 +257,10 @@ class LookUp:
         self.program, self.table = program, table.check(program)
         if table.planner not in PLANNERS:
             raise InputError(f"the plan table has the unknown planner {table.planner!r}")
+        row = PLANNERS[table.planner]
+        self._left = worthwhile(program) if row.worthwhile else program
         try:
-            self._answer = PLANNERS[table.planner].answers(program, table)
+            self._answer = row.answers(self._left, table)
         except KeyError as error:
             raise InputError(
                 f"the plan table is damaged or of an earlier version: {error} is missing",
@@ -268,6 +279,8 @@ class LookUp:
         self.table.within(rates, self.program.sources)
         full = self.program.flow(rates)
         if self.program.feasible(full):
+            return full
+        if self._left is not self.program and self._left.feasible(full := self._left.flow(rates)):
             return full
         return self._answer(rates)
 

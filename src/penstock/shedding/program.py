@@ -61,6 +61,8 @@ class Program:
         factor), the arc offers factor · left · right; see `penstock.shedding.optimum`.
     places
         Hosts of each operator, more than one where it has replicas.
+    whole
+        Streams that drop nothing; see `penstock.shedding.whole`.
     """
 
     network: Network
@@ -77,6 +79,7 @@ class Program:
     capacity: Matrix
     products: tuple[tuple[int, int, int, float], ...]
     places: Mapping[str, tuple[str, ...]]
+    whole: frozenset[str] = frozenset()
 
     @property
     def arcs(self) -> int:
@@ -267,10 +270,7 @@ def _flows(
     G, S = np.zeros((len(arcs), len(arcs))), np.zeros((len(arcs), len(sources)))
     products: list[tuple[int, int, int, float]] = []
     shares = {(stream.writer, stream.reader): stream.share for stream in network.streams}
-    routed = {name for name, operator in network.operators.items() if operator.route is not None}
-    parts = [
-        (sum if arc.writer in routed else max)(shares[arc.writer, reader] for reader in arc.readers) for arc in arcs
-    ]
+    parts = [max(shares[arc.writer, reader] for reader in arc.readers) for arc in arcs]
     for row, ((writer, _, _, parent), share) in enumerate(zip(arcs, parts, strict=True)):
         if parent is not None:
             G[row, parent] = share / parts[parent] if parts[parent] > 0 else 0.0
@@ -310,8 +310,10 @@ def _crossings(
     """Return for each writer its crossings, by readers the limited links that lead to all of them, wide ones first.
 
     Each link is in one crossing: a tuple crosses once, for whoever reads it there. Readers of two crossings read both,
-    or those of one are among those of the other; crossings that would meet otherwise are one.
+    or those of one are among those of the other; crossings that would meet otherwise are one. Where a writer has a
+    route, each reader gets tuples of its own, and has a crossing of its own.
     """
+    routed = {name for name, operator in network.operators.items() if operator.route is not None}
     found: dict[str, dict[tuple[str, ...], list[Link]]] = {}
     for writer in (*network.sources, *network.operators):
         order = [stream.reader for stream in network.outputs(writer)]
@@ -321,10 +323,15 @@ def _crossings(
                 for end in places[reader]:
                     if start != end and math.isfinite(cluster.link(start, end).bandwidth):
                         readers.setdefault((start, end), set()).add(reader)
+        found[writer] = {}
+        if writer in routed:
+            for link, some in sorted(readers.items()):
+                for reader in sorted(some, key=order.index):
+                    found[writer].setdefault((reader,), []).append(link)
+            continue
         while pair := next((pair for pair in combinations(readers.values(), 2) if _meet(*pair)), None):
             whole = pair[0] | pair[1]
             readers = {link: whole if some in pair else some for link, some in readers.items()}
-        found[writer] = {}
         for link, some in sorted(readers.items(), key=lambda item: (-len(item[1]), item[0])):
             found[writer].setdefault(tuple(sorted(some, key=order.index)), []).append(link)
     return found

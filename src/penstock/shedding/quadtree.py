@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.arrays import Bools, Ints
 from penstock.native.jit import kernel
-from penstock.shedding.division import CornerPlans
+from penstock.shedding.division import CornerPlans, unit
 from penstock.shedding.exact import Exact
 from penstock.shedding.grid import KERNEL
 from penstock.shedding.program import TOLERANCE, Matrix, Program
@@ -53,19 +53,19 @@ class Cells:
         return cls(low, high, child, error, over, plans.rows(low, over, child), plans)
 
     def divide(self, exact: Exact, cells: Ints) -> None:
-        """Divide leaves into halves of every dimension."""
-        dims, total = self.low.shape[1], len(self.child)
-        grown = total + len(cells) * (1 << dims)
-        self.child[cells] = total + np.arange(len(cells)) * (1 << dims)
-        corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
+        """Divide leaves into halves of every dimension that has an extent."""
+        corners, total = unit(self.high[0]), len(self.child)
+        fan, dims = corners.shape
+        grown = total + len(cells) * fan
+        self.child[cells] = total + np.arange(len(cells)) * fan
         half = (self.high[cells] - self.low[cells]) / 2
         low = (self.low[cells][:, None, :] + corners[None] * half[:, None, :]).reshape(-1, dims)
-        high = low + np.repeat(half, 1 << dims, axis=0)
+        high = low + np.repeat(half, fan, axis=0)
         error, over = _errors(exact, low, high)
         self.low, self.high = np.concatenate([self.low, low]), np.concatenate([self.high, high])
         self.child = np.concatenate([self.child, np.full(grown - total, -1)])
         self.error, self.over = np.concatenate([self.error, error]), np.concatenate([self.over, over])
-        shared = np.full((len(cells), 1 << dims), -1)
+        shared = np.full((len(cells), fan), -1)
         shared[:, 0] = self.row[cells]
         self.row = np.concatenate([self.row, self.plans.rows(low, over, shared.ravel())])
 
@@ -84,12 +84,12 @@ def corners(table: PlanTable) -> tuple[Matrix, Matrix, Bools]:
     """Return the lower and upper corners of a quadtree's cells, arrays (cells, sources), and which are leaves."""
     child, dims = table.arrays["child"], len(table.upto)
     low, high = np.zeros((len(child), dims)), np.tile(table.upto, (len(child), 1))
-    unit = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
+    halves = unit(table.upto)
     at = np.zeros(1, np.int64)
     while len(at := at[child[at] >= 0]):
-        below = child[at][:, None] + np.arange(1 << dims)
+        below = child[at][:, None] + np.arange(len(halves))
         half = ((high[at] - low[at]) / 2)[:, None]
-        low[below] = low[at][:, None] + unit * half
+        low[below] = low[at][:, None] + halves * half
         high[below] = low[below] + half
         at = below.ravel()
     return low, high, child < 0
@@ -98,10 +98,11 @@ def corners(table: PlanTable) -> tuple[Matrix, Matrix, Bools]:
 def descend(program: Program, table: PlanTable) -> Callable[[Matrix], Matrix]:
     """Return the look-up of a quadtree: the plan of the cell that holds the rates."""
     child, rows, plans = (table.arrays[name] for name in ("child", "row", "plans"))
-    code = kernel(KERNEL, child.size)
+    code, axes = kernel(KERNEL, child.size), table.upto > 0
+    none = np.zeros(np.count_nonzero(axes))
 
     def plan(rates: Matrix) -> Matrix:
-        row = rows[code.descend(child, np.zeros(len(rates)), table.upto, rates)]
+        row = rows[code.descend(child, none, table.upto[axes], rates[axes])]
         kept: Matrix = plans[row].copy() if row >= 0 else np.zeros(program.arcs)
         return kept
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.shedding.division import Allowance, CornerPlans
+from penstock.shedding.division import Allowance, CornerPlans, unit
 from penstock.shedding.program import Matrix
 from penstock.shedding.quadtree import full_load, full_score
 from penstock.shedding.tables import PlanTable
@@ -22,7 +22,7 @@ def build_solver_w(question: Question) -> PlanTable:
     exact, dims = question.exact, len(question.upto)
     plans = CornerPlans(exact)
     full = full_load(exact.program)
-    corners = np.array([[(k >> s) & 1 for s in range(dims)] for k in range(1 << dims)], float)
+    corners = unit(question.upto)
     child, row = [-1], list[int]()
     waiting: list[tuple[float, int, Matrix, Matrix]] = []
     expected = 0.0
@@ -45,8 +45,8 @@ def build_solver_w(question: Question) -> PlanTable:
         loss, node, low, high = heapq.heappop(waiting)
         expected += loss
         child[node] = len(child)
-        ids = list(range(len(child), len(child) + (1 << dims)))
-        child.extend([-1] * (1 << dims))
+        ids = list(range(len(child), len(child) + len(corners)))
+        child.extend([-1] * len(corners))
         half = (high - low) / 2
         enter(ids, low + corners * half, low + corners * half + half, row[node])
     return plans.table(question, "solver-w", np.array(child), np.array(row), max(expected, question.error))

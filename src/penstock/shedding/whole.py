@@ -1,4 +1,4 @@
-"""Programs in which some streams drop nothing, since a drop there would not leave out whole windows."""
+"""Programs in which some streams drop nothing, as a drop would not leave out whole windows, or drop everything."""
 
 from __future__ import annotations
 
@@ -41,4 +41,26 @@ def without_drops(program: Program, streams: Collection[str]) -> tuple[Program, 
         K[:, arc] = weight[arc] = 0.0
     for array in (G, S, K, weight):
         array.setflags(write=False)
-    return attrs.evolve(program, G=G, S=S, K=K, weight=weight), floor
+    return attrs.evolve(program, G=G, S=S, K=K, weight=weight, whole=frozenset(streams)), floor
+
+
+def worthwhile(program: Program) -> Program:
+    """Return a program in which nothing arrives on streams that cost something and are worth nothing.
+
+    Whoever has to drop drops these first, and loses nothing. The same program where there are none.
+    """
+    worth, cost = np.array(program.weight), (program.K / program.limit[:, None]).sum(axis=0)
+    made = {arc: inputs for arc, *inputs, _ in program.products}
+    for arc in range(program.arcs - 1, -1, -1):
+        worth[arc] += program.G[:, arc] @ worth
+        cost[arc] += program.G[:, arc] @ cost
+        for given in made.get(arc, ()):
+            worth[given] += worth[arc]
+            cost[given] += cost[arc]
+    idle = (worth <= 0) & (cost > 0)
+    if not idle.any():
+        return program
+    G, S = (np.where(idle[:, None], 0.0, array) for array in (program.G, program.S))
+    for array in (G, S):
+        array.setflags(write=False)
+    return attrs.evolve(program, G=G, S=S, products=tuple(row for row in program.products if not idle[row[0]]))
