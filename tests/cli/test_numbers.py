@@ -41,14 +41,14 @@ def test_every_number_has_our_words() -> None:
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
-        (["load", NETWORK, "--hosts", "two"], "'--hosts': expected a whole number, got 'two'"),
-        (["load", NETWORK, "--hosts", "2.5"], "'--hosts': expected a whole number, got '2.5'"),
-        (["load", NETWORK, "--hosts", ""], "'--hosts': expected a whole number, got ''"),
-        (["simulate", NETWORK, "--seed", "x"], "'--seed': expected a whole number, got 'x'"),
-        (["compare", NETWORK, "--top", "all"], "'--top': expected a whole number, got 'all'"),
-        (["place", NETWORK, "--theta", "1/2"], "'--theta': expected a number, got '1/2'"),
-        (["shed", NETWORK, "--error", "5%"], "'--error': expected a number, got '5%'"),
-        (["dashboard", "--port", "http"], "'--port': expected a whole number, got 'http'"),
+        (["load", NETWORK, "--hosts", "two"], "--hosts: expected a whole number, got 'two'"),
+        (["load", NETWORK, "--hosts", "2.5"], "--hosts: expected a whole number, got '2.5'"),
+        (["load", NETWORK, "--hosts", ""], "--hosts: expected a whole number, got ''"),
+        (["simulate", NETWORK, "--seed", "x"], "--seed: expected a whole number, got 'x'"),
+        (["compare", NETWORK, "--top", "all"], "--top: expected a whole number, got 'all'"),
+        (["place", NETWORK, "--theta", "1/2"], "--theta: expected a number, got '1/2'"),
+        (["shed", NETWORK, "--error", "5%"], "--error: expected a number, got '5%'"),
+        (["dashboard", "--port", "http"], "--port: expected a whole number, got 'http'"),
     ],
 )
 def test_what_is_no_number_is_refused(penstock: Any, root: Path, words: list[str], refusal: str) -> None:

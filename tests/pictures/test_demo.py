@@ -163,7 +163,7 @@ def test_costs_below_the_resolution_say_so() -> None:
     """A cost that cannot be told from nothing is printed as less than the resolution, in tables and pictures."""
     assert microseconds({"cost": 1e-9, "resolution": 4.9e-7}) == "< 0.49"
     assert microseconds({"cost": [2e-6, 3e-6], "resolution": 4.9e-7}) == "3"
-    assert microseconds({"cost": None}) == "0"
+    assert microseconds({"cost": None}) == ""
     assert "< 0.49 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 4.9e-7})
     assert "< 130 µs" in _describe({"kind": "filter", "cost": 1e-9, "resolution": 1.3e-4})
     assert "3 µs" in _describe({"kind": "filter", "cost": [3e-6], "resolution": 4.9e-7})

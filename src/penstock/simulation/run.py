@@ -71,7 +71,8 @@ def simulate(
             raise InputError("operators with copies cannot be moved by a policy", at="--rebalance")
         decide = steer.begin(network, cluster, run.options.seed)
         while run.go((looks := looks + 1) * steer.tick):
-            for name, host in decide(run.observe(steer.tick)):
+            moves = decide(run.observe(steer.tick))
+            for name, host in moves if run.at < run.end else ():
                 run.move(name, host)
     elif shedder is not None:
         # Nothing enters after the end of the input, so there is nothing to look up.
@@ -140,6 +141,11 @@ class Simulation:
     def shedder(self) -> Shedder | None:
         """Who looks up the plan table of ``options.shed``, if there is one."""
         return self.run.shedder
+
+    @property
+    def end(self) -> float:
+        """When the run ends (s), unless it drains."""
+        return self._final
 
     @property
     def input_end(self) -> float:
