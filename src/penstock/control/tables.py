@@ -13,7 +13,7 @@ from penstock.control.remembered import Remembered
 from penstock.control.situation import Situation
 from penstock.network import Network
 from penstock.network.doubts import CHANGING
-from penstock.network.windows import drops_whole
+from penstock.network.windows import undroppable
 from penstock.shedding.exact import Exact, Vertices, vertices
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import Program, build_program
@@ -61,7 +61,7 @@ class Exactly:
         dead = (attrs.evolve(now.seen.cluster.hosts[name], capacity=ENDLESS, quota=1.0) for name in gone)
         cluster = cluster.having((*cluster.hosts.values(), *dead))
         program = build_program(network, cluster, now.seen.placement)
-        fixed = frozenset(stream.name for stream in network.streams if not drops_whole(network, stream))
+        fixed = undroppable(network)
         if program.products:
             # What a join over time puts out is no linear function: what the optimum drops there is kept all the same.
             return cls(program, None, np.zeros((len(program.limit), len(program.sources))), fixed)

@@ -26,6 +26,11 @@ def drops_whole(network: Network, stream: Stream) -> bool:
     return _obstacle(network, stream) is None
 
 
+def undroppable(network: Network) -> frozenset[str]:
+    """Return the names of the streams that cannot drop anything so that every result is right."""
+    return frozenset(stream.name for stream in network.streams if not drops_whole(network, stream))
+
+
 def check_drop(network: Network, stream: Stream, at: str) -> None:
     """Refuse a drop that would leave windows with a part of their rows.
 

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from penstock.errors import Infeasible
-from penstock.network.windows import drops_whole
+from penstock.network.windows import undroppable
 from penstock.shedding.program import TOLERANCE, Matrix, Program
 from penstock.shedding.whole import without_drops
 
@@ -38,7 +38,7 @@ class Run:
             If too much cannot be dropped.
         """
         network = program.network
-        fixed = frozenset(stream.name for stream in network.streams if not drops_whole(network, stream))
+        fixed = undroppable(network)
         if program.products or not fixed:
             return cls(program, np.zeros(len(program.limit)))
         left, floor = without_drops(program, fixed)
