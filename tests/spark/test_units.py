@@ -17,6 +17,7 @@ from penstock.network.file import parse_network
 from penstock.spark.compile import RECALLED, Deployment, Query
 from penstock.spark.hop.directory import DirectoryLog
 from penstock.spark.left import claimed, hosts_of, placement_of
+from penstock.spark.paths import paths_of, settled
 from penstock.spark.run.folder import claim, epoch_of, note, open_schedules
 from penstock.spark.run.reports import recount
 from penstock.spark.run.reshape import Border, go_on
@@ -118,6 +119,47 @@ def test_a_run_goes_on_with_other_options_that_change_no_answer(tmp_path: Path) 
     assert again.operators["kept"].cost == (0.5,)
     with pytest.raises(InputError, match="another network"):
         claim(having(subscribe="others"))
+
+
+def with_files(path: str) -> Network:
+    """Return a network whose rows go to files."""
+    made = network()
+    sink = attrs.evolve(made.sinks["out"], format="json", options={"path": path})
+    return Network.of(made.name, made.sources.values(), made.operators.values(), [sink])
+
+
+def test_relative_paths_hold_a_run_where_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started in another folder, a relative path leads elsewhere and is refused; an absolute one goes on."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    relative = Deployment(with_files("results"), ON, str(tmp_path / "run"))
+    absolute = Deployment(with_files(str(here / "results")), ON, str(tmp_path / "other"))
+    monkeypatch.chdir(here)
+    begun = claim(relative), claim(absolute)
+    assert (claim(relative), claim(absolute)) == begun
+    monkeypatch.chdir(there)
+    assert claim(absolute) == begun[1]
+    with pytest.raises(InputError, match=f"begun with file://{here}/results, got file://{there}/results") as refused:
+        claim(relative)
+    assert refused.value.at == "sinks.out.options.path"
+
+
+def test_settled_paths_mean_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a settled network every path is absolute, but of sources that are left as they are."""
+    made = with_files("results")
+    files = attrs.evolve(made.sources["events"], options={"path": "clicks"})
+    whole = Network.of(made.name, [files], made.operators.values(), made.sinks.values())
+    monkeypatch.chdir(tmp_path)
+    found = paths_of(whole)
+    assert found == {
+        "sources.events.options.path": f"file://{tmp_path}/clicks",
+        "sinks.out.options.path": f"file://{tmp_path}/results",
+    }
+    assert settled(whole, {"events"}).sources == whole.sources
+    far = settled(whole)
+    monkeypatch.chdir("/")
+    assert paths_of(far) == found
 
 
 def test_a_folder_keeps_how_outputs_grow(tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ def command(
         found = found.checked(worst_simulated(deployed, expected, name, answer.seed))
     document: Document = {"network": running.name, "new": added.name, **found.document()}
     if query.apply:
-        document |= {"applied": False, **(_attached(added, expected, query.directory) if found.admitted else {})}
+        document |= {
+            "applied": False,
+            **(_attached(added, running, expected, query.directory) if found.admitted else {}),
+        }
         if document["applied"]:
             # The controller decides by what runs now.
             document["placement"] = document["controller"].get("decided", {}).get("attach", document["placement"])
@@ -131,11 +134,14 @@ def _show(document: Document, bounds: dict[str, float], model: str) -> None:
         common.say(f"{'attached' if document['applied'] else 'not attached'}: {reasons[0]}")
 
 
-def _attached(added: Network, rates: Rates, directory: str | None) -> Document:
-    """Ask the controller at work to attach a query, and return what it says."""
+def _attached(added: Network, running: Network, rates: Rates, directory: str | None) -> Document:
+    """Ask the controller at work, wherever it was started, to attach a query, and return what it says."""
     from penstock.control.folder import folder_of
     from penstock.network import network_document
+    from penstock.spark.paths import settled
 
     most = {name: float(rates.of_source(name).max()) for name in added.sources}
-    answer = folder_of(directory).ask("admit", {"network": network_document(added), "rates": most})
+    answer = folder_of(directory).ask(
+        "admit", {"network": network_document(settled(added, running.sources)), "rates": most}
+    )
     return {"applied": bool(answer["done"]), "controller": answer}

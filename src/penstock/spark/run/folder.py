@@ -49,6 +49,7 @@ from penstock.network import Network, meaning, network_document, read_network_do
 from penstock.spark.compile import Deployment
 from penstock.spark.hosts.sessions import id_of
 from penstock.spark.left import claimed
+from penstock.spark.paths import paths_of
 from penstock.spark.run.asking import asked
 from penstock.spark.run.units import Unit
 from penstock.spark.shipped.place import Place, RemotePlace, place_of
@@ -176,6 +177,15 @@ def claim(deployment: Deployment) -> Claim:
             raise InputError(
                 f"{what}{was} runs in this folder", file=deployment.folder, hint="name another --directory"
             )
+    for key, path in mine["paths"].items():
+        # Folders that versions before this one have left do not tell.
+        if there.get("paths", {}).get(key, path) != path:
+            raise InputError(
+                f"the run in {deployment.folder} was begun with {there['paths'][key]}, got {path}",
+                file=deployment.network.file,
+                at=key,
+                hint="start penstock in the folder in which the run was begun, or name another --directory",
+            )
     _tell(deployment)
     grown = None if there["grown"] is None else _as_told(there["grown"], deployment.network)
     units, given_up = tuple(map(Unit.of, there["units"])), frozenset(there.get("given_up", ()))
@@ -213,6 +223,7 @@ def _described(deployment: Deployment) -> Document:
         "form": FORM,
         "network": deployment.network.name,
         "digest": _hashed(meaning(deployment.network)),
+        "paths": paths_of(deployment.network),
         "placement": dict(sorted(deployment.placement.items())),
         "apart": sorted(deployment.apart),
         "keep": {name: share for name, share in sorted(deployment.keep.items()) if share < 1},

@@ -1,0 +1,41 @@
+"""Where the files of a network's sources and sinks are: relative paths follow the folder in which penstock starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+import attrs
+
+from penstock.network import Network, Sink, Source
+from penstock.spark.shipped.deliver import is_folder
+from penstock.spark.shipped.place import absolute
+
+Part = TypeVar("Part", Source, Sink)
+
+
+def paths_of(network: Network) -> dict[str, str]:
+    """Return the folders of sources and sinks as URIs, by their keys in the network's file."""
+    return {
+        f"{table}.{name}.options.path": absolute(part.options["path"])
+        for table, parts in (("sources", network.sources), ("sinks", network.sinks))
+        for name, part in parts.items()
+        if _has_files(part)
+    }
+
+
+def settled(network: Network, but: Collection[str] = ()) -> Network:
+    """Return a network that means the same in every folder; sources called as in ``but`` are left as they are."""
+    sources = [part if part.name in but else _settled(part) for part in network.sources.values()]
+    sinks = [_settled(part) for part in network.sinks.values()]
+    return Network.of(network.name, sources, network.operators.values(), sinks, network.file)
+
+
+def _settled(part: Part) -> Part:
+    if not _has_files(part):
+        return part
+    return attrs.evolve(part, options={**part.options, "path": absolute(part.options["path"])})
+
+
+def _has_files(part: Source | Sink) -> bool:
+    return is_folder(part.format, part.options)
