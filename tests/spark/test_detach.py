@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from penstock.network.file import parse_network
 from penstock.spark.compile import Deployment
 from penstock.spark.run.attach import Grown, grown
 from penstock.spark.run.detach import shrunk
+from penstock.spark.run.fuse import pair
 from penstock.spark.run.units import Unit
 
 FIRST = {"bids"}
@@ -57,6 +59,32 @@ def test_what_reads_it_and_what_only_it_reads_go_too() -> None:
     assert set(found.deployment.network.sinks) == {"all", "dears", "named"}
     assert set(found.deployment.placement) == {"bids", "dear", "guests"}
     assert gone(shrunk(system, FIRST, system.units["dear"])) == {"dear", "often", "rich"}
+
+
+def test_what_was_attached_is_not_fused_with_what_was_there() -> None:
+    """Of a chain of units on one host those go on as one with which the run began, or those that were attached."""
+    system = running()
+    chain = ["bids", "dear", "often", "rich"]
+    system.units = {name: system.units[name] for name in chain}
+    system.compiled = {
+        name: SimpleNamespace(
+            name=name, inputs=reads, reads=reads,
+            spec=SimpleNamespace(knobs=None, logs=[SimpleNamespace(writer=name)]),
+        )
+        for name, reads in zip(chain, [("events",), *((name,) for name in chain)], strict=False)
+    }  # fmt: skip
+    system.runners, system.queries = dict.fromkeys(chain), [*system.compiled.values()]
+
+    def pairs(first: set[str]) -> set[frozenset[str]]:
+        found: set[frozenset[str]] = set()
+        while (two := pair(system, first, found)) is not None:
+            found.add(frozenset(unit.name for unit in two))
+        return found
+
+    every = {frozenset(two) for two in itertools.pairwise(chain)}
+    assert pairs({*chain}) == every
+    assert pairs({"bids"}) == every - {frozenset(["bids", "dear"])}
+    assert pairs({"bids", "dear", "often"}) == every - {frozenset(["often", "rich"])}
 
 
 def test_a_source_that_nobody_reads_goes_too() -> None:

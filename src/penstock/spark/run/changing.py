@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,6 +44,8 @@ class Changes:
         Hosts, and what runs on them.
     following
         Whether keep fractions follow rates batch by batch.
+    first
+        The operators with which the run began.
 
     Attributes
     ----------
@@ -55,8 +57,8 @@ class Changes:
         The hosts, which come and go.
     """
 
-    def __init__(self, engine: Engine, system: System, *, following: bool) -> None:
-        self.engine, self.system, self.following = engine, system, following
+    def __init__(self, engine: Engine, system: System, *, following: bool, first: Collection[str]) -> None:
+        self.engine, self.system, self.following, self.first = engine, system, following, first
         self.keep: dict[str, float] = {}
         self.tables = tables_there(system.deployment.place)
         self.jobs: dict[str, Future[None]] = {}
@@ -400,7 +402,7 @@ class Changes:
             self._calm = time.monotonic() if busy else self._calm
             return
         self._calm = time.monotonic()
-        found = pair(self.system, self._apart)
+        found = pair(self.system, self.first, self._apart)
         if found is not None and found[0].host not in self.members.down:
             job = self.pool.submit(fuse, self.system, *found, self.pace.on(found[0].host))
             names = frozenset(unit.name for unit in found)

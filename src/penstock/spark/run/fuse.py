@@ -23,14 +23,17 @@ Pair = tuple[Unit, Unit]
 """The writer of a log, and its reader."""
 
 
-def pair(system: System, but: Collection[frozenset[str]] = ()) -> Pair | None:
+def pair(system: System, first: Collection[str], but: Collection[frozenset[str]] = ()) -> Pair | None:
     """Return two units of one host that can go on as one; None where there are none.
 
     Neither keeps state, drops whole windows, nor was asked to run apart, and they have nothing else in common that they
-    read: of that they would have come to different positions.
+    read: of that they would have come to different positions. What was attached may fail and be given up: it takes
+    nothing into its query with which the run began.
 
     Parameters
     ----------
+    first
+        The operators with which the run began.
     but
         Names of pairs that are left alone.
     """
@@ -40,7 +43,8 @@ def pair(system: System, but: Collection[frozenset[str]] = ()) -> Pair | None:
             common = {*_inputs(system, writer)} & {*_inputs(system, reader)}
             logs = {way.writer for way in system.compiled[writer.name].spec.logs}
             asked = writer.host == reader.host and frozenset([writer.name, reader.name]) not in but
-            if asked and writer != reader and not common and logs & {*system.compiled[reader.name].reads}:
+            alike = len({name in first for unit in (writer, reader) for name in unit.fragment.operators}) == 1
+            if asked and alike and writer != reader and not common and logs & {*system.compiled[reader.name].reads}:
                 return writer, reader
     return None
 

@@ -90,7 +90,7 @@ class SparkEngine:
             told = tellable(deployment, engine.sessions.values())
             paced = attrs.evolve(told, pace=Pace.of(interval, deployment.place))
             self.system = engine.system(paced, follow is not None, lambda _what, _share: None, adopt=True)
-            self.changes = Changes(engine, self.system, following=follow is not None)
+            self.changes = Changes(engine, self.system, following=follow is not None, first=self._first)
             self._start()
         except BaseException:
             self._held.close()
