@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from folders import setting
 
+from penstock.cluster import Placement
 from penstock.errors import Infeasible, InputError
 from penstock.latency.batches import microbatch_estimate
-from penstock.load import load_model
+from penstock.load import Statistics, load_model
 from penstock.monitor import Question, what_if
 from penstock.monitor.expected import OVERLOAD_ONLY
+from penstock.network import Network, Operator, Sink, Source
 from penstock.workload import Rates
 
 USUAL = {"clicks": 100.0}
@@ -50,6 +52,34 @@ def test_drops_make_it_fit() -> None:
     assert shed["score"] == pytest.approx(0.95 / 0.004, rel=1e-6)
     assert shed["full"] == pytest.approx(1000)
     assert np.prod([*shed["keep"].values()]) == pytest.approx(0.95 / 4)
+
+
+def test_only_drops_that_a_run_makes_are_told() -> None:
+    """Nothing is dropped in front of windows that would not be whole; where too much comes there, the answer is no."""
+    windows = {"short": 2.0, "long": 3.0}
+    operators = [
+        Operator(name="views", kind="map", inputs=("clicks",), cost=(0.001,)),
+        *(
+            Operator(name=name, kind="aggregate", inputs=("views",), cost=(0.004,), window=length, selectivity=(0.1,))
+            for name, length in windows.items()
+        ),
+    ]
+    network = Network.of(
+        "n", [Source(name="clicks")], operators, [Sink(name=f"to_{each}", input=each) for each in windows]
+    )
+    here = attrs.evolve(
+        setting(),
+        network=network,
+        statistics=Statistics(),
+        placement=Placement({"views": "h1", "short": "h2", "long": "h2"}),
+    )
+    found = what_if(here, Question(rates={"clicks": 400.0}, shed=True), USUAL, batches=False)
+    assert found["fits"]
+    assert set(found["keep"]) <= {"views->short", "views->long"}
+    assert found["hosts"]["h1"]["work"] == pytest.approx(0.4)
+    assert found["hosts"]["h2"]["work"] == pytest.approx(1.0)
+    with pytest.raises(Infeasible, match="cannot be dropped"):
+        what_if(here, Question(rates={"clicks": 2000.0}, shed=True), USUAL, batches=False)
 
 
 def test_an_algorithm_can_be_asked_for_where_not_everything_fits() -> None:

@@ -23,6 +23,7 @@ from penstock.network import Network
 from penstock.placement import ALGORITHMS, Problem, Terms, place
 from penstock.shedding.optimum import Solver
 from penstock.shedding.program import build_program
+from penstock.shedding.runs import Run
 from penstock.workload import Rates
 
 DRAWS, QUICK = 200, 40
@@ -239,6 +240,8 @@ def what_if(
     ------
     InputError
         If the question names strangers, or a cost is not known.
+    Infeasible
+        If what cannot be dropped is too much for a host.
     """
     begin = time.perf_counter()
     changed = asked(setting, question, usual)
@@ -249,8 +252,9 @@ def what_if(
     flow = program.flow(rates, changed.keep)
     if question.shed:
         room = build_program(network, _room(changed, hosts), changed.placement) if batches else program
-        flow = Solver(room).solve(rates)
-        changed = attrs.evolve(changed, keep=room.keep(rates, flow))
+        run = Run.of(room, rates)
+        keep = run.keep(rates, Solver(run.program).solve(rates))
+        flow, changed = program.flow(rates, keep), attrs.evolve(changed, keep=keep)
     expected = expect(changed, np.random.default_rng(seed), QUICK, batches=batches)
     interval = None if expected.spread is None else {k: list(v) for k, v in expected.spread.total.items()}
     work = program.load(flow)
