@@ -187,7 +187,7 @@ def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
 
     No row is lost or twice, also when the copy that came to lead has died as well.
     """
-    live, seen = start(LONG + 16, placement=COPIED, live=True), []
+    live, seen = start(LONG + 6, placement=COPIED, live=True), []
     live.wait(live.now + 5)
     seen.append(live.observe())
     assert seen[-1].placement == COPIED
@@ -217,7 +217,7 @@ def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
     report = finish(live, seen)
     assert report["balanced"] is True
     assert report["placement"] == COPIED
-    check(tmp_path, LONG + 16)
+    check(tmp_path, LONG + 6)
     for number, name in enumerate(seen[0].streams):
         counted = sum(int(each.arrived[number]) for each in seen if each.arrived is not None)
         assert counted == report["streams"][name]["arrived"], name
@@ -292,6 +292,7 @@ def test_a_copy_that_drops_does_not_lead(start: Start, tmp_path: Path) -> None:
     check(tmp_path, 2 * LONG)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_a_host_that_has_gone(start: Start, tmp_path: Path) -> None:
     """Where penstock and a host have died, other queries run on and are found, and those of the host move elsewhere."""
     live, seen = start(LONG), []

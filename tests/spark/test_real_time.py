@@ -357,22 +357,35 @@ def test_rows_of_a_sink_are_counted_once_and_timed_one_by_one(broker: Any, tmp_p
         assert len([*rows.rows({0: 0, 1: 0})]) == 18
 
 
-@pytest.fixture
-def hosts(broker: Any, scripts: Any) -> Iterator[Any]:
-    """Start two embedded hosts in real-time mode, as often as asked."""
+@pytest.fixture(scope="module")
+def prompt(broker: Any, scripts: Any) -> Iterator[Cluster]:
+    """Two hosts in real-time mode, not started yet."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("KAFKA_USER", "KAFKA_PASSWORD"):
             patch.setenv(name, broker.known[name])
         jars = (scripts.connector(),)
         kafka = settings(broker, partitions="2")
         spark = SparkSettings(mode="real-time", trigger=0.3, checkpoint=5.0, kafka=kafka, jars=jars)
-        cluster = Cluster.of([Host(name="h1"), Host(name="h2")], spark=spark)
-        yield lambda: (cluster, start_hosts(cluster))
+        yield Cluster.of([Host(name="h1"), Host(name="h2")], spark=spark)
+
+
+@pytest.fixture
+def hosts(prompt: Cluster) -> Any:
+    """Start two embedded hosts, as often as asked."""
+    return lambda: (prompt, start_hosts(prompt))
+
+
+@pytest.fixture(scope="module")
+def alone(prompt: Cluster) -> Iterator[Engine]:
+    """One embedded host, for tests that leave it as it was."""
+    cluster = Cluster.of([prompt.hosts["h1"]], spark=prompt.spark)
+    with start_hosts(cluster) as running:
+        yield Engine(cluster, running)
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_run_that_ends_before_its_first_checkpoint_goes_on(hosts: Any, broker: Any, tmp_path: Path) -> None:
+def test_a_run_that_ends_before_its_first_checkpoint_goes_on(alone: Engine, broker: Any, tmp_path: Path) -> None:
     """The ordinary batch with which it ends leaves a checkpoint that real-time mode takes; each row comes once."""
     rows, out = make_topic(broker, "rows", 2), make_topic(broker, "out", 2)
     source = {"format": "kafka", "schema": "n int", "options": {"subscribe": rows}}
@@ -384,23 +397,21 @@ def test_a_run_that_ends_before_its_first_checkpoint_goes_on(hosts: Any, broker:
             "sinks": {"out": {"input": "odd", "format": "kafka", "options": {"topic": out}}},
         }
     )
-    cluster, started = hosts()
-    cluster = attrs.evolve(cluster, spark=attrs.evolve(cluster.spark, checkpoint=600.0))
-    with started as running:
-        engine = Engine(cluster, running)
-        for number in range(3):
-            put(broker, rows, [json.dumps({"n": n}) for n in range(20 * number, 20 * (number + 1))])
-            deployment = engine.prepare(made, {"odd": "h1"}, tmp_path / "run")
-            assert deployment.real_time == {"odd"}
-            outcome = engine.run(deployment, seconds=3)
-            assert outcome.balanced(made)
-            assert outcome.streams(made)["rows->odd"]["arrived"] == 20 * (number + 1)
+    spark = attrs.evolve(alone.cluster.spark, checkpoint=600.0)
+    engine = Engine(attrs.evolve(alone.cluster, spark=spark), alone.hosts)
+    for number in range(3):
+        put(broker, rows, [json.dumps({"n": n}) for n in range(20 * number, 20 * (number + 1))])
+        deployment = engine.prepare(made, {"odd": "h1"}, tmp_path / "run")
+        assert deployment.real_time == {"odd"}
+        outcome = engine.run(deployment, seconds=3)
+        assert outcome.balanced(made)
+        assert outcome.streams(made)["rows->odd"]["arrived"] == 20 * (number + 1)
     assert sorted(row["n"] for row in values(broker, out)) == list(range(1, 60, 2))
 
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_messages_that_are_gone_are_passed_over_where_they_may_be(hosts: Any, broker: Any, tmp_path: Path) -> None:
+def test_messages_that_are_gone_are_passed_over_where_they_may_be(alone: Engine, broker: Any, tmp_path: Path) -> None:
     """Where messages were removed while a run was stopped it says which, and goes on where the source allows for it.
 
     What its topics are called does not matter.
@@ -419,23 +430,19 @@ def test_messages_that_are_gone_are_passed_over_where_they_may_be(hosts: Any, br
             }
         )
 
-    cluster, started = hosts()
-    with started as running:
-        engine = Engine(cluster, running)
+    def run(network: Network, gone: int = 0) -> dict[str, Any]:
+        outcome = alone.run(alone.prepare(network, {"odd": "h1"}, tmp_path / "run"), seconds=3)
+        assert outcome.balanced(network)
+        assert outcome.gone == ({rows: gone} if gone else {})
+        return outcome.streams(network)["rows->odd"]
 
-        def run(network: Network, gone: int = 0) -> dict[str, Any]:
-            outcome = engine.run(engine.prepare(network, {"odd": "h1"}, tmp_path / "run"), seconds=3)
-            assert outcome.balanced(network)
-            assert outcome.gone == ({rows: gone} if gone else {})
-            return outcome.streams(network)["rows->odd"]
-
-        put(broker, rows, [{"n": n} for n in range(20)])
+    put(broker, rows, [{"n": n} for n in range(20)])
+    run(made())
+    put(broker, rows, [{"n": n} for n in range(20, 40)])
+    forget(broker, rows, 30)
+    with pytest.raises(InputError, match="messages 20 to 29 of partition 0 of the topic 'log' are gone"):
         run(made())
-        put(broker, rows, [{"n": n} for n in range(20, 40)])
-        forget(broker, rows, 30)
-        with pytest.raises(InputError, match="messages 20 to 29 of partition 0 of the topic 'log' are gone"):
-            run(made())
-        assert run(made(failOnDataLoss="false"), gone=10)["arrived"] == 30
+    assert run(made(failOnDataLoss="false"), gone=10)["arrived"] == 30
     assert sorted(row["n"] for row in values(broker, out)) == [*range(1, 20, 2), *range(31, 40, 2)]
 
 
