@@ -21,7 +21,7 @@ from penstock.load import LoadModel, Statistics, load_model, read_statistics
 from penstock.network import Network, read_network
 from penstock.placement import Answer, Problem, terms_of
 from penstock.placement import place as decide
-from penstock.shedding import PLANNERS, Exact, LookUp, Question, build_program, build_table
+from penstock.shedding import PLANNERS, LookUp, Question, build_program, build_table, optimum
 from penstock.shedding.answer import WITHOUT_TABLE
 from penstock.shedding.runs import Run
 from penstock.simulation import Options, SimulationResult
@@ -241,7 +241,7 @@ def shed(
         told = {name: found[name] for name in ("keep", "score", "optimum", "full", "feasible")}
         return Shed(**told, load={name: row["load"] for name, row in found["hosts"].items()})
     run = Run.of(program, rates)
-    program, exact = run.program, Exact(run.program)
+    program, exact = run.program, optimum(run.program)
     most = 2 * rates if upto is None else _at(network, upto)
     if (most < rates).any():
         raise InputError("expected rates of at least those of at", at="upto")

@@ -79,7 +79,7 @@ def command(
     rates = _rates(at, graph, "--at")
     _check(wish, plot)
     program = build_program(graph, cluster, placed)
-    from penstock.shedding import Exact, Question
+    from penstock.shedding import Question, optimum
     from penstock.shedding.answer import WITHOUT_TABLE
     from penstock.shedding.runs import Run
 
@@ -103,7 +103,7 @@ def command(
             hint="leave it out, or let control --policy shed decide while it runs",
         )
     program = run.program
-    question = Question(Exact(program), most, wish.error, _scale(wish.workload), wish.budget)
+    question = Question(optimum(program), most, wish.error, _scale(wish.workload), wish.budget)
     document = _planned(run, question, rates, wish)
     if plot:
         from penstock.shedding.plot import draw_scores

@@ -3,6 +3,7 @@
 from penstock.shedding.exact import Exact
 from penstock.shedding.host_table import HostTable
 from penstock.shedding.optimum import upper_bound
+from penstock.shedding.parts import optimum
 from penstock.shedding.planners import PLANNERS, LookUp, Question, build_table
 from penstock.shedding.program import Program, build_program
 from penstock.shedding.replica import ReplicaPlan, replica_plan
@@ -22,6 +23,7 @@ __all__ = [
     "build_program",
     "build_table",
     "make_tables",
+    "optimum",
     "read_table",
     "replica_plan",
     "save_table",

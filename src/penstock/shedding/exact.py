@@ -95,6 +95,17 @@ def vertices(program: Program, most: int = MOST) -> Vertices:
     return Vertices(prices, found.beta, found.tights, found.signs, found.complete)
 
 
+def empty(program: Program) -> DualTable:
+    """Return a table without rows, for programs that have none."""
+    return DualTable(
+        np.zeros(0),
+        np.zeros((0, len(program.sources))),
+        np.zeros((0, len(program.limit)), np.int64),
+        np.zeros((0, program.arcs), np.int8),
+        complete=False,
+    )
+
+
 def lowered(program: Program) -> Matrix:
     """Return the weights, lowered a little and differently for each arc: of equal drops the first is best."""
     worth = program.weight.copy()
@@ -112,17 +123,7 @@ class Exact:
     def __init__(self, program: Program, table: DualTable | None = None) -> None:
         self.program = program
         if table is None:
-            table = (
-                DualTable(
-                    np.zeros(0),
-                    np.zeros((0, len(program.sources))),
-                    np.zeros((0, len(program.limit)), np.int64),
-                    np.zeros((0, program.arcs), np.int8),
-                    complete=False,
-                )
-                if program.products
-                else dual_table(program)
-            )
+            table = empty(program) if program.products else dual_table(program)
         self.table = table
         self._solver: Solver | None = None
         self._walker = Walker(program, program.weight)

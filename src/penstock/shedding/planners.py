@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import attrs
 import numpy as np
@@ -17,6 +18,7 @@ from penstock.shedding.baselines import input_only, random_drop
 from penstock.shedding.exact import DualTable, Exact
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.hosts import HostPart, host_parts
+from penstock.shedding.parts import Apart, Part, split
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.quadtree import descend
 from penstock.shedding.solver import build_solver
@@ -27,6 +29,9 @@ from penstock.shedding.whole import worthwhile
 
 FURTHER, TRYING = (8.0, 5.0, 3.0, 2.0, 1.5, 1.25), 5.0
 """Factors on an error for which tables are too large, to find one that fits, and how long (s) to go on trying."""
+
+PARTS = "parts"
+"""Of the arrays of a table the one that says how many parts it has, where these have tables of their own."""
 
 Answer = Callable[[Matrix], Matrix]
 
@@ -75,12 +80,16 @@ class Planner:
     worthwhile
         Whether streams that are worth nothing are dropped first, and the table is for what is left: by that alone
         nothing would be lost, while errors are shares of what is worth something.
+    apart
+        Whether parts of the network that share nothing have tables of their own (section 8.2.4): ``everywhere`` where
+        each may make the error that all may make, ``mean`` where their errors add up; None: they have not.
     """
 
     build: Callable[[Question], PlanTable]
     answers: Callable[[Program, PlanTable], Answer]
     facts: Callable[[PlanTable], Document] = lambda _: {}
     worthwhile: bool = False
+    apart: Literal["everywhere", "mean"] | None = None
 
 
 def build_exact(question: Question) -> PlanTable:
@@ -221,10 +230,10 @@ def reached_fact(table: PlanTable) -> Document:
 
 
 PLANNERS: dict[str, Planner] = {
-    "exact": Planner(build_exact, answer_exact),
-    "solver": Planner(build_solver, descend, reached_fact, worthwhile=True),
-    "solver-w": Planner(build_solver_w, descend, reached_fact, worthwhile=True),
-    "c-fit": Planner(build_fit, answer_fit, worthwhile=True),
+    "exact": Planner(build_exact, answer_exact, apart="everywhere"),
+    "solver": Planner(build_solver, descend, reached_fact, worthwhile=True, apart="everywhere"),
+    "solver-w": Planner(build_solver_w, descend, reached_fact, worthwhile=True, apart="mean"),
+    "c-fit": Planner(build_fit, answer_fit, worthwhile=True, apart="everywhere"),
     "d-fit": Planner(build_distributed, answer_distributed, distributed_facts),
     "random-drop": Planner(build_formula("random-drop"), answer_formula(random_drop)),
     "input-only": Planner(build_formula("input-only"), answer_formula(input_only)),
@@ -238,10 +247,55 @@ BUDGETED = "solver", "solver-w"
 def build_table(planner: str, question: Question) -> PlanTable:
     """Build the table of a planner by its name."""
     row, program = PLANNERS[planner], question.exact.program
+    if row.apart and (parts := split(program)):
+        return _joined(question, planner, parts)
     left = worthwhile(program) if row.worthwhile else program
     if left is program:
         return row.build(question)
     return attrs.evolve(row.build(attrs.evolve(question, exact=Exact(left))), fingerprint=fingerprint(program))
+
+
+def _joined(question: Question, planner: str, parts: Sequence[Part]) -> PlanTable:
+    """Return the tables of all parts as one: the arrays of each are behind its number.
+
+    A mean error is at most the sum of those of the parts, whichever of them is worth how much.
+    """
+    mean, exact, count = PLANNERS[planner].apart == "mean", question.exact, len(parts)
+    known = exact.parts if isinstance(exact, Apart) else [(part, Exact(part.program)) for part in parts]
+    tables = [
+        build_table(
+            planner,
+            attrs.evolve(
+                question,
+                exact=own,
+                upto=np.asarray(question.upto, float)[part.sources],
+                error=question.error / count if mean else question.error,
+                budget=None if question.budget is None else question.budget / count,
+            ),
+        )
+        for part, own in known
+    ]
+    errors = [table.error for table in tables]
+    sum(errors) if mean else max(errors)
+    arrays = {f"{k}/{name}": array for k, table in enumerate(tables) for name, array in table.arrays.items()}
+    entries = sum(table.entries for table in tables)
+    return _table(
+        question, planner, entries, {**arrays, PARTS: np.array([count])}, sum(errors) if mean else max(errors)
+    )
+
+
+def _look_ups(program: Program, table: PlanTable) -> list[tuple[Part, LookUp]]:
+    """Return the look-ups of the parts of a table that `_joined` has made."""
+    parts = split(program)
+    if len(parts) != table.arrays[PARTS][0]:
+        raise InputError(f"the plan table is damaged: expected those of {len(parts)} parts")
+    found = []
+    for number, part in enumerate(parts):
+        begin = f"{number}/"
+        own = {name.removeprefix(begin): a for name, a in table.arrays.items() if name.startswith(begin)}
+        mine = attrs.evolve(table, fingerprint=fingerprint(part.program), upto=table.upto[part.sources], arrays=own)
+        found.append((part, LookUp(part.program, mine)))
+    return found
 
 
 class LookUp:
@@ -258,9 +312,10 @@ class LookUp:
         if table.planner not in PLANNERS:
             raise InputError(f"the plan table has the unknown planner {table.planner!r}")
         row = PLANNERS[table.planner]
+        self._parts = _look_ups(program, table) if row.apart and PARTS in table.arrays else []
         self._left = worthwhile(program) if row.worthwhile else program
         try:
-            self._answer = row.answers(self._left, table)
+            self._answer: Answer = self._part_by_part if self._parts else row.answers(self._left, table)
         except KeyError as error:
             raise InputError(
                 f"the plan table is damaged or of an earlier version: {error} is missing",
@@ -283,6 +338,12 @@ class LookUp:
         if self._left is not self.program and self._left.feasible(full := self._left.flow(rates)):
             return full
         return self._answer(rates)
+
+    def _part_by_part(self, rates: Matrix) -> Matrix:
+        kept = np.zeros(self.program.arcs)
+        for part, look_up in self._parts:
+            kept[part.arcs] = look_up.plan(rates[part.sources])
+        return kept
 
 
 def _table(question: Question, name: str, entries: int, arrays: Mapping[str, Numbers], error: float) -> PlanTable:
