@@ -125,6 +125,20 @@ def test_stimulus_times_of_many_rows_keep_their_ranks(engine: Engine, tmp_path: 
     assert np.abs(ranks - np.arange(exact.size) / exact.size).max() < 0.005
 
 
+@pytest.mark.spark
+def test_what_is_equal_is_counted_once(engine: Engine, tmp_path: Path) -> None:
+    """Streams on which the same rows arrive share a count, and tell the same."""
+    alike = dataclasses.replace(spec_of(tmp_path), alike=((0, 1, 0, 3, 4, 5),))
+    table = rows_of(500, 4)
+    bits = table.column("_seen0_0").to_numpy()
+    same = pa.array(np.where(bits & 1, bits | 4, bits & ~4), pa.int32())
+    table = table.set_column(table.schema.get_field_index("_seen0_0"), "_seen0_0", same)
+    frame = marked(engine.sessions["h2"].createDataFrame(table), alike.sinks[0], timed=True)
+    told = write_by_spark(alike, frame, 0, store=True).counts
+    assert told == count(table, alike.passes)
+    assert told["s->a"][0] == told["s->b"][0] > 0
+
+
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3000))
 def test_stimulus_times_are_told_at_a_thousand_ranks(times: list[int]) -> None:
     """Below a thousand rows every stimulus time is exact; of more, ranks are, to half a thousandth, and both ends."""

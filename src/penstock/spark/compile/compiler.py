@@ -100,6 +100,7 @@ class _Compiler:
         self.logs: list[LogExit] = []
         self.sinks: list[SinkExit] = []
         self.counted: list[tuple[str, ...]] = []
+        self.alike: list[tuple[int, ...]] = []
         self.observations: dict[str, Metrics] = {}
         self.stateful: list[str] = []
         self.barriers = 0
@@ -137,6 +138,7 @@ class _Compiler:
             spread=self.slots > 1,
             native=native,
             dropping=frozenset(name for names in self.counted for name in names if self.deployment.drops.drops(name)),
+            alike=tuple(self.alike),
         )
         inputs = inputs_of(self.session, whole, self.reads)
         read = [self.network.sources[o.name] for o in origins if o.name in self.network.sources]
@@ -171,7 +173,8 @@ class _Compiler:
         done = passes.evaluate(
             self.deployment, self._frame(origin), origin.lstrip("@"), graph.members(origin), readers, self.speed
         )
-        seen = counting.seen(self.deployment, done, readers, len(self.counted))
+        seen, alike = counting.seen(self.deployment, done, readers, len(self.counted))
+        self.alike.append(alike)
         self.counted.append(tuple(stream.name for stream in readers))
         # Exits share columns: a filter's rows have those of its input. What does not leave need not travel.
         columns: dict[str, str] = {}

@@ -46,8 +46,13 @@ def observed(
     return attrs.evolve(done, frame=done.frame.selectExpr("*", *shown).observe(name, *counts)), told
 
 
-def seen(deployment: Deployment, done: Pass, counted: Sequence[Stream], number: int) -> list[str]:
-    """Return the columns that say to the writer where a row of pass ``number`` arrived and was dropped."""
+def seen(
+    deployment: Deployment, done: Pass, counted: Sequence[Stream], number: int
+) -> tuple[list[str], tuple[int, ...]]:
+    """Return the columns that say to the writer where a row of pass ``number`` arrived and was dropped.
+
+    Also, of each of their bits, the first one that the same rows have.
+    """
     tests = []
     for stream in counted:
         there, kept = done.tests(deployment, stream)
@@ -63,4 +68,5 @@ def seen(deployment: Deployment, done: Pass, counted: Sequence[Stream], number: 
         ]
         # Sums would be checked for overflow.
         found.append(f"{' | '.join(bits or ['0'])} AS _seen{number}_{part_number}")
-    return found
+    first: dict[str, int] = {}
+    return found, tuple(first.setdefault(test, bit) for bit, test in enumerate(tests))

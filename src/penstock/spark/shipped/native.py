@@ -85,18 +85,26 @@ def marked(frame: DataFrame, way: SinkExit, *, timed: bool) -> DataFrame:
 def _counted(spec: WriterSpec) -> list[Column]:
     import pyspark.sql.functions as F
 
-    return [
-        F.expr(f"count(CASE WHEN _seen{place}_{bit // BITS} & {1 << bit % BITS}L <> 0L THEN 1 END) AS n{place}_{bit}")
+    wanted = {
+        (place, spec.first_of(place, bit))
         for place, streams in enumerate(spec.passes)
         for bit in range(2 * len(streams))
         if bit % 2 == 0 or streams[bit // 2] in spec.dropping
+    }
+    return [
+        F.expr(f"count(CASE WHEN _seen{place}_{bit // BITS} & {1 << bit % BITS}L <> 0L THEN 1 END) AS n{place}_{bit}")
+        for place, bit in sorted(wanted)
     ]
 
 
 def counts_of(spec: WriterSpec, said: Mapping[str, int]) -> Counts:
     """Return arrived and dropped rows by stream, from the metrics."""
+
+    def counted(place: int, bit: int) -> int:
+        return said[f"n{place}_{spec.first_of(place, bit)}"]
+
     return {
-        stream: [said[f"n{place}_{2 * number}"], said.get(f"n{place}_{2 * number + 1}", 0)]
+        stream: [counted(place, 2 * number), counted(place, 2 * number + 1) if stream in spec.dropping else 0]
         for place, streams in enumerate(spec.passes)
         for number, stream in enumerate(streams)
     }

@@ -209,6 +209,8 @@ class WriterSpec:
         Whether these tasks are Spark's own, without Python: see `penstock.spark.shipped.native`.
     dropping
         Which of these streams drop rows, or may.
+    alike
+        By pass, of each bit the first one that the same rows have; empty: each is the only one.
     """
 
     folder: Place
@@ -229,6 +231,11 @@ class WriterSpec:
     spread: bool = False
     native: bool = False
     dropping: frozenset[str] = frozenset()
+    alike: tuple[tuple[int, ...], ...] = ()
+
+    def first_of(self, place: int, bit: int) -> int:
+        """Return the first of the bits of a pass that the same rows have."""
+        return self.alike[place][bit] if self.alike else bit
 
     @property
     def checkpoint(self) -> Place:
