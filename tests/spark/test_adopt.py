@@ -57,9 +57,9 @@ time.sleep(600)
 class live:  # noqa: N801
     """The network on hosts that were left running."""
 
-    def __init__(self, file: str, folder: str) -> None:
+    def __init__(self, file: str, folder: str, trigger: float | None = None) -> None:
         self.hosts = start_hosts(CLUSTER, kept=file)
-        self.folder = folder
+        self.folder, self.trigger = folder, trigger
 
     def __enter__(self) -> SparkEngine:
         """Start it, or find it running."""
@@ -68,7 +68,7 @@ class live:  # noqa: N801
         placement = {"bids": "h1", "each": "h1"} if there is None else placement_of(there)
         rates = Rates.constant({"events": RATE}, SECONDS)
         deployment = engine.prepare(NETWORK, placement, self.folder, rates=rates, apart=["each"])
-        self.engine = SparkEngine(engine, deployment)
+        self.engine = SparkEngine(engine, deployment, trigger=self.trigger)
         return self.engine
 
     def __exit__(self, *_: object) -> None:
@@ -113,3 +113,27 @@ def test_a_controller_finds_what_it_left_running(left: str, tmp_path: Path) -> N
     assert sorted(row["event"] for row in read_parquet(tmp_path / "run/sinks/all")) == bids
     counted = Counter(row["event"] for row in read_parquet(tmp_path / "run/sinks/counted"))
     assert set(counted.values()) == {1}
+
+
+def test_a_controller_with_another_trigger_starts_queries_again(left: str, tmp_path: Path) -> None:
+    """Queries that were left running at one trigger go on at that of the next controller, and lose nothing."""
+    folder = str(tmp_path / "run")
+    with live(left, folder) as engine:
+        engine.wait(engine.now + 2)
+        engine.close(stop=False)
+    with live(left, folder, 2.0) as engine:
+        seen = engine.observe()
+        assert [unit.generation for unit in seen.units] == [2, 2]
+        assert dict(seen.triggers) == {"h1": 2.0}
+        batches = tmp_path / "run/batches/bids"
+        engine.wait(engine.now + 2)
+        before = len(list(batches.iterdir()))
+        time.sleep(6)
+        assert len(list(batches.iterdir())) - before <= 4
+        engine.close(stop=False)
+    with live(left, folder, 2.0) as engine:
+        assert [unit.generation for unit in engine.observe().units] == [2, 2]
+        while engine.wait(engine.now + 2):
+            pass
+        engine.close()
+        assert engine.report()["balanced"] is True

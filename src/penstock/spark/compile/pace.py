@@ -40,13 +40,18 @@ class Pace:
     rows: Mapping[str, float] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, interval: float, folder: Place) -> Pace:
-        """Return the pace that an earlier controller of a run has noted, at another interval if that is new."""
+    def noted(cls, folder: Place) -> Pace | None:
+        """Return the pace that an earlier controller of a run has noted, if there was one."""
         try:
             known: Document = json.loads((folder / FILE).read())
         except FileNotFoundError:
-            known = {}
-        return cls(**{**known, "interval": interval})
+            return None
+        return cls(**known)
+
+    @classmethod
+    def of(cls, interval: float, folder: Place) -> Pace:
+        """Return the pace that an earlier controller of a run has noted, at another interval if that is new."""
+        return attrs.evolve(cls.noted(folder) or cls(), interval=interval)
 
     def note(self, folder: Place) -> None:
         """Write it down for a controller that comes after this one."""

@@ -90,6 +90,7 @@ class SparkEngine:
             told = tellable(deployment, engine.sessions.values())
             paced = attrs.evolve(told, pace=Pace.of(interval, deployment.place))
             self.system = engine.system(paced, follow is not None, lambda _what, _share: None, adopt=True)
+            paced.pace.note(deployment.place)
             self.changes = Changes(engine, self.system, following=follow is not None, first=self._first)
             self._start()
         except BaseException:

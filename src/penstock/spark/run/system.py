@@ -151,10 +151,10 @@ class System:
             list(pool.map(work, mine))
 
     def _adopt(self, unit: Unit) -> bool:
-        """Look for a unit's query on its host; it goes on if it may deliver."""
+        """Look for a unit's query on its host; it goes on if it may deliver, and at the same pace."""
         owner = owner_of(self.deployment.place, unit.name)
         active = [query for query in self.sessions[unit.host].streams.active if query.name == unit.name]
-        if not active or not owner["generation"] or owner["closing"]:
+        if not active or not owner["generation"] or owner["closing"] or self._other_pace(unit):
             for query in active:
                 query.stop()
             return False
@@ -163,6 +163,12 @@ class System:
         runner = self.runners[unit.name] = self._runner(unit.name)
         runner.handle = active[0]
         return True
+
+    def _other_pace(self, unit: Unit) -> bool:
+        """Whether an earlier controller has noted another interval of the unit's micro-batches."""
+        deployment = self.deployment
+        noted = None if deployment.prompt(unit.fragment) else Pace.noted(deployment.place)
+        return noted is not None and noted.on(unit.host) != deployment.pace.on(unit.host)
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
