@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.run.arrivals import Arrivals
+from penstock.spark.run.arrivals import PATIENCE, Arrivals
 
 
 def looked(lumps: list[tuple[float, float]], looks: int) -> tuple[Arrivals, list[int]]:
@@ -30,6 +30,17 @@ def test_what_was_there_before_is_no_rate() -> None:
     """A backlog that is there at the first look says nothing of how fast rows come."""
     _, found = looked([(0.0, 1e6)], 30)
     assert found == [0] * 30
+
+
+def test_nothing_is_sure_before_a_second_lump() -> None:
+    """At the first look nothing can be told, nor while the next lump may still come; a source that stays so is idle."""
+    made = Arrivals()
+    assert not made.sure(0.0)
+    made.known(500.0, 0.0)
+    assert not made.sure(PATIENCE - 0.1)
+    assert made.sure(PATIENCE)
+    made.known(600.0, 1.0)
+    assert made.sure(1.0)
 
 
 def test_a_source_that_ends_falls_silent() -> None:

@@ -23,7 +23,10 @@ def seen_of(seen: Observation) -> Seen:
     if len(busy) > MANY:
         busy = dict(sorted(busy.items(), key=lambda item: -(item[1] or 0.0))[:10])
     return {
-        "rates": {n: c / seen.period for n, c in zip(seen.sources, seen.entered.tolist(), strict=True)},
+        "rates": {
+            name: None if name in seen.unsure else count / seen.period
+            for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
+        },
         "busy": busy,
         "waiting": None if seen.waiting is None else float(np.nansum(seen.waiting)),
         "behind": None if seen.behind is None else float(np.nan_to_num(seen.behind).max(initial=0.0)),

@@ -94,10 +94,12 @@ class Knowledge:
             fresh[fullest[base] != np.arange(len(base)), 2:] = 0.0
             np.add.at(sums, base, fresh)
         kept = max(self.long, math.ceil(SPAN / seen.period))
-        rates = {
-            name: (*self.rates.get(name, ()), count / seen.period)[-kept:]
-            for name, count in zip(seen.sources, seen.entered.tolist(), strict=True)
-        }
+        rates = {}
+        for name, count in zip(seen.sources, seen.entered.tolist(), strict=True):
+            known = self.rates.get(name, ())
+            # Until more is seen the rate is as it was, as after a restart.
+            fresh_rate = known[-1:] if name in seen.unsure else (count / seen.period,)
+            rates[name] = (*known, *fresh_rate)[-kept:]
         self._keep_up(sums, np.flatnonzero(faded), seen, prior)
         sums.setflags(write=False)
         return attrs.evolve(self, looks=self.looks + 1, operators=names, sums=sums, rates=rates)

@@ -11,7 +11,7 @@ Move = TypedDict("Move", {"operator": str, "from": str, "to": str})
 class Seen(TypedDict):
     """An observation in short: tuples/s by source, busy shares by host, latencies and ages in s; None: not known."""
 
-    rates: dict[str, float]
+    rates: dict[str, float | None]
     busy: dict[str, float | None]
     waiting: float | None
     behind: float | None

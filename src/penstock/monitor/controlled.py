@@ -145,7 +145,7 @@ class ControlledView(View):
         program = build_program(
             self.setting.statistics.complete(self.network), self.setting.cluster, self.setting.placement
         )
-        rates = np.array([known["rates"].get(name, 0.0) for name in program.sources])
+        rates = np.array([known["rates"].get(name) or 0.0 for name in program.sources])
         keep = {name: share for name, share in known["keep"].items() if name in program.streams}
         offered = program.offered(rates, program.flow(rates, keep))[program.arc]
         for name, arrived in zip(program.streams, (offered * (end - begin)).tolist(), strict=True):

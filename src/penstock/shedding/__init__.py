@@ -1,9 +1,9 @@
 """DECIDE: what to drop when input exceeds capacity."""
 
+from penstock.shedding.apart import optimum
 from penstock.shedding.exact import Exact
 from penstock.shedding.host_table import HostTable
 from penstock.shedding.optimum import upper_bound
-from penstock.shedding.parts import optimum
 from penstock.shedding.planners import PLANNERS, LookUp, Question, build_table
 from penstock.shedding.program import Program, build_program
 from penstock.shedding.replica import ReplicaPlan, replica_plan

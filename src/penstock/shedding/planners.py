@@ -14,11 +14,12 @@ from penstock.arrays import Numbers
 from penstock.errors import InputError
 from penstock.files import Document
 from penstock.shedding import fit
+from penstock.shedding.apart import Apart
 from penstock.shedding.baselines import input_only, random_drop
 from penstock.shedding.exact import DualTable, Exact
 from penstock.shedding.grid import TooLarge
 from penstock.shedding.hosts import HostPart, host_parts
-from penstock.shedding.parts import Apart, Part, split
+from penstock.shedding.parts import Part, split
 from penstock.shedding.program import Matrix, Program
 from penstock.shedding.quadtree import descend
 from penstock.shedding.solver import build_solver

@@ -100,6 +100,8 @@ class Observation:
         What runs now, with queries that were attached and hosts that were added on the way.
     sources, entered
         Names, and array (sources,): tuples that entered.
+    unsure
+        Those of the sources of which too little was seen to tell how many entered.
     operators
         Names, with replicas, as the rows of the next six.
     served
@@ -151,6 +153,7 @@ class Observation:
     behind: NDArray[np.float64] | None = None
     coming: NDArray[np.float64] | None = None
     undecided: frozenset[str] = frozenset()
+    unsure: frozenset[str] = frozenset()
     streams: tuple[str, ...] = ()
     arrived: NDArray[np.int64] | None = None
     dropped: NDArray[np.int64] | None = None

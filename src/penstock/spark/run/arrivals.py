@@ -7,6 +7,9 @@ import attrs
 HALF = 0.5
 """Rows below which a total has not grown: rows in files are told by their bytes."""
 
+PATIENCE = 5.0
+"""Seconds after the first look from which on it is believed that nothing comes where nothing more has come."""
+
 QUIET = 2.0
 """Times the usual gap between two lumps after which the next one is overdue."""
 
@@ -40,6 +43,10 @@ class Arrivals:
             self._gap = at - self._since
             self._rate = (total - self.total) / self._gap
             self.total, self._since = total, at
+
+    def sure(self, now: float) -> bool:
+        """Whether enough was seen to tell how fast rows come."""
+        return self._gap > 0 or (self.total is not None and now - self._since >= PATIENCE)
 
     def rate(self, now: float) -> float:
         """Return how fast rows come (rows/s)."""

@@ -36,6 +36,11 @@ class Total:
         return self._seen[-1][0] if self._seen else None
 
     @property
+    def sure(self) -> bool:
+        """Whether it was seen often enough to tell how it grows."""
+        return len(self._seen) > 1
+
+    @property
     def last(self) -> float:
         """What it was then; 0 before."""
         return self._seen[-1][1] if self._seen else 0.0

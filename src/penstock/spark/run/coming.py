@@ -75,6 +75,11 @@ class Coming:
         """By source, the messages that came since the look before."""
         return {name: count for name, count in self.came.items() if name in self._system.deployment.network.sources}
 
+    @property
+    def unsure(self) -> set[str]:
+        """The sources of whose topics it cannot be told how many messages came since the look before."""
+        return {name for name in self.entered if name in self.silent or not self.topics[name].sure}
+
     def waiting(self, query: Query, name: str) -> Waiting | None:
         """Return what a source or an operator's topic holds that a query has not done with; None: not known."""
         topics = self.topics.get(name)

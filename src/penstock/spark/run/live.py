@@ -176,6 +176,7 @@ class SparkEngine:
             network=network,
             cluster=self.cluster,
             sources=tuple(network.sources),
+            unsure=seen.unsure,
             operators=tuple(rows),
             work=np.full(len(rows), np.nan),  # of units, and how sure that is
             placement=placement,

@@ -47,7 +47,7 @@ class Seen:
         By source the tuples that were due, or that came at the rate at which they came of late.
     queues
         By operator what waits for it; None: not known. Inside a query nothing waits.
-    hosts, units, latency
+    hosts, units, latency, unsure
         As an `penstock.steering.Observation` has them.
     """
 
@@ -58,6 +58,7 @@ class Seen:
     hosts: Mapping[str, HostSeen]
     units: tuple[UnitSeen, ...]
     latency: Mapping[str, LatencySeen]
+    unsure: frozenset[str] = frozenset()
 
 
 class Observer:
@@ -124,6 +125,7 @@ class Observer:
             self._hosts(batches, since, now),
             self._units(batches, queues, since, moving, down, now),
             self._latency(batches),
+            frozenset(self._coming.unsure | {name for name in self._arrivals if not self._arrivals[name].sure(now)}),
         )
         self._at = now
         self._queues.forget()
