@@ -32,7 +32,12 @@ def test_nothing_is_known_of_a_source_that_was_never_seen():
     """Where no rate was known before it is none, as long as nothing can be told."""
     known = looks((0, 50), unsure=["s1"])
     assert known.steady(TWO, 1.0) == pytest.approx([0, 50])
-    assert looks((0, 50), (200, 50)).steady(TWO, 1.0) == pytest.approx([200, 50])
+    nothing = looks((0, 0), unsure=["s1", "s2"])
+    assert nothing.steady(TWO, 1.0) == pytest.approx([0, 0])
+    assert nothing.series(TWO).tolist() == [[0], [0]]
+    assert nothing.updated(seen_of(TWO, 1, {"s1": 200, "s2": 50}, APART), TWO).steady(TWO, 1.0) == pytest.approx(
+        [200, 50]
+    )
 
 
 def test_a_look_tells_that_it_cannot_tell():

@@ -197,7 +197,7 @@ class Knowledge:
         table = np.zeros((len(network.sources), max(length, 1)))
         for row, name in zip(table, network.sources, strict=True):
             known = self.rates.get(name, ())[-most:]
-            row[length - len(known) :] = known
+            row[len(row) - len(known) :] = known
         return table
 
     def steady(self, network: Network, period: float) -> Floats:
