@@ -83,8 +83,11 @@ class Observer:
         self._arrivals: dict[str, Arrivals] = {}
         self._read: dict[str, int] = {}
         for unit, numbers in self.ended.before.items():
-            for number in numbers:
-                self._queues.logged(read_batch(system.deployment.place, unit, number))
+            batches = [read_batch(system.deployment.place, unit, number) for number in numbers]
+            for batch in batches:
+                self._queues.logged(batch)
+            # By these is known how many rows the files hold that have come meanwhile.
+            self._queues.took(unit, batches)
 
     def look(
         self, moving: Sequence[str], down: Sequence[str], keep: Mapping[str, float], cores: Mapping[str, int]
