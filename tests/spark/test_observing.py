@@ -333,6 +333,25 @@ def test_a_new_controller_learns_anew_what_a_byte_is(tmp_path: Path) -> None:
     assert unread.waiting(1) == (10, 1_000.0)
 
 
+def test_what_came_while_a_run_was_stopped_waits_from_the_first_look_on(tmp_path: Path) -> None:
+    """A new controller knows by the last batches before it how many rows new files hold, and of no rate as yet."""
+    made, folder = system(tmp_path), Folder(tmp_path)
+    graph, first = made.deployment.network, made.compiled["first"]
+    source = attrs.evolve(graph.sources["events"], format="json", options={"path": str(folder.place)})
+    made.deployment = attrs.evolve(
+        made.deployment, network=Network.of("two", [source], graph.operators.values(), graph.sinks.values())
+    )
+    made.compiled["first"], folder.checkpoint = attrs.evolve(first, inputs=("events",)), first.spec.checkpoint
+    folder.add("a", EACH, 1_000.0)
+    folder.list(0, "a")
+    batch(made, "first", 0, time.time() - 60, 0.2)
+    report(made, "first", 0, time.time() - 60, 0.2)
+    folder.add("b", 30 * EACH, 2_000.0)
+    seen = Observer(made).look([], [], {}, {})
+    assert seen.queues["first"] == (30 * EACH, 2_000.0)
+    assert seen.unsure == {"events"}
+
+
 def test_what_leaves_a_query_is_put_out_before_it_is_read(tmp_path: Path) -> None:
     """An operator in front of a log has put out what its batches wrote there, also while nobody has read it."""
     made = system(tmp_path)
