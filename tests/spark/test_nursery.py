@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -73,7 +74,9 @@ def test_a_daemon_without_workers_ends(near: Path) -> None:
 
 def from_nursery(process: psutil.Process) -> bool:
     """Return whether a process is the nursery, or an unchanged fork of it."""
-    return any(word.endswith("nursery.py") for word in process.cmdline())
+    with contextlib.suppress(psutil.Error):  # one that has just ended
+        return any(word.endswith("nursery.py") for word in process.cmdline())
+    return False
 
 
 def started(host: EmbeddedHost, checkpoint: Path, work: Any) -> Any:
