@@ -262,7 +262,7 @@ def _joined(question: Question, planner: str, parts: Sequence[Part]) -> PlanTabl
     A mean error is at most the sum of those of the parts, whichever of them is worth how much.
     """
     mean, exact, count = PLANNERS[planner].apart == "mean", question.exact, len(parts)
-    known = exact.parts if isinstance(exact, Apart) else [(part, Exact(part.program)) for part in parts]
+    whole = exact if isinstance(exact, Apart) else Apart(exact.program, tuple(parts))
     tables = [
         build_table(
             planner,
@@ -274,7 +274,7 @@ def _joined(question: Question, planner: str, parts: Sequence[Part]) -> PlanTabl
                 budget=None if question.budget is None else question.budget / count,
             ),
         )
-        for part, own in known
+        for part, own in whole.parts
     ]
     errors = [table.error for table in tables]
     sum(errors) if mean else max(errors)
