@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError
-from penstock.network import Source
+from penstock.network import Network, Source, chain
 from penstock.spark.compile import Pace, refuse_limit
 from penstock.spark.compile.sources import options_of
 from penstock.spark.shipped.checkpoint import files_seen
@@ -31,8 +31,29 @@ def test_a_pace_outlives_its_controller(tmp_path: Path) -> None:
     """A controller that comes later finds triggers and limits; the interval of all hosts is its own."""
     pace = Pace(0.5, {"h2": 2.0}).limited("s", 100.0, 1.0)
     pace.note(Place(str(tmp_path)))
-    assert Pace.of(0.7, Place(str(tmp_path))) == Pace(0.7, {"h2": 2.0}, {"s": 100.0}, {"s": 1.0})
-    assert Pace.of(0.7, Place(str(tmp_path / "none"))) == Pace(0.7)
+    network = chain([0.001])
+    assert Pace.of(0.7, network, Place(str(tmp_path))) == Pace(0.7, {"h2": 2.0}, {"s": 100.0}, {"s": 1.0})
+    assert Pace.of(0.7, network, Place(str(tmp_path / "none"))) == Pace(0.7)
+
+
+def test_queries_left_running_are_asked_how_they_read(tmp_path: Path) -> None:
+    """A query whose trigger or reading options are not those of now differs; others, and clients' options, do not."""
+
+    def noted(trigger: float = 1.0, **options: str) -> Pace:
+        kept = Source(name="kept", format="json", schema="n bigint", options={"path": "in", "maxFilesPerTrigger": "7"})
+        read = Source(name="read", format="kafka", options={"subscribe": "t", "kafka.sasl.jaas.config": "x", **options})
+        return Pace.of(trigger, Network.of("n", [kept, read], [], []), Place(str(tmp_path)))
+
+    noted(maxOffsetsPerTrigger="10").note(Place(str(tmp_path)))
+    before = Pace.noted(Place(str(tmp_path)))
+    assert before is not None
+    assert "sasl" not in (tmp_path / "pace.json").read_text()
+    for same in (noted(maxoffsetspertrigger="10"), noted(maxOffsetsPerTrigger="10", includeHeaders="true")):
+        assert not before.differs(same, "h1", ["kept", "read"])
+    for other in (noted(), noted(maxOffsetsPerTrigger="11"), noted(minPartitions="2", maxOffsetsPerTrigger="10")):
+        assert before.differs(other, "h1", ["kept", "read"])
+        assert not before.differs(other, "h1", ["kept"])
+    assert before.differs(noted(2.0, maxOffsetsPerTrigger="10"), "h1", [])
 
 
 def test_a_host_with_the_usual_interval_is_no_exception() -> None:

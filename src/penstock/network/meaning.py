@@ -37,6 +37,15 @@ def meant(part: Source | Operator | Sink) -> Document:
     return found
 
 
+def reading(network: Network) -> dict[str, dict[str, str]]:
+    """Return the options of sources that say how they are read, in small letters, without those of clients."""
+    found = {
+        name: {option.lower(): value for option, value in sorted(source.options.items()) if option.lower() in HOW}
+        for name, source in network.sources.items()
+    }
+    return {name: options for name, options in found.items() if options}
+
+
 def _only_how(option: str) -> bool:
     name = option.lower()
     return name in HOW or name.startswith("kafka.")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 from penstock.errors import InputError
-from penstock.network import Source
+from penstock.network import Network, Source, reading
 from penstock.spark.shipped.deliver import FILES
 from penstock.spark.shipped.place import Place
 from penstock.steering import rows_a_batch
@@ -32,12 +32,15 @@ class Pace:
         Most tuples/s to be read, by source.
     rows
         Of limited sources that are files: tuples a file.
+    reading
+        Options by source that say how the network's sources are read: see `penstock.network.reading`.
     """
 
     interval: float = 0.0
     triggers: Mapping[str, float] = attrs.field(factory=dict)
     limits: Mapping[str, float] = attrs.field(factory=dict)
     rows: Mapping[str, float] = attrs.field(factory=dict)
+    reading: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
 
     @classmethod
     def noted(cls, folder: Place) -> Pace | None:
@@ -49,9 +52,15 @@ class Pace:
         return cls(**known)
 
     @classmethod
-    def of(cls, interval: float, folder: Place) -> Pace:
-        """Return the pace that an earlier controller of a run has noted, at another interval if that is new."""
-        return attrs.evolve(cls.noted(folder) or cls(), interval=interval)
+    def of(cls, interval: float, network: Network, folder: Place) -> Pace:
+        """Return the pace that an earlier controller of a run has noted; interval and options are those of now."""
+        return attrs.evolve(cls.noted(folder) or cls(), interval=interval, reading=reading(network))
+
+    def differs(self, other: Pace, host: str, sources: Iterable[str]) -> bool:
+        """Whether a query on a host, which reads some sources, goes on otherwise at another pace."""
+        return self.on(host) != other.on(host) or any(
+            self.reading.get(source) != other.reading.get(source) for source in sources
+        )
 
     def note(self, folder: Place) -> None:
         """Write it down for a controller that comes after this one."""

@@ -88,7 +88,7 @@ class SparkEngine:
         self._held.enter_context(owned(deployment.place))
         try:
             told = tellable(deployment, engine.sessions.values())
-            paced = attrs.evolve(told, pace=Pace.of(interval, deployment.place))
+            paced = attrs.evolve(told, pace=Pace.of(interval, deployment.network, deployment.place))
             self.system = engine.system(paced, follow is not None, lambda _what, _share: None, adopt=True)
             paced.pace.note(deployment.place)
             self.changes = Changes(engine, self.system, following=follow is not None, first=self._first)

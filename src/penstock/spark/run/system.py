@@ -142,19 +142,21 @@ class System:
             host = self.units[name].host
             mine.setdefault(host if host in there else there[0], []).append(self.units[name])
 
+        noted = Pace.noted(self.deployment.place) if adopt else None
+
         def work(host: str) -> None:
             for unit in mine[host]:
-                if not (adopt and unit.host == host and self._adopt(unit)):
+                if not (adopt and unit.host == host and self._adopt(unit, noted)):
                     self.deliver(self.compile(unit.on(host)), unit)
 
         with ThreadPoolExecutor(max(1, len(mine))) as pool:
             list(pool.map(work, mine))
 
-    def _adopt(self, unit: Unit) -> bool:
+    def _adopt(self, unit: Unit, noted: Pace | None) -> bool:
         """Look for a unit's query on its host; it goes on if it may deliver, and at the same pace."""
         owner = owner_of(self.deployment.place, unit.name)
         active = [query for query in self.sessions[unit.host].streams.active if query.name == unit.name]
-        if not active or not owner["generation"] or owner["closing"] or self._other_pace(unit):
+        if not active or not owner["generation"] or owner["closing"] or self._other_pace(unit, noted):
             for query in active:
                 query.stop()
             return False
@@ -164,11 +166,13 @@ class System:
         runner.handle = active[0]
         return True
 
-    def _other_pace(self, unit: Unit) -> bool:
-        """Whether an earlier controller has noted another interval of the unit's micro-batches."""
-        deployment = self.deployment
-        noted = None if deployment.prompt(unit.fragment) else Pace.noted(deployment.place)
-        return noted is not None and noted.on(unit.host) != deployment.pace.on(unit.host)
+    def _other_pace(self, unit: Unit, noted: Pace | None) -> bool:
+        """Whether an earlier controller has noted another pace for the unit's micro-batches."""
+        if noted is None or self.deployment.prompt(unit.fragment):
+            return False
+        network = self.deployment.network
+        given = {stream.writer for name in unit.fragment.operators for stream in network.inputs(name)}
+        return noted.differs(self.deployment.pace, unit.host, given & network.sources.keys())
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
