@@ -272,24 +272,23 @@ def test_where_costs_are_given_batches_of_a_cold_host_tell_nothing():
     meter.add([attrs.evolve(batch, start=20 + batch.start) for batch in warm])
     assert meter.fixed == pytest.approx(0.1, abs=0.02)
     work, doubt = meter.work(warm[-2:])
-    assert doubt >= work / 2
+    assert work == pytest.approx(2 * 20.5 * cost, rel=0.1)
+    assert doubt >= 0.2 * work
 
 
-def test_what_is_unsure_is_believed_as_far_as_it_is_surer_than_the_given_costs():
-    """Between what batches tell and what the network gives lies what is learned, nearer to the surer one."""
-    network = two_queries(0.008)
-    engine = simulated(network, dict.fromkeys(network.operators, "h1"), stepped((9, 40.0)), 1)
-    engine.wait(3.0)
-    seen = engine.observe()
-    nominal = float(seen.served @ np.array([operator.cost[0] for operator in network.operators.values()]))
-    learned = []
-    for share in (0.01, 0.3, 0.45):
-        work = 0.5 * nominal
-        unit = UnitSeen(name="u", operators=seen.operators, host="h1", work=work, doubt=share * work)
-        unknown = attrs.evolve(seen, work=np.full(len(seen.operators), np.nan), units=(unit,))
-        known = Knowledge().updated(unknown, network)
-        learned.append(float(known.sums[:, 1].sum() / known.sums[:, 0].sum()))
-    true = nominal / float(seen.served.sum())
-    assert learned[0] == pytest.approx(0.5 * true, rel=0.01)
-    assert learned[1] == pytest.approx(0.75 * true, rel=0.01)
-    assert learned[1] < learned[2] < true
+def test_work_is_drawn_to_the_costs_that_are_given():
+    """Between what batches tell and what the network gives lies what was worked, nearer to the surer one."""
+    cost, learned = 0.009, []
+    for spread in (1.2, 3.0, 12.0):
+        rng = np.random.default_rng(8)
+        meter = Lengths(lambda batch: cost * batch.rows, given=True)
+        mine = batches(rng.uniform(20, 20 * spread, 21).astype(int), 0.1, 1.5 * cost, 0.03, rng)
+        meter.add([mine[0], *(attrs.evolve(batch, start=20 + batch.start) for batch in mine)])
+        work, doubt = meter.work(mine[-5:])
+        nominal = cost * sum(batch.rows for batch in mine[-5:])
+        learned.append((work / nominal, doubt / nominal))
+    factors, doubts = np.array(learned).T
+    assert (np.diff(factors) > 0).all()
+    assert (np.diff(doubts) < 0).all()
+    assert factors[-1] == pytest.approx(1.5, abs=0.1)
+    assert 1.0 < factors[0] < 1.3

@@ -28,10 +28,6 @@ HALF = 10
 SPAN = 30.0
 """Seconds for which rates are kept at least, however often somebody looks."""
 
-GIVEN = 0.3
-"""How far off costs that the network gives may be, relative standard deviation: what is not sure is believed as far as
-it is surer than that."""
-
 CHANGE = 3.0
 """Standard deviations beyond which counts say that a rate has changed."""
 
@@ -147,7 +143,7 @@ class Knowledge:
             rows = [row[name] for name in unit.operators if name in row and np.isnan(work[row[name]])]
             if unit.work is None or not rows:
                 continue
-            unsure = unit.doubt / unit.work if unit.work > 0 else 0.0
+            unsure = unit.doubt / max(unit.work, 1e-12)
             known = [cost[seen.operators[k]] for k in rows]
             expected = np.array([seen.served[k] * (each or 0.0) for k, each in zip(rows, known, strict=True)])
             capacity = seen.cluster.hosts[unit.host].capacity if unit.host in seen.cluster.hosts else 1.0
@@ -159,8 +155,6 @@ class Knowledge:
                 if expected.sum() <= most:
                     continue
                 worked, counts = most, 1.0  # it was not more, though it may have been less
-            elif nominal.size:
-                worked += float(seen.served[rows] @ nominal - worked) * unsure**2 / (unsure**2 + GIVEN**2)
             parts = seen.served[rows] * nominal if nominal.size else expected
             if not parts.any():
                 parts = seen.served[rows].astype(float)

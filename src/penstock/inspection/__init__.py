@@ -8,8 +8,21 @@ which all other commands work.
 from penstock.inspection.export import export
 from penstock.inspection.fit import fit_batches
 from penstock.inspection.fitted import Fit
+from penstock.inspection.given import fit_given
 from penstock.inspection.inspect import inspect
 from penstock.inspection.span import moment
 from penstock.inspection.values import Capacity, Finding, Inspection, Query, alike
 
-__all__ = ["Capacity", "Finding", "Fit", "Inspection", "Query", "alike", "export", "fit_batches", "inspect", "moment"]
+__all__ = [
+    "Capacity",
+    "Finding",
+    "Fit",
+    "Inspection",
+    "Query",
+    "alike",
+    "export",
+    "fit_batches",
+    "fit_given",
+    "inspect",
+    "moment",
+]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 import numpy as np
 
-from penstock.inspection import Fit, fit_batches
+from penstock.arrays import Array
+from penstock.inspection import Fit, fit_batches, fit_given
 from penstock.network import Network
 from penstock.spark.run.outcome import Batch, Counts, taken_by
 
@@ -21,6 +22,9 @@ FEW = 1.5
 COLD = 10.0
 """Seconds after a unit's first batch on a host in which batches become shorter, whatever their rows."""
 
+GIVEN = 0.3
+"""How far off costs that the network gives may be, relative standard deviation."""
+
 READING = 1e-4
 """What it costs to read a row that is dropped at once, as a share of what its operators cost."""
 
@@ -29,11 +33,12 @@ READING = 1e-4
 class Lengths:
     """The last batches of a unit on its host.
 
-    A line through batches of different sizes (`penstock.inspection.fit_batches`) tells overhead from cost. An empty
-    batch does not: much of what Spark does once a batch it leaves out there, and a busy unit has none. What was told
-    stays known while batches are too alike to tell anything new; when they become shorter, as on a host that warms up,
-    it is by their overhead. The first batch on a host is left out: it is cold. Where costs are given, those of the
-    first `COLD` seconds are.
+    A line through batches of different sizes tells overhead from cost. Where costs are given it is drawn towards them
+    (`penstock.inspection.fit_given`), and batches of one size tell overhead too. Elsewhere
+    (`penstock.inspection.fit_batches`) what was told stays known while batches are too alike to tell anything new; when
+    they become shorter, as on a host that warms up, it is by their overhead. An empty batch tells little: much of what
+    Spark does once a batch it leaves out there, and a busy unit has none. The first batch on a host is left out: it is
+    cold. Where costs are given, those of the first `COLD` seconds are.
 
     Attributes
     ----------
@@ -76,27 +81,31 @@ class Lengths:
                 self._empty.append(seconds)
         if news and self._fed:
             sizes, took = np.array(self._fed, float).T
-            self._fit = fit_batches(sizes, took)
-            fixed, cost = self._fit.overhead or 0.0, self._fit.cost
-            # The work in a batch is more than what overheads differ by among themselves.
-            self._told = cost is not None and cost * float(np.median(sizes)) >= self._fit.spread * fixed
-            if self._told:
-                self.overhead, self._unsure = self._fit.overhead, float(self._fit.overhead_error or 0.0)
-                self._cost, self._less = float(cost or 0.0), 0.0
-            elif self.overhead is not None:
-                now = float(np.median(took - self._cost * sizes))
-                self._less = min(max(0.0, self.overhead - now), self.overhead)
+            if self.given:
+                self._fit, self._told = fit_given(sizes, took, GIVEN), True
+                self.overhead = self._fit.overhead
+            else:
+                self._learn(sizes, took)
+
+    def _learn(self, sizes: Array, took: Array) -> None:
+        """Take in batches, if they tell anything, where no costs are given."""
+        fit = self._fit = fit_batches(sizes, took)
+        fixed, cost = fit.overhead or 0.0, fit.cost
+        # The work in a batch is more than what overheads differ by among themselves.
+        self._told = cost is not None and cost * float(np.median(sizes)) >= fit.spread * fixed
+        if self._told:
+            self.overhead, self._unsure = fit.overhead, FEW * float(fit.overhead_error or 0.0)
+            self._cost, self._less = float(cost or 0.0), 0.0
+            self._fit = attrs.evolve(fit, cost_error=FEW * float(fit.cost_error or 0.0))
+        elif self.overhead is not None:
+            now = float(np.median(took - self._cost * sizes))
+            self._less = min(max(0.0, self.overhead - now), self.overhead)
 
     @property
     def fixed(self) -> float | None:
-        """Seconds of a batch besides its rows: told by batches with rows, now or before, or else by empty ones.
-
-        Batches that are too alike tell it by the costs that are given.
-        """
+        """Seconds of a batch besides its rows: told by batches with rows, now or before, or else by empty ones."""
         if self.overhead is not None:
             return self.overhead - self._less
-        if self.given and self._fed:
-            return max(0.0, float(np.median([took - size for size, took in self._fed])))
         return float(np.median(self._empty)) if self._empty else None
 
     def work(self, batches: Iterable[Batch]) -> tuple[float, float]:
@@ -111,10 +120,10 @@ class Lengths:
             return 0.0, 0.0
         if self._told:
             size = sum(map(self.size, mine))
-            return float(self._fit.cost or 0.0) * size, FEW * float(self._fit.cost_error or 0.0) * size
+            return float(self._fit.cost or 0.0) * size, float(self._fit.cost_error or 0.0) * size
         if self.overhead is not None:
             took = np.array([batch.busy * batch.duration for batch in mine])
-            unsure = FEW * self._unsure + self._less
+            unsure = self._unsure + self._less
             error = unsure * len(mine) + self._fit.spread * float(np.sqrt(np.sum(took**2)))
             return max(0.0, float(np.sum(took - (self.overhead - self._less)))), error
         idle = float(np.median(self._empty)) if self._empty else 0.0
