@@ -46,7 +46,8 @@ class Shed:
     low, high
         Shares of the latency bound between which what waits at a host changes nothing while something is dropped: what
         chance brings more or less for a while is waited out, not paid for in tuples that are worth more. Where tuples
-        pass several batches one after another, it is no more than each of them may last.
+        pass several batches one after another, it is no more than each of them may last; where they come by another
+        host's batches, the least is such a batch more, and another ``low`` that all such hosts on a way share.
     probe
         Factor on what a host does now while nothing waits there though something is dropped.
     slack
@@ -86,9 +87,12 @@ class Shed:
         # A decision shows in the rates of the next period but one: what is to be gone before would be paid for twice.
         within = max(self.drain * bound, 2 * now.seen.period)
         room = spare * np.clip(1 - excess / within, 0.05, None)
-        if not now.seen.keep and bool((load <= room).all()):
-            return None
-        if now.seen.keep:
+        if not now.seen.keep:
+            if bool((load <= room).all()):
+                return None
+            # The batches that run let all through: that fills what is empty, and more would come on top of it.
+            room = np.minimum(room, spare)
+        else:
             kept = now.host_load(where, now.seen.keep, rates=rates)[:, 0]
             # Nothing waits at a host that is as full as it can be: its costs are believed too high, and stay so, since
             # what is dropped teaches nothing. A little more than now shows it.
@@ -134,7 +138,8 @@ class Shed:
         behind, queue = (each + np.where(apart, now.rest, 0.0) for each in (behind, queue))
         # A little that waits keeps a host from standing idle when chance drops more than was meant. What comes by the
         # batches of another host has to last until the next of them ends.
-        low = np.maximum(self.low * bound, np.where(apart, LONG * now.longest, 0.0)) + feeding
+        least = np.where(fed, 1 + 1 / max(now.hops - 1, 1), 1) * self.low * bound
+        low = np.maximum(least, np.where(apart, LONG * now.longest, 0.0)) + feeding
         # Where fractions are decided batch by batch, what waits is also what has come since the last one began.
         high = most + np.where(apart | bool(now.seen.undecided), now.longest / 2, 0.0)
         high = np.where(fed, np.maximum(most, low + feeding / 2), high)
