@@ -230,6 +230,7 @@ def test_payloads_are_parsed_as_the_options_say(kafka_engine: Engine, broker: An
         run(kafka_engine, document, tmp_path / "json")
 
 
+@pytest.mark.slow
 def test_what_comes_while_a_batch_lasts_is_seen(kafka_engine: Engine, broker: Any, tmp_path: Path) -> None:
     """A look asks the topics: messages that come while a long batch runs have entered, and wait since they came."""
     topic = make_topic(broker, "long")

@@ -251,6 +251,7 @@ def test_a_host_that_stands_still_holds_nobody_up(start: Start, tmp_path: Path) 
     check(tmp_path, LONG)
 
 
+@pytest.mark.slow
 def test_copies_are_found_again(start: Start, tmp_path: Path) -> None:
     """Where penstock and the host of a copy that leads have died, another copy goes on with the next penstock."""
     live, seen = start(LONG, placement=COPIED), []

@@ -385,6 +385,7 @@ def alone(prompt: Cluster) -> Iterator[Engine]:
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_a_run_that_ends_before_its_first_checkpoint_goes_on(alone: Engine, broker: Any, tmp_path: Path) -> None:
     """The ordinary batch with which it ends leaves a checkpoint that real-time mode takes; each row comes once."""
     rows, out = make_topic(broker, "rows", 2), make_topic(broker, "out", 2)
