@@ -244,6 +244,21 @@ def test_the_reason_for_keeping_all_is_no_overload():
     assert (found.plan.keep, found.why) == ({}, "nothing waits: keep all")
 
 
+def test_the_first_decision_lets_nothing_in_for_what_is_empty():
+    """A little too much fills empty queues first; what far too much is cut to is what fits, and no more."""
+    found = {}
+    for rate in (235.0, 400.0):
+        now = situation(two_queries(), APART, stepped((10, rate)))
+        now = attrs.evolve(now, seen=attrs.evolve(now.seen, keep={}, waiting=np.zeros(4)))
+        rates = now.known.steady(now.network, now.seen.period)
+        proposed = Shed()(now, np.random.default_rng(0))
+        keep = None if proposed is None else proposed.plan.keep
+        found[rate] = proposed, (now.host_load(now.where(), keep, rates=rates)[:, 0] / now.usable).max()
+    assert found[235.0][0] is None
+    assert found[235.0][1] > 1
+    assert found[400.0][1] == pytest.approx(1.0, abs=0.005)
+
+
 def under(policy, seed, **options):
     """Return what a policy makes of an overload of two hosts, one behind the other, that work in batches."""
     engine, control = Lumps(seed, **options), Control(policies=(policy,), goals=Goals(bound=5.0), every=1.0, act=True)
