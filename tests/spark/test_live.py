@@ -156,8 +156,11 @@ def test_moves_and_deaths_lose_and_repeat_nothing(start: Start, tmp_path: Path) 
     assert seen[-1].placement["busy"] == "h3"
     assert live.report()["failures"] == []
     live.happen(Kill("h3"))
-    while live.wait(live.now + 1) and not seen[-1].down:
+    for _ in range(5):  # a killed JVM takes its time to end
+        live.wait(live.now + 1)
         seen.append(live.observe())
+        if seen[-1].down:
+            break
     assert seen[-1].down == {"h3"}
     assert [unit.name for unit in seen[-1].units if not unit.running] == ["busy"]
     assert "down" in live.apply(Plan(placement={"newcomers": "h3"})).refused[0].why
@@ -201,13 +204,13 @@ def test_a_copy_leads_when_the_other_dies(start: Start, tmp_path: Path) -> None:
         "auctions": True, "auctions#1": False, "busy": True, "busy#2": False, "newcomers": False,
     }  # fmt: skip
     place = Place(str(tmp_path))
-    while live.wait(live.now + 0.5):
+    for _ in range(8):  # batches are long on a busy machine
         numbers = (place / "batches/auctions").numbers()
-        assert numbers == list(range(len(numbers)))
         if read_batch(place, "auctions", numbers[-1]).host == "h3":
             break
-    else:
-        pytest.fail("the other copy has delivered nothing")
+        live.wait(live.now + 0.5)
+    assert numbers == list(range(len(numbers)))
+    assert read_batch(place, "auctions", numbers[-1]).host == "h3"
     # Nothing was begun anew.
     assert live.system.runners["auctions"].begun_at < killed
     live.happen(Recover("h1"))

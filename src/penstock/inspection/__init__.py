@@ -8,12 +8,13 @@ which all other commands work.
 from penstock.inspection.export import export
 from penstock.inspection.fit import fit_batches
 from penstock.inspection.fitted import Fit
-from penstock.inspection.given import fit_given
+from penstock.inspection.given import FEW, fit_given
 from penstock.inspection.inspect import inspect
 from penstock.inspection.span import moment
 from penstock.inspection.values import Capacity, Finding, Inspection, Query, alike
 
 __all__ = [
+    "FEW",
     "Capacity",
     "Finding",
     "Fit",

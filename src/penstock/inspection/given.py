@@ -12,7 +12,7 @@ NOISE, ALREADY = 0.1, 4
 """Relative standard deviation of batches of the same size before any is seen, and as how many batches that counts."""
 
 FEW = 1.5
-"""Factor on the noise: with few batches errors come out too small, by as much in simulated ones."""
+"""Factor on errors: with as few batches as a fit of late has, they come out too small, by as much in simulated ones."""
 
 FAR = 3.0
 """Standard deviations beyond which a cost that is given seems to be of another machine, and counts less."""

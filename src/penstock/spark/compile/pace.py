@@ -56,11 +56,9 @@ class Pace:
         """Return the pace that an earlier controller of a run has noted; interval and options are those of now."""
         return attrs.evolve(cls.noted(folder) or cls(), interval=interval, reading=reading(network))
 
-    def differs(self, other: Pace, host: str, sources: Iterable[str]) -> bool:
-        """Whether a query on a host, which reads some sources, goes on otherwise at another pace."""
-        return self.on(host) != other.on(host) or any(
-            self.reading.get(source) != other.reading.get(source) for source in sources
-        )
+    def differs(self, other: Pace, host: str, given: Iterable[str]) -> bool:
+        """Whether a query on a host would run otherwise at another pace; ``given``: what it reads, sources or not."""
+        return self.on(host) != other.on(host) or any(self.reading.get(n) != other.reading.get(n) for n in given)
 
     def note(self, folder: Place) -> None:
         """Write it down for a controller that comes after this one."""

@@ -9,15 +9,12 @@ import attrs
 import numpy as np
 
 from penstock.arrays import Array
-from penstock.inspection import Fit, fit_batches, fit_given
+from penstock.inspection import FEW, Fit, fit_batches, fit_given
 from penstock.network import Network
 from penstock.spark.run.outcome import Batch, Counts, taken_by
 
 REMEMBERED = 20
 """Batches with rows, and as many without, that tell overhead and cost."""
-
-FEW = 1.5
-"""Factor on the standard errors of a fit: with so few batches they come out too small, by as much in simulated ones."""
 
 COLD = 10.0
 """Seconds after a unit's first batch on a host in which batches become shorter, whatever their rows."""

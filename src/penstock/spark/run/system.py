@@ -170,9 +170,9 @@ class System:
         """Whether an earlier controller has noted another pace for the unit's micro-batches."""
         if noted is None or self.deployment.prompt(unit.fragment):
             return False
-        network = self.deployment.network
-        given = {stream.writer for name in unit.fragment.operators for stream in network.inputs(name)}
-        return noted.differs(self.deployment.pace, unit.host, given & network.sources.keys())
+        inputs = self.deployment.network.inputs
+        given = {stream.writer for name in unit.fragment.operators for stream in inputs(name)}
+        return noted.differs(self.deployment.pace, unit.host, given)
 
     def deliver(self, query: Query, unit: Unit) -> None:
         """Let a compiled query deliver in place of whichever did, and bring in order what that one left."""
