@@ -67,3 +67,15 @@ def test_the_demo_ends_with_one_sentence() -> None:
     assert "12.5 s" in told
     assert "2.5 times" in told
     assert told.count(". ") == 0
+
+
+def test_the_demo_says_why_placing_was_worth_little() -> None:
+    """Where the machine changed its speed since it was calibrated, the sentence says by how much, and what to do."""
+
+    def told(theirs: float, slower: float) -> str:
+        changed = {"measured": {"max": theirs}, "slower": {"h1": slower, "h2": 1.0}}
+        return outcome_of({OURS: {"measured": {"max": 4.2}, "slower": {}}, IN_TURN: changed})
+
+    assert "since batches took up to 0.55 times what they had taken while calibrated: try again" in told(4.25, 0.55)
+    assert "since" not in told(12.5, 0.55)
+    assert "since" not in told(4.25, 0.95)

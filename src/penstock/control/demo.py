@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,10 @@ ALGORITHMS = ("correlation", "largest-first", "random")
 
 OURS, IN_TURN = "correlation", "in turn"
 """The plans that are run: penstock's, and queries dealt out in turn."""
+
+WORTH, UNLIKE = 1.5, 1.1
+"""How many times as long the slowest row should take with queries dealt out in turn; where it does not, a machine that
+became faster or slower by so much since it was calibrated is why."""
 
 
 def in_turn(network: Network, hosts: Sequence[str]) -> Placement:
@@ -107,8 +112,11 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         other = finish(dealt, beside).report
         tell("simulating", 0.98)
         add_simulated(document, measured, simulated(ours, rates))
-        comparison[OURS]["measured"] = document["latency"]
-        comparison[IN_TURN]["measured"] = other["latency"]
+        for plan, report in ((OURS, document), (IN_TURN, other)):
+            comparison[plan]["measured"] = report["latency"]
+            comparison[plan]["slower"] = {
+                name: row["slower"] for name, row in report["hosts"].items() if "slower" in row
+            }
         document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
         document["balanced"] = document["balanced"] and other["balanced"]
         return {**document, "calibration": statistics.document(), "plans": comparison}
@@ -140,11 +148,19 @@ def foretold(prediction: Prediction) -> str:
 
 
 def outcome_of(plans: Mapping[str, Document]) -> str:
-    """Say in one sentence what the two runs had to do with each other."""
+    """Say in one sentence what the two runs had to do with each other, and why, should it be little."""
     ours, theirs = (plans[name]["measured"]["max"] for name in (OURS, IN_TURN))
+    slower = [share for name in (OURS, IN_TURN) for share in plans[name].get("slower", {}).values()]
+    moved = max(slower, key=lambda share: abs(math.log(share)), default=1.0)
+    why = ""
+    if theirs < WORTH * ours and abs(math.log(moved)) > math.log(UNLIKE):
+        why = (
+            f", since batches took up to {moved:.2f} times what they had taken while calibrated: try again while this "
+            "machine does nothing else"
+        )
     return (
         f"Placed by penstock, the slowest row took {ours:.1f} s; with the queries dealt out in turn, on the same two "
-        f"hosts and the same events, {theirs:.1f} s: {theirs / ours:.1f} times as long."
+        f"hosts and the same events, {theirs:.1f} s: {theirs / ours:.1f} times as long{why}."
     )
 
 
