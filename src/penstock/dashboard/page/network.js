@@ -17,12 +17,13 @@ export function draw(next) {
   many = Object.keys(about.operators).length;
   const { places, lanes, columns, rows } = about.layout, hosts = about.host_order;
   const width = 2 * PAD.x + columns * BOX.w + (columns - 1) * GAP.x, height = down(rows) + 14;
-  const body = [], labels = about.streams.length <= LABELLED;
+  const body = [], names = [], labels = about.streams.length <= LABELLED;
   const inner = PAD.x + BOX.w + GAP.x / 2 - 12, outer = width - inner;
   for (const [host, [top, tall]] of Object.entries(lanes)) {
     const y = down(top) - 19, h = tall * (BOX.h + GAP.y) + 22;
-    body.push(`<g style="--c:${tint(host)}"><rect class="lane" x="${inner}" y="${y}" width="${outer - inner}" height="${h}" rx="8"/>` +
-      `<text class="lane-name" x="${inner + 10}" y="${y + 15}" data-lane="${hosts.indexOf(host)}">${escape(host)}</text></g>`);
+    const color = `style="--c:${tint(host)}"`;
+    body.push(`<rect class="lane" ${color} x="${inner}" y="${y}" width="${outer - inner}" height="${h}" rx="8"/>`);
+    names.push(`<text class="lane-name" ${color} x="${inner + 10}" y="${y + 15}" data-lane="${hosts.indexOf(host)}">${escape(host)}</text>`);
   }
   about.streams.forEach((stream, k) => {
     const [a, b] = [places[stream.writer], places[stream.reader]];
@@ -31,6 +32,7 @@ export function draw(next) {
     const host = about.placement[stream.writer];
     body.push(`<path class="stream${stream.crosses ? " crosses" : ""}" data-s="${k}" ${host ? `style="--c:${tint(host)}"` : ""} d="M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}"/>`);
   });
+  body.push(...names);
   if (labels) about.streams.forEach((stream, k) => {
     const b = places[stream.reader];
     body.push(`<text class="rate" data-r="${k}" text-anchor="end" x="${across(b[0]) - BOX.w / 2 - 5}" y="${labelRow(stream)}"></text>`);
