@@ -70,12 +70,17 @@ def test_a_controllers_counters_are_of_the_whole_run(controlled: Path) -> None:
     assert told(view)['penstock_sink_rows_total{sink="ledger"}'] == 1870
 
 
+def period(folder: Path, **changed: object) -> None:
+    """Let the controller note one more period, which differs from the last one."""
+    path = folder / "control" / "periods.jsonl"
+    last = json.loads(path.read_text().splitlines()[-1])
+    with path.open("a") as file:
+        file.write(json.dumps({**last, "since": last["time"], "time": last["time"] + 1, **changed}) + "\n")
+
+
 def test_a_stream_that_keeps_nothing_drops_all(controlled: Path) -> None:
     """A stream on which everything is dropped has the rate that arrives there, and nothing of it goes on."""
-    path = controlled / "control" / "state.json"
-    document = json.loads(path.read_text())
-    document["status"] |= {"keep": {"buys->paid": 0.0}, "rates": {"clicks": 10.0, "buys": 20.0}}
-    path.write_text(json.dumps(document))
+    period(controlled, arrived={"buys->paid": 20}, dropped={"buys->paid": 20})
     view = ControlledView(controlled)
     view.look(0.0)
     live = view.live(0.0)
@@ -125,12 +130,12 @@ def test_hosts_that_were_added_are_there(controlled: Path) -> None:
     document = json.loads(path.read_text())
     plan = {"placement": {}, "network": None, "add": [{"name": "h4", "capacity": 2.0}], "retire": []}
     document["state"]["journal"].append([70.0, plan])
-    status = document["status"]
-    status["hosts"]["h4"], status["busy"]["h4"], status["placement"]["views"] = {"busy": 0.25}, 0.25, "h4"
     path.write_text(json.dumps(document))
+    status = document["status"]
+    period(controlled, busy={**status["busy"], "h4": 0.25}, placement={**status["placement"], "views": "h4"})
     view = ControlledView(controlled)
     view.look(0.0)
-    assert told(view)['penstock_host_busy_ratio{host="h4"}'] == pytest.approx(0.25)
+    assert told(view)['penstock_host_busy_ratio{host="h4"}'] == pytest.approx(0.25 / 60), "of a minute"
     assert view.about()["placement"]["views"] == "h4"
 
 
@@ -227,3 +232,17 @@ def test_boards_keep_what_they_know_when_they_grow() -> None:
     assert [row.count for row in mine.sinks.values()] == [0, 1]
     mine.add_flow("arrived", "a->c", 2.0, 103.0, 104.0)
     assert mine.arrived[0].sum() == pytest.approx(2.0)
+
+
+def test_periods_in_two_files_are_all_shown(controlled: Path) -> None:
+    """Periods of a long run are in two files, the older of which may begin late, and a kill may cut a line off."""
+    path = controlled / "control" / "periods.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.with_name("periods-before.jsonl").write_text("".join(lines[20:40]))
+    path.write_text(lines[40][:-9] + lines[41] + "".join(lines[42:]))
+    view = ControlledView(controlled)
+    view.look(0.0)
+    busy = view.live(0.0)["series"]["busy"][0]
+    assert [place for place, share in enumerate(busy) if share is None] == list(range(20))
+    arrived = view.board.arrived[:, :80].any(axis=0)
+    assert [place for place, some in enumerate(arrived.tolist()) if not some] == [*range(20), 40, 41]

@@ -16,6 +16,7 @@ from penstock.control.flow import Flow
 from penstock.control.folder import Folder, Request
 from penstock.control.line import Line
 from penstock.control.loop import Asked, Control, Proposing, Turned
+from penstock.control.periods import Periods
 from penstock.control.policies.admit import admit
 from penstock.control.policies.base import Proposal, counted, evacuated
 from penstock.control.policies.throttle import Throttle
@@ -77,6 +78,11 @@ class Controller:
     _writing: float = 0.0
     _stop: bool = False
     _last: Turned | None = None
+    _periods: Periods = attrs.field(init=False)
+
+    @_periods.default
+    def _kept(self) -> Periods:
+        return Periods(self.folder.path)
 
     def run(self) -> Document:
         """Control until the end, and return what came of it. The folder is held by the caller.
@@ -101,6 +107,7 @@ class Controller:
             if self.folder.used:
                 self._lift()
             self.aside = self.folder.begin(keep=not self.fresh)
+            self._periods.begin()
         else:
             self._begun = known.get("begun", 0.0)
         self._coming = [attrs.evolve(each, at=self._begun + each.at) for each in self.scenario]
@@ -180,6 +187,8 @@ class Controller:
         turned = self.control.turn(self.engine, self.state, self.flow, asked)
         self.flow, self._last = turned.flow, turned
         self.totals = self.totals.after(turned.seen)
+        if self.control.journaled:
+            self._periods.add(turned.seen)
         self._asked = [*turned.later]
         self.state, done = self.control.settled(turned.state, turned.seen)
         self._record(done)

@@ -7,6 +7,7 @@
     state.json      what the controller remembers and how things stand, replaced as a whole
     ready           there once the controller takes what is asked for, which it does not while it starts
     history.jsonl   one line a decision; of runs before that were over, history-1.jsonl and so on
+    periods.jsonl   in the simulator, one line a period; of long runs the last ones: see `penstock.control.periods`
     requests/ID     what was asked for and is not answered yet, each file written as a whole
     replies/ID      the answers
 """

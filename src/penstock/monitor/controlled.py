@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
-import numpy as np
 
 from penstock.cluster import Host, Placement, base_name
-from penstock.control.folder import Folder
+from penstock.control.folder import Folder, decision_in
+from penstock.control.periods import BEFORE, NAME
 from penstock.errors import InputError, locating
 from penstock.files import Document, read_kept
 from penstock.load.setting import setting_of
-from penstock.monitor.board import BINS, Board
+from penstock.monitor.board import BINS, Board, step_of
 from penstock.monitor.decisions import Decisions
+from penstock.monitor.lines import Lines
 from penstock.monitor.run import ACTIONS
 from penstock.monitor.view import Status, View, bins_for
 from penstock.network import read_network_document
-from penstock.shedding.program import build_program
 from penstock.telemetry.runs import ABOUT
 
 
@@ -48,13 +48,19 @@ class ControlledView(View):
             setting = setting_of(document)
         network = setting.network
         names = [stream.name for stream in network.streams]
-        board = Board(names, setting.cluster.hosts, network.sinks, begin=0.0, bins=bins_for(len(names), BINS))
+        state, bins = read_kept(folder / "control" / "state.json") or {}, bins_for(len(names), BINS)
+        # All of a run that is over fits the window; of one that goes on, the last quarter of an hour.
+        status = state.get("status") if state.get("over") else None
+        step = step_of(float(status["time"]) if isinstance(status, dict) else 0.0, bins)
+        board = Board(names, setting.cluster.hosts, network.sinks, begin=0.0, step=step, bins=bins)
         super().__init__("run", str(folder), setting, board, virtual=True)
         self.begin, self.batches = 0.0, False
         self.controller, self._history = Folder(folder), Decisions(folder / "control")
-        self._at, self._every, self._back = 0.0, 1.0, False
+        self._files = [Lines(folder / "control" / name) for name in (BEFORE, NAME)]
+        self._at, self._back = 0.0, False
         self._seen: Document = {}
         self._waiting: dict[str, float] = {}
+        self._placed: dict[str, str] = {}
 
     def begun_anew(self) -> bool:
         """Return whether another run has begun in the folder."""
@@ -70,9 +76,6 @@ class ControlledView(View):
             actions = ACTIONS if self.controller.alive else ()
             if found is not None or actions != self.actions:
                 if found is not None:
-                    for row in found[len(self.decisions) :]:
-                        if row["seen"]["worst"] is not None:
-                            self.board.add_worst(float(row["seen"]["worst"]), float(row["time"]))
                     self.decisions = [{**row, "at": row["time"]} for row in found]
                     self.decided = self._history.count
                 self.actions = actions
@@ -82,18 +85,12 @@ class ControlledView(View):
             # The simulator serves row by row unless it was given a trigger.
             identity = document.get("identity", {})
             self.batches = identity.get("options", [None])[0] is not None
-            self._every = float(identity.get("every", 1.0))
+            fresh = self._periods(document.get("state", {}).get("journal", ()))
             known = document.get("status")
-            if known is None:
-                return False
-            if known["time"] > self._at:
-                self._follow(known, document.get("state", {}).get("journal", ()))
-                self._take(known)
-                return True
+            if known is None or known == self._seen:
+                return fresh
             # What another run left was seen, before this one wrote anything.
-            self._back = known["time"] < self._at
-            if self._back or known == self._seen:
-                return False
+            self._back = known["time"] < self._seen.get("time", 0.0)
             self._seen = known  # the totals of the end come after the last period
             return True
 
@@ -101,56 +98,57 @@ class ControlledView(View):
         """Ask the controller for something; see `penstock.control.folder.Folder.ask`."""
         return self.controller.ask(kind, given)
 
-    def _follow(self, known: Document, journal: Sequence[tuple[float, Document]]) -> None:
+    def _periods(self, journal: Sequence[tuple[float, Document]]) -> bool:
+        """Take in the periods that are new; return whether there are any."""
+        before, now = self._files
+        # The file before never grows: what is in it was looked at when it was the newer one.
+        lines = [*(before.look() if not self._at else ()), *now.look()]
+        rows = [row for line in lines if (row := decision_in(line)) is not None and row["time"] > self._at]
+        if rows and not self._at:
+            self.board.since = math.floor(rows[0]["since"] / self.board.step)
+        for row in rows:
+            self._placed = row.get("placement", self._placed)
+            self._follow(row, journal)
+            self._take(row)
+        return bool(rows)
+
+    def _follow(self, row: Document, journal: Sequence[tuple[float, Document]]) -> None:
         """Take in the queries and hosts that came on the way, once the controller sees them run."""
         plans = [plan for _, plan in journal]
         added = {host["name"]: host for plan in plans for host in plan["add"]}
-        hosts = {name: Host(**added[name]) for name in set(added) & set(known["hosts"]) - set(self.board.hosts)}
-        grown = [plan["network"] for plan in plans if _runs(plan["network"], known)]
+        hosts = {name: Host(**added[name]) for name in set(added) & set(row["busy"]) - set(self.board.hosts)}
+        running = {base_name(name) for name in self._placed}
+        grown = [plan["network"] for plan in plans if _runs(plan["network"], running)]
         if hosts or (grown and len(grown[-1]["operators"]) > len(self.network.operators)):
             network = read_network_document(grown[-1]) if grown else self.network
             self.grow(network, [hosts[name] for name in sorted(hosts)])
 
-    def _take(self, known: Document) -> None:
+    def _take(self, row: Document) -> None:
+        board, begin = self.board, float(row["since"])
         # A period ends before the bin that begins then.
-        time, board = float(known["time"]), self.board
+        time = float(row["time"])
         end = math.nextafter(time, 0.0)
-        if not self._seen:
-            # What the controller says holds for its last period; nothing is known of the time before.
-            self._at = max(0.0, time - self._every)
-            board.since = math.floor(self._at / board.step)
-        begin = self._at
         # Replicas are in no drawing: an operator is drawn where its first copy is.
-        placed = {base_name(name): host for name, host in sorted(known["placement"].items(), reverse=True)}
+        placed = {base_name(name): host for name, host in sorted(self._placed.items(), reverse=True)}
         placed = {**self.setting.placement, **{n: h for n, h in placed.items() if n in self.network.operators}}
         if placed != dict(self.setting.placement):
             self.setting = attrs.evolve(self.setting, placement=Placement(placed))
             self._expected = None
             self.revision += 1
-        for host, busy in known["busy"].items():
+        for host, busy in row["busy"].items():
             board.add_share(host, float(busy or 0.0), begin, end)
-        self._flow(known, begin, end)
-        for name, row in known["operators"].items():
-            more = float(row["waiting"]) - self._waiting.get(name, 0.0)
-            self._waiting[name] = float(row["waiting"])
-            if more and name in self.network.operators:
+        for series in ("arrived", "dropped"):
+            for name, rows in row[series].items():
+                board.add_flow(series, name, rows, begin, end)
+        for name in {*row["waiting"], *self._waiting} & set(self.network.operators):
+            more = row["waiting"].get(name, 0.0) - self._waiting.get(name, 0.0)
+            if more:
                 stream = self.network.inputs(name)[0].name
                 board.add_flow("put" if more > 0 else "taken", stream, abs(more), end, end)
-        if known["worst"] is not None:
-            board.add_worst(float(known["worst"]), end)
-        self._at, self._seen = time, known
-
-    def _flow(self, known: Document, begin: float, end: float) -> None:
-        """Let what entered flow through the network, as costs and selectivities say, less what is dropped."""
-        program = build_program(
-            self.setting.statistics.complete(self.network), self.setting.cluster, self.setting.placement
-        )
-        rates = np.array([known["rates"].get(name) or 0.0 for name in program.sources])
-        keep = {name: share for name, share in known["keep"].items() if name in program.streams}
-        offered = program.offered(rates, program.flow(rates, keep))[program.arc]
-        for name, arrived in zip(program.streams, (offered * (end - begin)).tolist(), strict=True):
-            self.board.add_flow("arrived", name, arrived, begin, end)
-            self.board.add_flow("dropped", name, arrived * (1 - keep.get(name, 1.0)), begin, end)
+        self._waiting = row["waiting"]
+        if row["worst"] is not None:
+            board.add_worst(float(row["worst"]), end)
+        self._at = time
 
     def _totals(self) -> Document:
         """Return what the controller counted; one that counts nothing tells the latency of its last period only."""
@@ -190,7 +188,6 @@ def _written(path: Path) -> int | None:
         return None
 
 
-def _runs(network: Document | None, known: Document) -> bool:
-    """Whether the controller sees all operators of a network that came on the way."""
-    running = {base_name(name) for name in known["operators"]}
+def _runs(network: Document | None, running: set[str]) -> bool:
+    """Whether all operators of a network that came on the way are among those that run."""
     return network is not None and all(row["name"] in running for row in network["operators"])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from penstock.control.folder import decision_in
 from penstock.files import Document
+from penstock.monitor.lines import Lines
 
 MOST = 5_000
 """Decisions that are remembered."""
@@ -26,8 +26,7 @@ class Decisions:
         self.folder = folder
         self._settled: list[Document] = []
         self._open: list[Document] = []
-        self._read = 0
-        self._first = b""
+        self._history = Lines(folder / "history.jsonl")
         self._lines = 0
         self._seen = 0
         self.count = 0
@@ -43,20 +42,10 @@ class Decisions:
         return [*self._settled, *self._open]
 
     def _fresh(self) -> list[Document]:
-        path = self.folder / "history.jsonl"
-        try:
-            with path.open("rb") as file:
-                first = file.readline()
-                if os.fstat(file.fileno()).st_size < self._read or (self._read and first != self._first):
-                    # It was begun anew.
-                    self._read, self._lines, self._settled = 0, 0, []
-                self._first = first
-                file.seek(self._read)
-                whole = file.read().rpartition(b"\n")[0]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        self._read += len(whole) + 1 if whole else 0
-        fresh = [row for line in whole.splitlines() if (row := decision_in(line)) is not None]
+        lines = self._history.look()
+        if self._history.anew:
+            self._lines, self._settled = 0, []
+        fresh = [row for line in lines if (row := decision_in(line)) is not None]
         self._lines += len(fresh)
         return fresh
 
