@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.cluster import Cluster, SparkSettings
 from penstock.control.course import Course
 from penstock.control.ended import seen
-from penstock.control.forecast import HORIZONS, MISSED, Seen, Speed, Watch, chance, history, learned
+from penstock.control.forecast import HORIZONS, MISSED, YOUNG, Seen, Speed, Watch, chance, history, learned
 from penstock.control.outlook import forecasts, with_measured
 from penstock.latency.batches import BatchHosts, PlacedBatches
 from penstock.latency.cores import alone
@@ -74,6 +74,27 @@ def test_steady_hosts_do_not_drift() -> None:
     """Hosts that keep their speed are called drifting in one run of five minutes out of twenty, at most."""
     found = [watched(world(np.random.default_rng(seed), 300)[1]).drifts for seed in range(20)]
     assert sum(map(bool, found)) <= 1
+
+
+def test_young_code_is_no_drift() -> None:
+    """Batches of hosts that have just started may take twice as long; those that come later may not."""
+    course, batches, _ = world(np.random.default_rng(3), 120)
+    slow = [attrs.evolve(batch, duration=2.5 * batch.duration) if batch.start < 15 else batch for batch in batches]
+    assert forecasts(course, slow, np.random.default_rng(0))[1]
+    assert not forecasts(attrs.evolve(course, young=YOUNG), slow, np.random.default_rng(0))[1]
+    _, batches, _ = world(np.random.default_rng(3), 120, (60, 1.6))
+    (drift,) = forecasts(attrs.evolve(course, young=YOUNG), batches, np.random.default_rng(0))[1]
+    assert 60 < drift.time <= 75
+
+
+@pytest.mark.parametrize("error", [5.0, 90.0])
+def test_a_factor_that_nobody_knows_leaves_forecasts_bounded(error: float) -> None:
+    """A host whose batches hardly tell its cost has forecasts of the size of what comes."""
+    course, batches, _ = world(np.random.default_rng(1), 60)
+    rows = {**STATISTICS.hosts, "h2": attrs.evolve(STATISTICS.hosts["h2"], error=error, correlation=-0.5)}
+    course = attrs.evolve(course, statistics=attrs.evolve(STATISTICS, hosts=rows))
+    for each in forecasts(course, batches, np.random.default_rng(0))[0]:
+        assert 0 <= each.low <= each.predicted <= each.high <= 20 * each.predicted
 
 
 @pytest.mark.parametrize("factor", [1.4, 0.7])

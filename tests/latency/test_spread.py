@@ -23,6 +23,7 @@ from penstock.latency.mace import mace
 from penstock.latency.microbatch import COMMIT
 from penstock.latency.spread import HIGH, LOW
 from penstock.load import OperatorStatistics, Statistics, load_model
+from penstock.load.fitting import ALONE
 from penstock.load.statistics import HostStatistics, read_statistics
 from penstock.network.shapes import chain
 from penstock.workload import Rates
@@ -91,12 +92,16 @@ def test_errors_of_a_mix_leave_what_was_measured_in_place(seed: int) -> None:
     model, placement, cluster = random_case(seed, joins=False, links=False, operators=8)
     operators = {name: OperatorStatistics(error=0.3) for name in model.network.operators}
     measured = {name: HostStatistics(error=0.01) for name in cluster.hosts}
+    guessed = {name: HostStatistics(error=ALONE) for name in cluster.hosts}
     rng = np.random.default_rng(seed)
     drawn = draw(model, placement, list(cluster.hosts), Statistics(operators=operators, hosts=measured), rng, count=5)
     for host in cluster.hosts:
         here = [k for k, name in enumerate(model.network.operators) if placement[name] == host]
         load = model.mean_load[here]
         assert drawn.cost[:, here] @ load == pytest.approx(np.full(5, load.sum()))
+    # A factor that nobody measured leaves costs as far off as they are.
+    alone = draw(model, placement, list(cluster.hosts), Statistics(operators=operators, hosts=guessed), rng, count=200)
+    assert alone.cost.std() == pytest.approx(0.3, rel=0.2)
 
 
 def test_truth_drawn_as_the_errors_say_is_covered() -> None:

@@ -522,6 +522,9 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
     assert 0.0002 < document["operators"]["slow"]["cost"] < 0.01
     assert 0 < document["operators"]["views"]["cost"] < document["operators"]["slow"]["cost"] / 3
     assert 0.005 < document["hosts"]["h1"]["overhead"] < 2
+    # Nobody measured what they become in place, and the statistics say so.
+    assert document["hosts"]["h1"]["error"] == 0.5
+    assert document["hosts"]["h1"]["overhead_error"] > 0
     assert json.loads((here / "statistics.json").read_text())["operators"] == document["operators"]
     (here / "broken.parquet").write_bytes(b"PAR1 this is no parquet file PAR1")
     (here / "broken.json").write_bytes(b"\xff\xfe\x00{{{")
@@ -532,6 +535,45 @@ def test_calibrate_on_samples(here: Path, penstock: Any) -> None:
         assert len(refused.err.strip().splitlines()) == 1, refused.err
         assert "sample" in refused.err
     assert not (here / ".penstock").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--placement", "views=h1,euros=h1"], "--placement: measures in place, which takes the rates to come"),
+        (["--algorithm", "random"], "--algorithm: measures in place, which takes the rates to come"),
+        (["--rates", "clicks=10"], "--rates: 'clicks' brings its rows when they come, and not at given rates"),
+    ],
+)
+def test_what_cannot_be_measured_in_place_is_refused(here: Path, penstock: Any, words: list[str], says: str) -> None:
+    """Bursts take rates, and sources that follow them; nothing starts before that is said."""
+    (here / "network.toml").write_text(CLICKS)
+    done = penstock("calibrate", "network.toml", "--cluster", "cluster.toml", *words)
+    assert done.code == 2
+    assert says in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_calibrate_in_place(tmp_path: Path, penstock: Any) -> None:
+    """With rates, overhead and factor of each host are measured under bursts, and sinks keep nothing of them."""
+    sink = f'[sinks.out]\ninput = "slow"\nformat = "json"\noptions = {{ path = "{tmp_path / "out"}" }}'
+    (tmp_path / "network.toml").write_text(
+        'name = "n"\n[sources.events]\nformat = "nexmark"\n[operators.bids]\nkind = "filter"\ninput = "events"\n'
+        f'where = "kind = \'bid\'"\n[operators.slow]\nkind = "delay"\ninput = "bids"\ncost = 0.001\n{sink}\n'
+    )
+    (tmp_path / "cluster.toml").write_text('[hosts.h1]\n[hosts.h2]\n[spark]\ntrigger = "1 s"\n')
+    words = ["--cluster", tmp_path / "cluster.toml", "--placement", "bids=h1,slow=h2", "--budget", 1, "--json"]
+    done = penstock("calibrate", tmp_path / "network.toml", *words, "--rates", "events=300")
+    assert done.code == 0, done.err
+    assert done.document["measured"]["pass"] == "alone, then in place"  # noqa: S105
+    assert done.document["measured"]["bursts"] >= 4
+    for row in done.document["hosts"].values():
+        assert 0.03 <= row["overhead"] <= 2
+        assert row["residual"] + row["jitter"] > 0
+    assert done.document["hosts"]["h2"]["factor"] == pytest.approx(1.2, abs=0.4)
+    assert done.document["hosts"]["h2"]["error"] < 0.2
+    assert not (tmp_path / "out").exists()
 
 
 def test_operators_that_no_sample_row_reaches_are_unmeasured(here: Path, penstock: Any) -> None:

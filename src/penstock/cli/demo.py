@@ -56,6 +56,7 @@ def command(
 
 
 def _show(document: Document) -> None:
+    from penstock.cli.calibrate import show_hosts
     from penstock.cli.run import show
 
     common.table(
@@ -66,14 +67,7 @@ def _show(document: Document) -> None:
             for name, row in document["calibration"]["operators"].items()
         ],
     )
-    common.table(
-        "in place",
-        ["host", "overhead (s a batch)", "factor", "error"],
-        [
-            [name, row["overhead"], row["factor"], f"{row['error']:.1%}"]
-            for name, row in document["calibration"]["hosts"].items()
-        ],
-    )
+    show_hosts(document["calibration"])
     show_plans(document)
     show(document)
     bar = document["error_bar"]

@@ -110,6 +110,7 @@ def command(
     --placement examples/two-chains/placement.json --for 60
     """
     from penstock.cli import reading
+    from penstock.control.forecast import YOUNG
     from penstock.control.job import Job, execute, finish
     from penstock.control.prediction import where
     from penstock.control.record import Record
@@ -139,9 +140,10 @@ def command(
     _check_placed(graph, cluster, placed, drop, end)
     cluster = cluster.crowded(sorted(set(placed.values())), hosts.cores_here())
     job = Job(
-        network=graph, cluster=cluster, placement=placed, folder=folder, statistics=known, rates=expected,
-        scheduled=inputs.rates is not None, keep=fractions, shedder=_shedder(drop, graph, cluster, placed),
-        seconds=end.seconds, once=end.once, seed=answer.seed,
+        network=graph, cluster=cluster, placement=placed, folder=folder, rates=expected, keep=fractions,
+        statistics=Record.of_user().applied(known, cluster), scheduled=inputs.rates is not None,
+        shedder=_shedder(drop, graph, cluster, placed), seconds=end.seconds, once=end.once, seed=answer.seed,
+        young=YOUNG if any(cluster.hosts[name].spark is None for name in placed.values()) else 0.0,
     )  # fmt: skip
     told = _modes(graph, cluster, placed, end)
     with common.progress() as tell:

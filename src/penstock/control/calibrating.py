@@ -29,14 +29,15 @@ from penstock.workload import Rates
 if TYPE_CHECKING:
     from penstock.spark.run import Engine, Outcome
 
-BUDGET = 45.0
-"""Seconds after which no further run begins."""
+BUDGET = 120.0
+"""Seconds that runs may take together, unless a host has had too few batches."""
 
 MOST = 4
 """Runs after which no further one begins, even if a host has had too few batches."""
 
-EACH = 4
-"""Bursts in one run: hosts need not start and stop queries in between. In the first ones, code is still young."""
+EACH, AGAIN = 4, 2
+"""Bursts in the first run, and in further ones: hosts need not start and stop queries in between. In the very first,
+code is still young."""
 
 LEAD = 3
 """Seconds before the first burst of a run."""
@@ -61,7 +62,7 @@ def faster(trigger: float) -> float:
     return min(trigger, SHORTEST)
 
 
-def burst_rates(rates: Rates, quiet: int = 0) -> tuple[Rates, tuple[float, ...]]:
+def burst_rates(rates: Rates, quiet: int = 0, count: int = EACH) -> tuple[Rates, tuple[float, ...]]:
     """Return bursts to calibrate with: they make batches of many sizes, as large as those of the run to come.
 
     Parameters
@@ -70,12 +71,14 @@ def burst_rates(rates: Rates, quiet: int = 0) -> tuple[Rates, tuple[float, ...]]
         Of the run to come.
     quiet
         Seconds without anything more behind each.
+    count
+        How many.
 
     Returns
     -------
     Rates
-        Periods of 1 s: `EACH` times the `SHAPE`, above the median rate of each source. Where sources have their highest
-        rates at different times, each has its share in what comes at once.
+        Periods of 1 s: ``count`` times the `SHAPE`, above the median rate of each source. Where sources have their
+        highest rates at different times, each has its share in what comes at once.
     tuple
         When each burst begins (s).
     """
@@ -89,11 +92,11 @@ def burst_rates(rates: Rates, quiet: int = 0) -> tuple[Rates, tuple[float, ...]]
     for name, row, high in zip(rates.sources, rates.values, most, strict=True):
         low = float(np.median(row))
         once = low + max(share * float(high) - low, low) * shape
-        values[name] = np.concatenate([np.full(LEAD, low), *[once] * EACH])
-    return Rates.of(1.0, values), tuple(float(LEAD + number * len(shape)) for number in range(EACH))
+        values[name] = np.concatenate([np.full(LEAD, low), *[once] * count])
+    return Rates.of(1.0, values), tuple(float(LEAD + number * len(shape)) for number in range(count))
 
 
-def bursts_of(job: Job, network: Network) -> tuple[Rates, tuple[float, ...]]:
+def bursts_of(job: Job, network: Network, count: int = EACH) -> tuple[Rates, tuple[float, ...]]:
     """Return the bursts to calibrate a job with, and when each begins (s).
 
     They are those of `burst_rates`, so far apart, and then so much lower, that no host, or machine that hosts share, is
@@ -103,12 +106,14 @@ def bursts_of(job: Job, network: Network) -> tuple[Rates, tuple[float, ...]]:
     ----------
     network
         The job's, with costs measured alone.
+    count
+        How many.
     """
     if job.rates is None:
         raise ValueError("a burst needs the rates of the run to come")
-    rates, _ = burst_rates(job.rates)
+    rates, _ = burst_rates(job.rates, count=count)
     longer = len(SHAPE) * (busiest(job, load_model(network, rates)) / BUSY - 1)
-    rates, begins = burst_rates(job.rates, math.ceil(min(max(longer, 0.0), QUIET)))
+    rates, begins = burst_rates(job.rates, math.ceil(min(max(longer, 0.0), QUIET)), count)
     share = BUSY / max(BUSY, busiest(job, load_model(network, rates)))
     return attrs.evolve(rates, values=share * rates.values), begins
 
@@ -233,7 +238,7 @@ def calibrate_in_place(
     tell
         Told what is being done, and how much of it is done.
     budget
-        Seconds after which no further run begins, unless a host has had too few batches.
+        Seconds that runs may take together, unless a host has had too few batches.
     clock
         Tells the time (s).
 
@@ -245,9 +250,9 @@ def calibrate_in_place(
     from penstock.spark.calibrate import host_batches, measured_selectivities, measured_state
 
     pace, priced = faster(job.cluster.spark.trigger), alone.complete(job.network, override=True)
-    trace, begins = bursts_of(job, priced)
     bursts, begin, outcomes = Bursts(), clock(), []
     for number in range(MOST):
+        trace, begins = bursts_of(job, priced, AGAIN if number else EACH)
         started = clock()
         folder = os.path.join(os.fspath(job.folder), f"bursts{number}")
         tell("calibrating in place", min(0.9, (started - begin) / budget))
@@ -260,7 +265,8 @@ def calibrate_in_place(
         batches = host_batches(alone, priced, job.cluster, job.placement, outcome)
         for burst in parts(batches, begins, started - begin):
             bursts = bursts.after(burst)
-        late = 2 * clock() - begin - started > budget  # another run would take as long as this one
+        # Another burst would take as long as each of these.
+        late = clock() - begin + AGAIN * (clock() - started) / len(begins) > budget
         if bursts.telling and (bursts.agreement.done or late):
             break
     measured = {
@@ -282,3 +288,15 @@ def together(network: Network, placement: Mapping[str, str], outcomes: Sequence[
         moments[host_of[batch.query]] += batch.speed
         spans[host_of[batch.query]].append((batch.start, batch.start + batch.duration))
     return beside(moments, spans)
+
+
+def said(measured: Document) -> str:
+    """Say how the calibration in place went."""
+    apart = ", ".join(f"{host} {gap:.1%}" for host, gap in measured["apart"].items())
+    ended = "agreed" if measured["agreed"] else "did not agree in time"
+    both = ", ".join(f"{host}'s is {share:.2f}" for host, share in measured["beside"].items())
+    return (
+        f"calibrated in place by {measured['bursts']} bursts in {measured['seconds']:.0f} s; what batches took in the "
+        f"last two {ended}: apart by {apart}"
+        + (f"; cores while others work: {both} times as fast as else" if both else "")
+    )

@@ -56,6 +56,8 @@ class Course:
         Whether these rates were known before; else a forecast goes on with the mean of the last ten seconds.
     keep
         Keep fractions by stream.
+    young
+        Seconds in which the code of its hosts is young.
     """
 
     network: Network
@@ -65,6 +67,7 @@ class Course:
     rates: Rates
     expected: bool = True
     keep: Mapping[str, float | Array] = attrs.field(factory=dict)
+    young: float = 0.0
 
     @classmethod
     def of(cls, job: Job, rates: Rates, keep: Mapping[str, float | Array]) -> Course:
@@ -82,6 +85,7 @@ class Course:
             rates=Rates.of(rates.period / parts, values, rates.start),
             expected=job.rates is not None,
             keep=fine,
+            young=job.young,
         )
 
     def since(self, epoch: float) -> Course:

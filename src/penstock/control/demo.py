@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.cluster import Cluster, Placement, SparkSettings
 from penstock.control.as_modelled import simulated
-from penstock.control.calibrating import calibrate_in_place
+from penstock.control.calibrating import calibrate_in_place, said
 from penstock.control.job import Job, execute, finish
 from penstock.control.prediction import Prediction, predict
 from penstock.control.record import Record
@@ -33,6 +33,9 @@ ALGORITHMS = ("correlation", "largest-first", "random")
 
 OURS, IN_TURN = "correlation", "in turn"
 """The plans that are run: penstock's, and queries dealt out in turn."""
+
+PATIENCE = 60.0
+"""Seconds for calibrating in place: newcomers wait five minutes, but not six."""
 
 WORTH, UNLIKE = 1.5, 1.1
 """How many times as long the slowest row should take with queries dealt out in turn; where it does not, a machine that
@@ -92,9 +95,11 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
             plans = {name: decide(name, known, cluster, rates, seed) for name in ALGORITHMS}
             plans[IN_TURN] = in_turn(graph, list(cluster.hosts))
             warming = Job(graph, cluster, plans[OURS], scratch / "calibration", rates=rates)
-            statistics = calibrate_in_place(engine, warming, alone, lambda what, share: tell(what, 0.18 + 0.17 * share))
+            statistics = calibrate_in_place(
+                engine, warming, alone, lambda what, share: tell(what, 0.18 + 0.17 * share), budget=PATIENCE
+            )
             statistics = record.applied(statistics, cluster)
-            say(calibrated(statistics.measured))
+            say(said(statistics.measured))
             measured = statistics.complete(graph, override=True)
             rates = bursts(peak_of(measured, cluster, plans[OURS], statistics))
             say(f"bursts of {rates.values.max():,.0f} events/s, which take all that these hosts can do")
@@ -112,14 +117,17 @@ def demo(seed: int, tell: Callable[[str, float], None], say: Callable[[str], Non
         other = finish(dealt, beside).report
         tell("simulating", 0.98)
         add_simulated(document, measured, simulated(ours, rates))
-        for plan, report in ((OURS, document), (IN_TURN, other)):
-            comparison[plan]["measured"] = report["latency"]
-            comparison[plan]["slower"] = {
-                name: row["slower"] for name, row in report["hosts"].items() if "slower" in row
-            }
+        comparison[OURS] |= came_of(document)
+        comparison[IN_TURN] |= came_of(other)
         document["series"]["latency"]["in_turn"] = other["series"]["latency"]["measured"]
         document["balanced"] = document["balanced"] and other["balanced"]
         return {**document, "calibration": statistics.document(), "plans": comparison}
+
+
+def came_of(report: Document) -> Document:
+    """Return what a plan's run came to: latency, and by host how many times as long as calibrated its batches took."""
+    slower = {name: row["slower"] for name, row in report["hosts"].items() if "slower" in row}
+    return {"measured": report["latency"], "slower": slower}
 
 
 def add_simulated(document: Document, network: Network, virtual: SimulationResult) -> None:
@@ -161,18 +169,6 @@ def outcome_of(plans: Mapping[str, Document]) -> str:
     return (
         f"Placed by penstock, the slowest row took {ours:.1f} s; with the queries dealt out in turn, on the same two "
         f"hosts and the same events, {theirs:.1f} s: {theirs / ours:.1f} times as long{why}."
-    )
-
-
-def calibrated(measured: Document) -> str:
-    """Say how the calibration in place went."""
-    apart = ", ".join(f"{host} {gap:.1%}" for host, gap in measured["apart"].items())
-    ended = "agreed" if measured["agreed"] else "did not agree in time"
-    both = ", ".join(f"{host}'s is {share:.2f}" for host, share in measured["beside"].items())
-    return (
-        f"calibrated in place by {measured['bursts']} bursts in {measured['seconds']:.0f} s; what batches took in the "
-        f"last two {ended}: apart by {apart}"
-        + (f"; cores while others work: {both} times as fast as else" if both else "")
     )
 
 

@@ -37,6 +37,10 @@ USUAL = 10.0
 SETTLED = 30.0
 """Seconds after a drift in which what a host has become is still being learned."""
 
+YOUNG = 20.0
+"""Seconds in which the code of a host that has just started is young: its batches take up to three times as long, which
+is no drift."""
+
 LEAST = 0.02
 """Batches of one second differ by so much at least (s), whatever a calibration says."""
 
@@ -157,15 +161,15 @@ class Speed:
         """
         if not uncertain(known):
             return cls(doubt=VAGUE, fixed_doubt=VAGUE)
-        fixed = min(known.overhead_error / max(known.overhead, 1e-6), VAGUE)
-        both = known.correlation * known.error * fixed
+        fixed, error = min(known.overhead_error / max(known.overhead, 1e-6), VAGUE), min(known.error, VAGUE)
+        both = known.correlation * error * fixed
         # The overhead's error is that of all of a batch, and what is off besides.
-        level = known.error**2 + max(known.unrest, known.between_runs or 0.0) ** 2
-        other = known.error**2 - 2 * both + fixed**2 + (known.overhead_between_runs or 0.0) ** 2
+        level = error**2 + max(known.unrest, known.between_runs or 0.0) ** 2
+        other = error**2 - 2 * both + fixed**2 + (known.overhead_between_runs or 0.0) ** 2
         return cls(
             doubt=math.sqrt(level),
             fixed_doubt=math.sqrt(other),
-            tied=(both - known.error**2) / math.sqrt(level * other) if level * other > 0 else 0.0,
+            tied=(both - error**2) / math.sqrt(level * other) if level * other > 0 else 0.0,
             residual=max(known.residual, LEAST),
             jitter=known.jitter,
             wander=LASTING * known.wander,
@@ -278,19 +282,23 @@ class Watch:
         The batches of each host in the last minute, or the latest few.
     drifts
         Of all hosts, in the order of time.
+    young
+        Seconds of the run in which nothing is called drift: see `YOUNG`.
     """
 
     known: Mapping[str, Speed]
     calibrated: Mapping[str, Speed]
     recent: Mapping[str, tuple[Seen, ...]] = attrs.field(factory=dict)
     drifts: tuple[Drift, ...] = ()
+    young: float = 0.0
 
     @classmethod
-    def of(cls, hosts: BatchHosts) -> Watch:
+    def of(cls, hosts: BatchHosts, young: float = 0.0) -> Watch:
         """Return what calibration knows of hosts."""
         rows = {} if hosts.statistics is None else hosts.statistics.hosts
         known = {name: Speed.of(rows.get(name, HostStatistics())) for name in hosts.overhead}
-        return cls(known=known, calibrated={n: speed for n, speed in known.items() if n in rows and uncertain(rows[n])})
+        calibrated = {name: speed for name, speed in known.items() if name in rows and uncertain(rows[name])}
+        return cls(known=known, calibrated=calibrated, young=young)
 
     def after(self, batch: Seen) -> Watch:
         """Return what is believed after a batch, in the order in which batches end."""
@@ -318,7 +326,7 @@ class Watch:
         """Say whether the latest batches miss their interval more often than chance has it."""
         if name not in self.calibrated:
             return None
-        window = _latest(batches, now - WINDOW)
+        window = [batch for batch in _latest(batches, now - WINDOW) if batch.start >= self.young]
         missed = [self.known[name].misses(batch) for batch in window]
         # The change is where, from there on, so many misses are the least probable.
         since = [k for k, outside in enumerate(missed) if outside]

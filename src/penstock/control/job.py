@@ -64,6 +64,8 @@ class Job:
         Interval of the micro-batches (s), if not the cluster's.
     seed
         Of the prediction's interval.
+    young
+        Seconds in which the code of hosts is young, since they were started for it.
     """
 
     network: Network
@@ -79,6 +81,7 @@ class Job:
     once: bool = False
     trigger: float | None = None
     seed: int = 0
+    young: float = 0.0
 
     @property
     def real_time(self) -> frozenset[str]:
@@ -221,7 +224,7 @@ def finish(job: Job, outcome: Outcome, prediction: Prediction | None = None, *, 
         # Nor does it tell of intervals where something is left out of them.
         spread = prediction.spread if whole and not prediction.notes else None
         off = off_by(spread, report["predicted"], report["latency"]) if spread is not None else {}
-        record.note(job.statistics, job.cluster, batches, off)
+        record.note(job.statistics, job.cluster, [batch for batch in batches if batch.start >= job.young], off)
     elif rates is not None and job.real_time:
         add_estimate(report, job, rates)
     return Done(outcome, rates, prediction, report)

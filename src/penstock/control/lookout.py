@@ -52,7 +52,7 @@ class Lookout:
         failed: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self.course, self.told, self.ahead, self.rng, self.failed = course, told, ahead, rng, failed
-        self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster))
+        self.watch = Watch.of(BatchHosts.of(course.statistics, course.cluster), course.young)
         self._batches: list[Batch] = []
         self._until, self._next = 0.0, EVERY
         self._over = False

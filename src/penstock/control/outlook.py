@@ -34,7 +34,7 @@ def forecasts(
         Of the run, as they ended, from the beginning of the rates on.
     """
     hosts = BatchHosts.of(course.statistics, course.cluster)
-    watch, told = Watch.of(hosts), []
+    watch, told = Watch.of(hosts, course.young), []
     span = min(course.rates.duration, BACK) + max(HORIZONS)
     each = len(fragments(course.network, course.placement)) * span / hosts.trigger * (DRAWS + 1)
     every = max(EVERY, course.rates.duration / min(MOST, max(3.0, FOLLOWED / each)))

@@ -128,18 +128,23 @@ class Record:
             file.write(msgspec.json.Encoder().encode_lines([*self._lines(), *rows][-KEPT:]))
 
     def applied(self, statistics: Statistics, cluster: Cluster) -> Statistics:
-        """Return statistics that know how far earlier runs were off, of each host where it is and of predictions."""
+        """Return statistics that know how far earlier runs were off, of each host where it is and of predictions.
+
+        Of what is not in the record they keep what they know.
+        """
         lines = self._lines()
 
         def known(name: str, host: HostStatistics) -> HostStatistics:
             mine = [line for line in lines if isinstance(line, Line) and line.place == _place(cluster, name)][-COUNTED:]
+            if not mine:
+                return host
             alone = attrs.evolve(host, between_runs=None, overhead_between_runs=None)
-            both = spread(mine, alone.may_differ) if mine else (None, None)
+            both = spread(mine, alone.may_differ)
             return attrs.evolve(host, between_runs=both[0], overhead_between_runs=both[1])
 
         hosts = {n: known(n, row) if n in cluster.hosts else row for n, row in statistics.hosts.items()}
         came = [line.off for line in lines if isinstance(line, Came) and line.places == _places(cluster)]
-        return attrs.evolve(statistics, hosts=hosts, intervals=stretches(came[-PREDICTED:]))
+        return attrs.evolve(statistics, hosts=hosts, intervals={**statistics.intervals, **stretches(came[-PREDICTED:])})
 
     def _lines(self) -> list[Line | Came]:
         lines: list[bytes] = []

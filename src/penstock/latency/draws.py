@@ -11,7 +11,7 @@ from penstock.arrays import Array
 from penstock.cluster import base_name
 from penstock.latency.mace import relative_errors
 from penstock.load import LoadModel, Statistics
-from penstock.load.fitting import STRETCH
+from penstock.load.fitting import ALONE, STRETCH
 from penstock.load.statistics import HostStatistics
 
 DRAWS = 200
@@ -139,7 +139,8 @@ def draw(
     chance = by_chance(rng, (count, len(rows), BATCHES))
     phase = rng.random(count)
     fixed = _times(rng.standard_normal((count, len(rows))) * [row.overhead_may_differ for row in rows])
-    cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, [row.error > 0 for row in rows])
+    in_place = [0 < row.error < ALONE for row in rows]
+    cost = _mixed(np.maximum(cost, LEAST), model, placement, hosts, in_place)
     return Draws(
         cost=cost,
         factor=np.maximum(factor, LEAST),

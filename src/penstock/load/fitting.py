@@ -18,6 +18,9 @@ FAR = 0.5
 LEAST = 0.1
 """Smallest factor of a host: in place nothing costs less than a tenth of what it costs alone."""
 
+ALONE = 0.5
+"""How far from 1 a factor may well be where batches do not tell it: in place costs are about what they are alone."""
+
 SHORTEST = 0.03
 """Overhead (s) that batches have at least: Spark's own bookkeeping takes as long."""
 
@@ -367,41 +370,43 @@ def fit(load: Array, took: Array) -> HostStatistics:
 
     Disturbances only lengthen batches, so that plain least squares would take them for cost: residuals beyond a
     scale, the median of the absolute ones, count by their size only (Huber's loss). Where the overhead hides the
-    cost, noise alone would give it any sign: the overhead is `SHORTEST` at least, and the factor `LEAST`.
+    cost, noise alone would give it any sign: the overhead is `SHORTEST` at least, the factor `LEAST`, and that it is 1
+    to within `ALONE` counts as one observation more, which batches of many sizes outweigh.
     """
     from scipy.optimize import least_squares
 
     table = np.column_stack([np.ones(len(load)), load])
 
     def misfit(guess: Array) -> Array:
-        return np.asarray(table @ guess - took)
+        return np.append(table @ guess - took, scale * (guess[1] - 1) / ALONE)
 
     least = (SHORTEST, LEAST)
     (overhead, factor), *_ = np.linalg.lstsq(table, took, rcond=None)
     overhead, factor = max(overhead, SHORTEST), max(factor, LEAST)
-    scale = math.inf
+    before, scale = math.inf, max(deviation(took - overhead - factor * load), 1e-6)
     for _ in range(50):
-        rest = took - overhead - factor * load
-        before, scale = scale, max(deviation(rest), 1e-6)
         found = least_squares(
             misfit, (overhead, factor), bounds=(least, np.inf), loss="huber", f_scale=scale, x_scale=(0.1, 1.0)
         )
         overhead, factor = (float(value) for value in found.x)
+        rest = took - overhead - factor * load
         if abs(scale - before) <= 0.01 * scale:
             break
-    rest = took - overhead - factor * load
+        before, scale = scale, max(deviation(rest), 1e-6)
     weight = np.minimum(1.0, scale / np.maximum(np.abs(rest), 1e-12))
     sigma = float(np.sqrt((weight * rest**2).sum() / max(weight.sum() - 2, 1.0)))
     centre = float((weight * load).sum() / weight.sum())
     spread = float(np.sqrt((weight * (load - centre) ** 2).sum()))
     residual, jitter = _chance(np.maximum(overhead + factor * load, 1e-9), rest)
-    across = math.sqrt(1 / weight.sum() + (centre / spread) ** 2) if spread > 0 else 0.0
+    # Far from 1 what is usual counts by its distance only.
+    doubt = (ALONE**-2 * min(1.0, ALONE / max(abs(factor - 1), 1e-9)) + (spread / max(sigma, 1e-9)) ** 2) ** -0.5
+    across = math.hypot(sigma / math.sqrt(weight.sum()), centre * doubt)
     return HostStatistics(
         overhead=overhead,
         factor=factor,
-        error=sigma / spread / factor if spread > 0 else 1.0,
-        overhead_error=sigma * across,
-        correlation=-centre / spread / across if spread > 0 and across > 0 else 0.0,
+        error=doubt / factor,
+        overhead_error=across,
+        correlation=-centre * doubt / across if across > 0 else 0.0,
         residual=residual,
         jitter=jitter,
     )

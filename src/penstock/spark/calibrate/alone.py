@@ -64,8 +64,12 @@ def calibrate_alone(
             network, lengthened(engine.sessions[host], network, samples, need)
         ).items():
             found[name] = attrs.evolve(found[name], selectivity=selectivity, growth=growth)
-    measured = {"pass": "alone", "host": host, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    return Statistics(operators=found, measured=measured)
+    return Statistics(operators=found, measured={"pass": "alone", "host": host, "when": moment()})
+
+
+def moment() -> str:
+    """Return the present, as statistics tell it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def alike(network: Network) -> dict[str, str]:

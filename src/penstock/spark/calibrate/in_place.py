@@ -16,12 +16,16 @@ from penstock.latency.cores import alone
 from penstock.latency.fragments import fragments
 from penstock.load import Statistics, load_model
 from penstock.load.counted import work_of
-from penstock.load.fitting import HostBatches, overhead_anew, told
+from penstock.load.fitting import ALONE, HostBatches, overhead_anew, told
 from penstock.load.statistics import HostStatistics
 from penstock.network import Network, Operator
+from penstock.spark.calibrate.alone import moment
 from penstock.spark.run import Batch, Engine, Outcome
 from penstock.spark.run.outcome import added
 from penstock.workload import Rates
+
+UNLIKE = 0.5
+"""How far, as a share of it, the overhead in place may well be from that of a trivial query."""
 
 
 def calibrate_in_place(
@@ -63,7 +67,8 @@ def calibrate_in_place(
         if known is None:
             raise too_few(host, len(batches))
         found[host] = known
-    measured = {**statistics.measured, "pass": "alone, then in place"}
+    passes = "alone, then in place" if "pass" in statistics.measured else "in place"
+    measured = {**statistics.measured, "pass": passes, "when": moment()}
     statistics = measured_selectivities(statistics, network, outcome, rates)
     return attrs.evolve(statistics, hosts={**statistics.hosts, **found}, measured=measured)
 
@@ -178,9 +183,10 @@ def measured_state(
 
 
 def measure_overhead(engine: Engine, host: str, statistics: Statistics, seconds: float = 8.0) -> Statistics:
-    """Return the statistics with a host's overhead: how long a micro-batch of a trivial query takes.
+    """Return the statistics with the overhead of hosts: how long a micro-batch of a trivial query takes on one of them.
 
-    In place, with more sources and state, it is larger: `calibrate_in_place` measures that.
+    In place, with more sources and state, it is larger, and costs are others: `calibrate_in_place` measures that. How
+    far off they may be until then is told as errors (`ALONE`, `UNLIKE`), of the cluster's other hosts as well.
     """
     import tempfile
 
@@ -196,5 +202,6 @@ def measure_overhead(engine: Engine, host: str, statistics: Statistics, seconds:
         rates = Rates.constant({"events": 50.0}, seconds, 1.0)
         outcome = engine.run(engine.prepare(tiny, {"bids": host}, folder, rates=rates))
     took = [b.duration for b in outcome.batches if b.rows and b.start - outcome.epoch > seconds / 2]
-    known = HostStatistics(overhead=float(np.median(took)) if took else 0.0)
-    return attrs.evolve(statistics, hosts={**statistics.hosts, host: known})
+    overhead = float(np.median(took)) if took else 0.0
+    known = HostStatistics(overhead=overhead, error=ALONE, overhead_error=UNLIKE * overhead)
+    return attrs.evolve(statistics, hosts={**statistics.hosts, **dict.fromkeys(engine.cluster.hosts, known)})
