@@ -1,10 +1,11 @@
 """How a query grows with its executors: a step that waits a millisecond for each row, on 1, 2, 4 and 8 of them.
 
 Run: uv run python benchmarks/bench_scale.py [--executors 1,2,4,8] [--rows 32000] [--out benchmarks/results]
+Or:  uv run python benchmarks/bench_scale.py --computes --executors 1,2 --rows 16000
 
 A standalone cluster on loopback, as `make cluster` starts it, with a worker of one core and slot for each executor.
 Rows from parquet files wait, go to a log and a sink, and pass a query behind the log. The step waits and does not
-compute, so that executors may be more than cores. The query with the step does three batches of ``--rows`` rows: the
+compute, so that executors may be more than cores; with ``--computes`` it computes, on as many as there are cores. The query with the step does three batches of ``--rows`` rows: the
 first one starts a Python worker on each executor, the others show how fast it goes on.
 """
 
@@ -35,8 +36,8 @@ FILES, BATCHES = 16, 3
 """Files of a batch, and batches."""
 
 
-def network_of(folder: Path) -> Any:
-    """Return the network: a step that waits, with a sink, and a map behind its log."""
+def network_of(folder: Path, burn: str) -> Any:
+    """Return the network: a step that waits or computes, with a sink, and a map behind its log."""
     return parse_network(
         {
             "name": "scale",
@@ -48,7 +49,7 @@ def network_of(folder: Path) -> Any:
                 },
             },
             "operators": {
-                "waits": {"kind": "delay", "input": "rows", "burn": "sleep", "cost": 0.001},
+                "waits": {"kind": "delay", "input": "rows", "burn": burn, "cost": 0.001},
                 "more": {"kind": "map", "input": "waits", "select": "n, n * 2 AS twice"},
             },
             "sinks": {"near": {"input": "waits"}, "far": {"input": "more"}},
@@ -56,12 +57,12 @@ def network_of(folder: Path) -> Any:
     )
 
 
-def measure(made: Any, executors: int, folder: Path, work: Path) -> tuple[float, float]:
-    """Run over all rows; return the seconds of the first batch that waits, and the mean of the others."""
+def measure(made: Any, executors: int, folder: Path, work: Path, burn: str) -> tuple[float, float]:
+    """Run over all rows; return the seconds of the first batch with the step, and the mean of the others."""
     made.connect.end()
     made.cores = executors
     made.start()
-    network = network_of(folder)
+    network = network_of(folder, burn)
     host = Host(name="c", spark=made.known["SPARK_ADDRESS"], token_env="SPARK_TOKEN", cores=executors)  # noqa: S106
     cluster = Cluster.of([host], spark=SparkSettings(trigger=0.5))
     os.environ["SPARK_TOKEN"] = made.known["SPARK_TOKEN"]
@@ -69,7 +70,7 @@ def measure(made: Any, executors: int, folder: Path, work: Path) -> tuple[float,
         engine = Engine(cluster, hosts)
         for name in ("warm", "run"):
             deployment = engine.prepare(
-                network if name == "run" else network_of(folder.with_name("few")),
+                network if name == "run" else network_of(folder.with_name("few"), burn),
                 dict.fromkeys(network.operators, "c"),
                 work / f"{name}{executors}",
                 apart=["more"],
@@ -90,26 +91,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--executors", default="1,2,4,8")
     parser.add_argument("--rows", type=int, default=32_000)
+    parser.add_argument("--computes", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     counts = [*map(int, given.executors.split(","))]
+    burn, does = ("cpu", "compute for") if given.computes else ("sleep", "wait")
     with tempfile.TemporaryDirectory(prefix="penstock-scale-") as base:
         for name, rows, files in (("in", BATCHES * given.rows, BATCHES * FILES), ("few", 64, FILES)):
             (Path(base) / name).mkdir()
             for number, part in enumerate(np.array_split(np.arange(rows), files)):
                 pq.write_table(pa.table({"n": part}), Path(base) / name / f"{number}.parquet")
         with scripts.Cluster(Path(base) / "cluster", workers=max(counts)) as made:
-            seconds = {count: measure(made, count, Path(base) / "in", Path(base)) for count in counts}
+            seconds = {count: measure(made, count, Path(base) / "in", Path(base), burn) for count in counts}
     revision = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
     lines = [
         "# How a query grows with its executors",
         "",
-        f"Batches of {given.rows:,} rows that wait a millisecond each, on executors with a slot, with a log and",
-        "two sinks behind. The first batch of a query starts a Python worker on each executor. Waiting alone takes",
+        f"Batches of {given.rows:,} rows that {does} a millisecond each, on executors with a slot, with a log and",
+        "two sinks behind. The first batch of a query starts a Python worker on each executor. The step alone takes",
         "the time of the third column.",
         "",
-        "| executors | first batch (s) | waiting (s) | next batches (s) | rows/s | of linear |",
+        "| executors | first batch (s) | step (s) | next batches (s) | rows/s | of linear |",
         "|---|---|---|---|---|---|",
     ]
     for count, (first, took) in seconds.items():
@@ -119,9 +122,10 @@ def main() -> None:
     lines += ["", f"Machine: {machine}. Revision {revision}. Made by `benchmarks/bench_scale.py`."]
     print("\n".join(lines))
     if given.out:
-        (given.out / "scale.md").write_text("\n".join(lines) + "\n")
+        name = "scale_computing" if given.computes else "scale"
+        (given.out / f"{name}.md").write_text("\n".join(lines) + "\n")
         document = {"machine": machine, "revision": revision, "rows": given.rows, "seconds": seconds}
-        (given.out / "scale.json").write_text(json.dumps(document, indent=1) + "\n")
+        (given.out / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
